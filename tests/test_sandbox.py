@@ -45,6 +45,12 @@ def test_it_listens_on_the_loopback_address_only(zookeeper: Sandbox) -> None:
         socket.create_connection(("127.0.0.2", zookeeper.port), timeout=10)
 
 
+def test_it_has_room_for_many_entities_and_ends_where_it_has_not(zookeeper: Sandbox) -> None:
+    """100,000 did not fit into 256 MiB, and a server without memory answered nobody and said nothing."""
+    flags = Path(f"/proc/{zookeeper.pid}/cmdline").read_bytes().split(b"\0")
+    assert {b"-Xmx1g", b"-XX:+ExitOnOutOfMemoryError"} <= set(flags)
+
+
 def test_another_zookeeper_on_its_port_is_not_taken_for_it(zookeeper: Sandbox, tmp_path: Path) -> None:
     """It lost the port between choosing and binding it, and its process has not ended yet."""
     assert not sandbox._serves(zookeeper.port, tmp_path)

@@ -465,7 +465,8 @@ def cluster_flags(function: F) -> F:
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for the cluster; where it is given, also for one that is not up yet.",
+            help="How long to wait for the connection, and then for each answer. Where it is given, also for a cluster "
+            "that is not up yet.",
         ),
     )(function)
 

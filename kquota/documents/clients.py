@@ -46,7 +46,7 @@ def _json_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> 
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise InputError(f"{where}, line {number}: not a JSON object")

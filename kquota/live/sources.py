@@ -239,10 +239,10 @@ class Prometheus:
         with tempfile.TemporaryDirectory(prefix="kquota-") as folder:
             file = Path(folder, "answer.json")
             self.server.ask("query", {"query": f"{selector}[{seconds}s]"}, file)
-            answer = json.loads(file.read_bytes())
+            data = file.read_bytes()
         try:
-            return tuple(_of_answer(answer["data"]["result"], unread))
-        except (KeyError, TypeError, AttributeError):
+            return tuple(_of_answer(json.loads(data)["data"]["result"], unread))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Unreachable(f"{self.name} does not answer as Prometheus does") from None
 
 
@@ -252,7 +252,7 @@ def _of_answer(result: Iterable[Mapping[str, Any]], unread: list[Missing]) -> It
         for seconds, text in series["values"]:
             try:
                 sample = _sample(labels, None, "", round(float(seconds) * 1000), float(text))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 unread.append(Missing(str(labels.get("__name__")), str(error)))
                 break
             if sample is not None:

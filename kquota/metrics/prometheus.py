@@ -174,6 +174,6 @@ def _reason(body: bytes) -> str:
     """What an answer says of its error."""
     try:
         said = json.loads(body)["error"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ""
     return f": {' '.join(str(said).split())[:300]}"

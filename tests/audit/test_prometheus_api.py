@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.live.sources import Prometheus
 from kquota.metrics.prometheus import Credentials, Server, fetch, selector
 from tests.audit.prometheus_server import RECORDED, FakePrometheus, fake_prometheus
 
@@ -137,6 +138,10 @@ class Hostile:
                 for part in self._parts:
                     connected.sendall(part)
                     time.sleep(self._pause_s)
+                # To close before all of the question is read would take the answer back.
+                connected.shutdown(socket.SHUT_WR)
+                while connected.recv(1 << 16):
+                    pass
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
@@ -168,3 +173,44 @@ def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, tmp_p
     with Hostile(endless, 0) as hostile, pytest.raises(InputError, match="answers with more than 8 MiB"):
         Server(hostile.url).ask("query", {}, tmp_path / "answer")
     assert (tmp_path / "answer").stat().st_size <= 8 << 20
+
+
+DEEP = b'{"status": "success", "error": ' + b"[" * 50_000
+
+
+@pytest.mark.parametrize("code", [b"400 Bad Request", b"503 No"])
+def test_an_error_that_python_cannot_read_is_left_out(code: bytes, tmp_path: Path) -> None:
+    """It is nested too deeply."""
+    with Hostile(iter([b"HTTP/1.1 " + code + b"\r\n\r\n" + DEEP]), 0) as hostile, pytest.raises(KquotaError) as caught:
+        Server(hostile.url).ask("query", {}, tmp_path / "answer")
+    assert caught.value.message.endswith("refuses the query" if b"400" in code else "answers 503")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        DEEP,
+        b'{"status": "success", "data": {"result": ' + b"1" * 5000 + b"}}",
+        b'{"status": "success", "data": {"resultType":',
+        b'{"status": "success", "data": {"result": 1}}',
+    ],
+    ids=["nested", "many digits", "cut", "no series"],
+)
+def test_a_live_answer_that_cannot_be_read(answer: bytes) -> None:
+    with (
+        Hostile(iter([HEAD + answer]), 0) as hostile,
+        pytest.raises(Unreachable, match="does not answer as Prometheus"),
+    ):
+        Prometheus(Server(hostile.url)).look()
+
+
+def test_a_live_series_with_a_time_beyond_all_times_is_left_out() -> None:
+    """And counted; the others are read."""
+    name = "kafka_server_quota_byte_rate"
+    odd, good = ({"__name__": name, "resource": "Produce", "user": user} for user in ("odd", "good"))
+    result = [{"metric": odd, "values": [[1e400, "1"]]}, {"metric": good, "values": [[1_700_000_000, "2"]]}]
+    answer = json.dumps({"status": "success", "data": {"result": result}}).replace("Infinity", "1e400")
+    with Hostile(iter([HEAD + answer.encode()]), 0) as hostile:
+        look = Prometheus(Server(hostile.url)).look()
+    assert [sample.labels["user"] for sample in look.samples] == ["good"]
+    assert [missing.place for missing in look.unread] == [name]

@@ -363,6 +363,29 @@ def test_answers_one_after_the_other(tmp_path: Path) -> None:
     assert [reject.place for reject in tally.rejects] == ["line 2"]
 
 
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ('{"data": {"resultType": "vector", "result": [{"metric": {}, "value": [' + "1" * 5000 + ', "1"]}]}}',
+         "a number has too many digits"),
+        ('{"data": {"resultType": "vector", "result": ' + "[" * 100_000 + "]" * 100_000 + "}}", "nested too deeply"),
+    ],
+    ids=["many digits", "nested"],
+)  # fmt: skip
+def test_an_answer_that_python_cannot_read_costs_itself(tmp_path: Path, bad: str, reason: str) -> None:
+    """The answers around it are read."""
+    answer = (DATA / "prometheus-instant.json").read_text()
+    (tmp_path / "x.json").write_text(f"{answer}\n{bad}\n{answer}")
+
+    samples, tally = read(prometheus, tmp_path / "x.json")
+
+    once, _ = read(prometheus, DATA / "prometheus-instant.json")
+    assert len(samples) == 2 * len(once) > 0
+    assert [(reject.place, reject.reason) for reject in tally.rejects] == [
+        (f"line {answer.count(chr(10)) + 2}", f"not JSON: {reason}")
+    ]
+
+
 def test_a_split_is_whole() -> None:
     """JSON and headers cannot be cut."""
     path = DATA / "kafka-jmx.csv"

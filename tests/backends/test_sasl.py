@@ -193,6 +193,8 @@ def test_a_token_endpoint_grants_and_refuses(tmp_path: Path) -> None:
             ClientCredentials(f"{server.url}/moved", CLIENT_ID, CLIENT_SECRET).token("host", 5)
         with pytest.raises(Unreachable, match="without an access_token"):
             ClientCredentials(f"{server.url}/empty", CLIENT_ID, CLIENT_SECRET).token("host", 5)
+        with pytest.raises(Unauthorized, match=r"answers 401$"):
+            ClientCredentials(f"{server.url}/nested", CLIENT_ID, CLIENT_SECRET).token("host", 5)
         secure = server.url.replace("http:", "https:")
         with pytest.raises(Unreachable, match="cannot reach the token endpoint https:"):
             ClientCredentials(secure, CLIENT_ID, CLIENT_SECRET).token("host", 5)

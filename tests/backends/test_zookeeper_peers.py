@@ -11,9 +11,14 @@ from collections.abc import Callable
 
 import pytest
 
+from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.multiread import GET_DATA
+from kquota.backends.zookeeper.security import ZooKeeperSecurity
+from kquota.backends.zookeeper.session import Session
 from kquota.cli.main import run
+from kquota.errors import Unreachable
 
-SESSION = struct.pack(">iiqi16s?", 0, 10_000, 1, 16, b"p" * 16, False)
+GREETING = struct.pack(">iiqi16s?", 0, 10_000, 1, 16, b"p" * 16, False)
 HEAD = struct.Struct(">iqi")
 
 
@@ -45,10 +50,22 @@ class Peer:
             first = True
             while size := stream.read(4):
                 body = stream.read(int.from_bytes(size, "big"))
-                reply = SESSION if first else self._answer(struct.unpack_from(">i", body)[0], body)
+                reply = GREETING if first else self._answer(struct.unpack_from(">i", body)[0], body)
                 first = False
                 if reply is not None:
                     connected.sendall(struct.pack(">i", len(reply)) + reply)
+
+
+class LatePeer(Peer):
+    """A peer that shakes hands late, and then says nothing."""
+
+    def __init__(self, late_s: float) -> None:
+        super().__init__(lambda xid, body: None)
+        self._late_s = late_s
+
+    def _serve(self, connected: socket.socket) -> None:
+        time.sleep(self._late_s)
+        super()._serve(connected)
 
 
 def op(code: int, done: bool = False) -> bytes:
@@ -86,3 +103,25 @@ def test_a_malformed_answer_is_named(kind: str, command: str, capsys: pytest.Cap
     assert code in (4, 6), err
     assert len(err.splitlines()) == 1
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("command", ["describe", "alter"])
+def test_the_time_out_is_for_the_connection_and_for_an_answer(command: str) -> None:
+    """One of each, as its help says: what did not answer in time is not asked again."""
+    arguments = ["--user", "a", "--add-config", "producer_byte_rate=1"] if command == "alter" else []
+    timeout_s, slow_machine_s = 3.0, 4.0
+    started = time.monotonic()
+    with LatePeer(timeout_s / 2) as peer:
+        assert run([command, "--zookeeper", peer.address, "--timeout", f"{timeout_s}", *arguments]) == 4
+    assert time.monotonic() - started < 2 * timeout_s + slow_machine_s
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_at_the_end() -> None:
+    with Peer(lambda xid, body: None) as peer:
+        session = Session(Address.parse(peer.address), 0.5, ZooKeeperSecurity())
+        session.open()
+        with pytest.raises(Unreachable):
+            session.read([(GET_DATA, "/config")])
+        started = time.monotonic()
+        session.close()
+    assert time.monotonic() - started < 1.5

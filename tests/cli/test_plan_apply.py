@@ -346,6 +346,20 @@ def test_an_objection_that_is_a_text_is_an_error_of_the_plan(cluster: Cluster, t
         assert "objections: expected an object, found text" in done.complaint
 
 
+def test_a_number_beyond_all_limits_is_an_error_of_the_plan(cluster: Cluster, tmp_path: Path) -> None:
+    """JSON can hold it, and a double cannot."""
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    document["changes"][0]["after"]["producer_byte_rate"] = 10**400
+    (tmp_path / "plan.json").write_text(json.dumps(document, indent=2))
+    before = cluster.quotas()
+    for command in (("apply", "plan.json", "--yes"), ("diff", "plan.json", "quotas.yaml")):
+        done = cluster(*command)
+        assert (done.code, cluster.quotas()) == (3, before)
+        assert "plan.json" in done.complaint
+        assert "not a number that can be stored" in done.complaint
+
+
 def test_a_plan_without_a_cluster_names_its_own(cluster: Cluster) -> None:
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
     here = cluster.environment.pop("KQUOTA_ZOOKEEPER")

@@ -303,6 +303,27 @@ def test_a_token_over_http_is_warned_of(capsys: pytest.CaptureFixture[str], monk
         run(["--quiet", "audit", "--prometheus", url, "--quotas", "quotas.json", "--timeout", "2"])
         assert capsys.readouterr().err.count("go over http, and whoever listens") == expected
     monkeypatch.delenv("KQUOTA_PROMETHEUS_TOKEN")
+    for url, expected in (
+        ("http://idp.invalid/token", 1),
+        ("https://idp.invalid/token", 0),
+        ("http://localhost:1/token", 0),
+    ):
+        Path("client.properties").write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+            f"sasl.jaas.config={OAUTH} required clientId=alice clientSecret={SECRET};\n"
+            f"sasl.oauthbearer.token.endpoint.url={url}\n"
+        )
+        run(
+            [
+                "--quiet",
+                "describe",
+                "--bootstrap-server",
+                "broker.invalid:9092",
+                "--command-config",
+                "client.properties",
+            ]
+        )
+        assert capsys.readouterr().err.count("the secret goes to the token endpoint over http") == expected
     monkeypatch.setenv("KQUOTA_ZOOKEEPER_USERNAME", "super")
     monkeypatch.setenv("KQUOTA_ZOOKEEPER_PASSWORD", SECRET)
     for scheme, expected in (("digest", 1), ("sasl", 0)):

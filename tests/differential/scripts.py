@@ -195,7 +195,10 @@ _PROPERTIES = (
     ),
 )
 _ADDRESSES: Mapping[str, Sequence[str]] = {
-    "zookeeper": (f",{ADDRESS}", f"{ADDRESS}/", f" {ADDRESS}", f"{ADDRESS}/nowhere", f"{ADDRESS}//x", f"{ADDRESS}/."),
+    "zookeeper": (
+        *(f",{ADDRESS}", f"{ADDRESS}/", f" {ADDRESS}", f"{ADDRESS} "),
+        *(f"{ADDRESS}/nowhere", f"{ADDRESS}//x", f"{ADDRESS}/."),
+    ),
     "bootstrap-server": (
         *(
             f"PLAINTEXT://{ADDRESS}",

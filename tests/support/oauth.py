@@ -22,8 +22,8 @@ SUBJECT = "service"
 class AuthorizationServer:
     """A context manager; `url` is the token endpoint on the loopback address, `jwks` the public key as a file.
 
-    Below `url`, `/moved` redirects to it, and `/empty` grants nothing. What clients sent is in `requests`: the headers
-    and the form of each.
+    Below `url`, `/moved` redirects to it, `/empty` grants nothing, and `/nested` refuses in words that are nested too
+    deeply. What clients sent is in `requests`: the headers and the form of each.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,6 +57,8 @@ class AuthorizationServer:
                 if self.path != "/token":
                     answer, status = {}, 307 if self.path == "/token/moved" else 200
                 body = json.dumps(answer).encode()
+                if self.path == "/token/nested":
+                    status, body = 401, b'{"error": ' + b"[" * 50_000
                 self.send_response(status)
                 self.send_header("Location", "/token")
                 self.send_header("Content-Type", "application/json")

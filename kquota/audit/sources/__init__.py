@@ -315,7 +315,9 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
         if split.start > 0:
             # The line that straddles the cut belongs to the split before.
             stream.seek(split.start - 1)
-            offset = split.start - 1 + _skip_line(stream)
+            offset = split.start - 1 + _skip_line(stream, split.end - split.start + 1)
+            if offset >= split.end:
+                return
         for found in _whole_lines(stream, split.path, tally):
             lines = found.lines
             last = not whole and offset + found.size >= split.end
@@ -337,10 +339,13 @@ def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
                 yield block.place(index), line
 
 
-def _skip_line(stream: IO[bytes]) -> int:
-    """Reads to the end of a line; how much that was."""
+def _skip_line(stream: IO[bytes], limit: int) -> int:
+    """Reads to the end of a line, and at most that many bytes; how much that was.
+
+    Without a limit, a file without line ends would be read to its end from each of its splits.
+    """
     length = 0
-    while part := stream.readline(MAX_LINE_BYTES):
+    while part := stream.readline(min(limit - length, MAX_LINE_BYTES)):
         length += len(part)
         if part.endswith(b"\n"):
             break
@@ -386,7 +391,7 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]
     """All lines of a stream, some thousands at a time."""
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
-    pending, dropped = b"", 0
+    pending, dropped = bytearray(), 0
     while True:
         try:
             data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
@@ -395,18 +400,18 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]
             raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
-            pending += data
-            dropped += max(len(pending) - MAX_LINE_BYTES, 0)
-            pending = pending[:MAX_LINE_BYTES]
+            kept = data[: MAX_LINE_BYTES - len(pending)]
+            pending += kept
+            dropped += len(data) - len(kept)
             continue
         if dropped:
             end = data.find(b"\n") + 1
-            yield _Lines([pending], len(pending) + dropped + end, 1, [0])
-            data, cut, pending, dropped, number = data[end:], cut - end, b"", 0, number + 1
+            yield _Lines([bytes(pending)], len(pending) + dropped + end, 1, [0])
+            data, cut, pending, dropped, number = data[end:], cut - end, bytearray(), 0, number + 1
         damage = None if data else damage_of(stream)
         if damage is not None and damage.inside:
-            pending = b""  # half a line at best
-        if text := pending + data[:cut]:
+            pending = bytearray()  # half a line at best
+        if text := bytes(pending) + data[:cut]:
             lines = _lines_of(text)
             yield lines
             number += lines.total
@@ -414,4 +419,4 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]
             tally.leave(path, "file", f"{damage.reason} (after line {number})")
         if not data:
             return
-        pending = data[cut:]
+        pending = bytearray(data[cut:])

@@ -211,7 +211,7 @@ def _reason_of(body: bytes) -> str:
     try:
         answer = json.loads(body)
         words = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
     return ": " + _shortened(": ".join(words)) if words else ""
 

@@ -181,7 +181,8 @@ class Session:
 
         closer = threading.Thread(target=shut, daemon=True)
         closer.start()
-        closer.join(_CLOSE_TIMEOUT_S)
+        if not self._silent:
+            closer.join(_CLOSE_TIMEOUT_S)
 
     # Errors
 

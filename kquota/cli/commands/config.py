@@ -104,7 +104,12 @@ def use_context(name: str) -> None:
 @click.option("--command-config", metavar="FILE", help="A client.properties with the login to the brokers.")
 @click.option("--zk-tls-config-file", metavar="FILE", help="Kafka's ZooKeeper TLS properties.")
 @click.option("--zk-jaas-file", metavar="FILE", help="A JAAS file with the login to ZooKeeper.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="How long to wait for the cluster.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="How long to wait for the connection, and then for each answer.",
+)
 @click.option("--comment", help="A remark for people.")
 @click.option("--use", is_flag=True, help="Make the context the current one.")
 def set_context(name: str, use: bool, **given: str | float | None) -> None:

@@ -293,7 +293,9 @@ def _validate(levels: Levels, config: dict[str, str]) -> None:
     is_user = levels[0].kind == "users" and len(levels) == 1 and levels[0].node != _DEFAULT
     kind = "ips" if levels[0].kind == "ips" else "users" if is_user else "clients"
     keys, others = _KEYS[kind]
-    unknown = config.keys() - {key.value for key in keys} - {*others}
+    known = {*others, *(key.value for key in keys)}
+    # In the order of Java's Properties: keys of one hash code keep it in Scala's set.
+    unknown = [key for key in java.properties_order(config) if key not in known]
     if unknown:
         names = java.mutable_set_order(unknown)
         raise Refusal(f"requirement failed: Unknown Dynamic Configuration: HashSet({', '.join(names)}).")

@@ -13,6 +13,10 @@ BROKER_TYPES = (
     "the entity type must be one of topics, clients, users, brokers, ips, client-metrics, groups, broker-loggers"
     " with a --bootstrap-server or --bootstrap-controller argument"
 )
+BROKER_TYPES_2_8 = (
+    "the entity type must be one of topics,clients,users,brokers,ips,broker-loggers"
+    " with the --bootstrap-server argument"
+)
 OF_3_9 = "the entity type must be one of users, brokers with a --zookeeper argument"
 ADD = "--add-config producer_byte_rate=1"
 
@@ -169,6 +173,10 @@ ADD = "--add-config producer_byte_rate=1"
             f"{B} --alter --user u --delete-config SCRAM-SHA-256",
             "kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs",
         ),
+        (
+            f"{B} --alter --user u --add-config SCRAM-SHA-256=[password=x]",
+            "kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs",
+        ),
     ],
 )
 def test_refuses_with_kafkas_words(tool: Tool, line: str, message: str) -> None:
@@ -203,6 +211,27 @@ def test_refuses_with_kafkas_words(tool: Tool, line: str, message: str) -> None:
 )
 def test_the_words_of_3_9(tool: Tool, monkeypatch: pytest.MonkeyPatch, line: str, message: str) -> None:
     monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "3.9")
+    assert tool(line).first == message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "--describe --user u",
+            "One of the required --bootstrap-server or --zookeeper arguments must be specified",
+        ),
+        ("--describe --entity-type bogus", f"Invalid entity type bogus, {ZK_TYPES}"),
+        ("--describe --client-metrics m", "client-metrics is not a recognized option"),
+        (f"{B} {Z} --describe --user u", "Only one of --bootstrap-server or --zookeeper must be specified"),
+        (f"{B} --describe --entity-type bogus", f"Invalid entity type bogus, {BROKER_TYPES_2_8}"),
+        (f"{B} --force --group g --describe", "group is not a recognized option"),
+        (f"{B} --alter --user u --add-config a==", FORMAT),
+    ],
+)
+def test_the_words_of_2_8(tool: Tool, monkeypatch: pytest.MonkeyPatch, line: str, message: str) -> None:
+    """Also where no connection says which tool is meant."""
+    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "2.8")
     assert tool(line).first == message
 
 

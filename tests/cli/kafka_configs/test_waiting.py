@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota.backends.opening import connect
-from kquota.cli.kafka_configs import bootstrap, zookeeper
+from kquota.cli.kafka_configs import adminclient, bootstrap, zookeeper
 from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
@@ -27,11 +27,11 @@ contexts:
 
 
 @contextlib.contextmanager
-def late(target: str) -> Iterator[str]:
-    """The address of a server that refuses connections for a second."""
+def late(target: str, late_s: float = LATE_S) -> Iterator[str]:
+    """The address of a server that refuses connections for a while."""
     (port,) = free_ports(1)
     with contextlib.ExitStack() as stack:
-        timer = threading.Timer(LATE_S, lambda: stack.enter_context(Relay(target, port)))
+        timer = threading.Timer(late_s, lambda: stack.enter_context(Relay(target, port)))
         timer.start()
         try:
             yield f"127.0.0.1:{port}"
@@ -72,6 +72,23 @@ def test_a_zookeeper_that_comes_up(tool: Tool, monkeypatch: pytest.MonkeyPatch, 
     with late(target) as address:
         ran = tool(f"--zookeeper {address}/{path} --describe --user u")
     assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
+
+
+def test_a_process_waits_as_it_is_installed(kquota: Kquota, chroot: str, kraft: KafkaBroker) -> None:
+    """The other tests choose whether it waits; scripts do not, and depend on it."""
+    target, _, path = chroot.partition("/")
+    # Long enough for a process that starts on a busy machine to meet nobody.
+    with late(target, 3.0) as address:
+        ran = kquota("kafka-configs", "--zookeeper", f"{address}/{path}", "--describe", "--user", "u")
+    assert (ran.code, ran.out, ran.err) == (0, f"{WARNING}Configs for user-principal 'u' are \n", "")
+    with late(kraft.bootstrap, 3.0) as address:
+        ran = kquota("kafka-configs", "--bootstrap-server", address, "--describe", "--user", "nobody")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_it_waits_as_long_as_kafkas_tool() -> None:
+    assert zookeeper._TIMEOUT_S == 30
+    assert adminclient.api_timeout_ms({}) == 60_000
 
 
 def test_what_will_never_come_up_is_reported_at_once(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

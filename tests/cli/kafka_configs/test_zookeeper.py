@@ -113,6 +113,10 @@ def test_values_that_kafka_cannot_parse(
         ("--user-defaults", "SCRAM-SHA-256=[password=x]", "SCRAM-SHA-256"),
         ("--user u --client c", "SCRAM-SHA-512=[password=x]", "SCRAM-SHA-512"),
         ("--ip 1.2.3.4", "producer_byte_rate=1", "producer_byte_rate"),
+        # All of one hash code: they stay in the order in which they came.
+        ("--user u", "Aa=1,BB=2", "Aa, BB"),
+        ("--user u", "BB=1,Aa=2", "BB, Aa"),
+        ("--user u", "BBAa=1,AaBB=2,AaAa=3,BBBB=4", "BBAa, AaBB, AaAa, BBBB"),
     ],
 )
 def test_unknown_keys(tool: Tool, chroot: str, znodes: Any, entity: str, pairs: str, unknown: str) -> None:
@@ -328,6 +332,18 @@ def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: 
     hosts, _, path = chroot.partition("/")
     ran = tool("--zookeeper", form.format(hosts, path), "--user", "u", "--describe")
     assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")
+
+
+def test_a_blank_behind_a_chroot_is_part_of_its_name(tool: Tool, chroot: str, znodes: Any) -> None:
+    """To ZooKeeper's client it is another chroot; a slash at the end is a mistake."""
+    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
+    line = ["--user", "u", "--alter", "--add-config", "producer_byte_rate=2"]
+    described = tool("--zookeeper", f"{chroot} ", "--user", "u", "--describe")
+    assert described == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
+    assert tool("--zookeeper", f"{chroot} ", *line) == Ran(1, WARNING, "Path length must be > 0\n")
+    slash = tool("--zookeeper", f"{chroot}/", *line)
+    assert slash == Ran(1, WARNING, "Path must not end with / character\n")
+    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
 
 
 def test_since_3_9_an_empty_change_of_nobody_makes_no_node(
