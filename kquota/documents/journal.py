@@ -58,8 +58,8 @@ class Entry:
 
     Without an outcome it is still running or was killed: any of its entities may have the old or the new values. With
     `incomplete` some of them have the one, some the other. `untouched` are entities of the plan that the run did not
-    change, or took back. `unknown` are entities that the run may or may not have changed, as an answer was lost; None
-    where the journal does not say.
+    change, or took back. `unknown` are entities that the run may or may not have changed, as an answer was lost or
+    another writer came before the rollback; None where the journal does not say.
     """
 
     id: str
