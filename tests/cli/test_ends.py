@@ -22,6 +22,7 @@ from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
@@ -323,6 +324,51 @@ def test_a_failure_keeps_its_code_where_the_journal_is_full_too(
     backend = Signalled(signal.SIGINT, at=2, times=0)
     backend.broken = Rejected("no")
     assert applied(backend, tmp_path, monkeypatch) == 6
+
+
+class Stale(Signalled):
+    """Confirms every write, and goes on to show some users as they were."""
+
+    hidden: ClassVar[list[Entity]] = [Entity(user="user-0002"), Entity(user="user-0004")]
+
+    def __init__(self) -> None:
+        super().__init__(signal.SIGINT, times=0)
+
+    def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+        shown = dict(super().describe(filter))
+        return QuotaSnapshot(shown | {entity: {KEY: 1000} for entity in self.hidden if entity in shown})
+
+
+def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert applied(Stale(), tmp_path, monkeypatch, "-o", "json") == 9
+    out, err = capfd.readouterr()
+    for entity in Stale.hidden:
+        assert f"kquota: {entity}: written, but not shown\n" in err
+    assert f"\n{COUNT} applied; the same once more completes it, 'kquota undo 1 --zookeeper nowhere:2181' takes" in err
+    changes = json.loads(out)["changes"]
+    assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
+        entity.user for entity in Stale.hidden
+    ]
+    assert Journal(tmp_path / "journal").entries()[0].outcome == "incomplete"
+
+
+@pytest.mark.parametrize(("wait", "code"), [([], 0), (["--wait"], 7)])
+def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    wait: list[str],
+    code: int,
+) -> None:
+    monkeypatch.setattr(session, "open_backend", lambda options: Stale())
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    assert main.run(["alter", "--user", "user-0002", "--add-config", f"{KEY}=2000", *wait, *address]) == code
+    said = capfd.readouterr().err
+    late = "written, but not shown in time" if wait else "warning: written, but not shown yet"
+    assert f"kquota: {late}: user=user-0002 (the broker lags behind, or somebody else altered it meanwhile" in said
+    assert "'kquota undo 1 --zookeeper nowhere:2181' takes it back" in said
 
 
 @pytest.mark.parametrize("command", ["history", "undo", "reconcile"])
