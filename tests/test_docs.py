@@ -7,8 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import click
+
+from kquota.cli.commands.describe import command as describe
 from tests.support import examples
 from tools import picture
 
@@ -33,6 +37,21 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", readme)
     assert len(links) > 20
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_the_readme_names_the_versions_of_kafka_and_python() -> None:
+    """The same as the page about connections, the help, and the package."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    connecting = (ROOT / "docs" / "how-to" / "connect.md").read_text(encoding="utf-8")
+    cluster = describe.to_info_dict(click.Context(describe))["params"]
+    (brokers,) = (each["help"] for each in cluster if each["name"] == "bootstrap_server")
+    texts = (readme, connecting, brokers)
+    kafka = [set(re.findall(r"Kafka (\d+\.\d+) and later", text)) for text in texts]
+    assert kafka == [{"2.6"}] * len(texts)
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {f">={version}" for version in re.findall(r"Python (\d+\.\d+) or later", readme)} == {
+        package["requires-python"]
+    }
 
 
 def test_every_block_of_commands_runs_or_says_why_not() -> None:
