@@ -349,6 +349,7 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
 
     assert done.code == 0
     assert "newly throttled" in done.out
+    assert "wrote a.html" in done.err.splitlines()
     browser.open(tmp_path / "a.html")
     assert (browser.troubles, browser.requests) == ([], [])
     assert browser.evaluate(f"{CHARTS}.length") == 1
