@@ -459,7 +459,9 @@ def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster("apply", "quotas.yaml", "--yes").code == 0
     entry = validated_history(cluster)[0]
     assert (entry["command"], entry["outcome"]) == ("apply", "applied")
-    assert cluster("undo", entry["plan"]["fingerprint"], "--yes").code == 0
+    undone = cluster("undo", entry["plan"]["fingerprint"], "--yes")
+    assert undone.code == 0
+    assert f"cluster: zookeeper://{cluster.environment['KQUOTA_ZOOKEEPER']}" in undone.err.splitlines()
     assert cluster.quotas() == before
     undo = validated_history(cluster)[1]
     assert (undo["command"], undo["undoes"]) == ("undo", entry["id"])
