@@ -30,6 +30,11 @@ def test_every_name_is_there(name: str) -> None:
     assert name in dir(kquota)
 
 
+def test_dir_lists_the_public_names_alone() -> None:
+    """What the module imports for itself is no help to whoever explores it."""
+    assert dir(kquota) == sorted([*kquota.__all__, "__version__"])
+
+
 def test_another_name_is_not() -> None:
     """As for any module."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

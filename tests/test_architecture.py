@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -47,3 +49,46 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
     assert len(modules) > 300
     TopologicalSorter(imports).prepare()  # raises CycleError with the circle
+
+
+def writers(source: str) -> int:
+    """How many times a module names an `alter` of something else, but for dry runs."""
+    tree = ast.parse(source)
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "alter"]
+    dry = [
+        call.func
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and any(
+            word.arg == "validate_only" and isinstance(word.value, ast.Constant) and word.value.value is True
+            for word in call.keywords
+        )
+    ]
+    return len([node for node in named if node not in dry])
+
+
+def test_every_write_takes_one_road() -> None:
+    """Above the backends, quotas are written by `kquota.reconcile` alone: reviewed, journalled and verified.
+
+    A controller shows nothing that a plan could be made of, so `kquota.changes` writes there at once. Limits of brokers
+    are no quotas. The drop-in for Kafka's tool writes as that does.
+    """
+    found = Counter[str]()
+    for path in (ROOT / "kquota").rglob("*.py"):
+        room = path.relative_to(ROOT / "kquota").as_posix()
+        source = path.read_text(encoding="utf-8")
+        if ".alter" in source and not room.startswith(("backends/", "cli/kafka_configs/")):
+            found[room] += writers(source)
+    assert dict(+found) == {
+        "reconcile.py": 2,  # a batch, and taking it back
+        "changes.py": 1,  # through a controller
+        "cli/brokers.py": 1,  # limits of brokers
+        "cli/commands/alter.py": 1,  # leads there
+    }
+
+
+def test_a_second_road_would_be_found() -> None:
+    dry = "def f(backend):\n    return backend.alter([], validate_only=True)\n"
+    assert writers(dry) == 0
+    assert writers(dry.replace("True", "False")) == writers(dry.replace(", validate_only=True", "")) == 1
+    assert writers("def f(backend):\n    write = backend.alter\n") == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kquota.cli.commands.help import TOPICS
-from kquota.cli.main import COMMANDS
+from kquota.cli.main import COMMANDS, cli
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.config import read_config
@@ -57,6 +57,18 @@ def test_a_page_is_shown_without_warnings(page: str) -> None:
 def test_every_command_and_topic_has_a_page() -> None:
     expected = {"kquota.1", *(f"kquota-{name}.1" for name in COMMANDS), *(f"kquota-{name}.7" for name in TOPICS)}
     assert expected <= set(PAGES)
+
+
+def test_help_is_called_in_the_manual_as_the_tool_calls_it() -> None:
+    """By its short name as well, in the page of every command and in the reference."""
+    names = ", ".join(cli.context_settings["help_option_names"])
+    assert names == "-h, --help"
+    pages = [MAN / "kquota.1", *(MAN / f"kquota-{name}.1" for name in COMMANDS if name != "kafka-configs")]
+    lacking = [page.name for page in pages if names.replace("-", "\\-") not in page.read_text(encoding="utf-8")]
+    assert lacking == []
+    reference = (MAN.parent / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert reference.count(f"\n  {names} ") == reference.count("Show this message and exit.")
+    assert re.search(r"^ +-h, --help$", shown("kquota.1")[0], re.MULTILINE)
 
 
 def test_examples_can_be_copied() -> None:

@@ -20,10 +20,11 @@ from kquota.core.change.plan import Change, Plan, plan
 from kquota.core.change.report import ApplyReport
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain
+from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable
 from kquota.leases import Leases
 from kquota.reconcile import apply
 from tests.brokers.kafka import KafkaBroker
@@ -288,6 +289,51 @@ def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyP
         report = run(backend, journal, GOAL, stop=stops.__next__, take_back=take_back)
         assert (report.outcome, report.interrupted) == ("rolled back" if free else "incomplete", True)
         assert (backend.describe() == START) == free
+
+
+def test_what_is_written_and_not_shown_is_reported(tmp_path: Path) -> None:
+    """A store that confirms a write, and goes on to show an entity as it was."""
+
+    class Stale(MemoryBackend):
+        old: AlterResult | None = None
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            results = super().alter(alterations, validate_only=validate_only)
+            if not validate_only:
+                self.old = next(result for result in results if result.entity == BOB)
+            return results
+
+        def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+            shown = super().describe(filter)
+            if self.old is None or BOB not in shown:
+                return shown
+            return QuotaSnapshot({**shown, BOB: self.old.before})
+
+    journal = Journal(tmp_path)
+    report = run(Stale(START), journal, GOAL)
+    assert (report.outcome, report.unverified, report.failed) == ("incomplete", (BOB,), ())
+    assert {change.entity for change in report.applied} == {ALICE, BOB, CAROL}
+    assert report.entry is not None
+    # What an undo takes back includes the entity: its write was confirmed.
+    entry = journal.entry(report.entry)
+    assert (entry.outcome, entry.unknown, len(entry.certain)) == ("incomplete", (), 3)
+
+
+def test_a_describe_that_fails_after_a_write_leaves_all_of_it_unverified(tmp_path: Path) -> None:
+    class Gone(MemoryBackend):
+        written = False
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            self.written = not validate_only
+            return super().alter(alterations, validate_only=validate_only)
+
+        def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+            if self.written:
+                raise Unreachable("the connection was lost")
+            return super().describe(filter)
+
+    report = run(Gone(START), Journal(tmp_path), GOAL)
+    assert (report.outcome, set(report.unverified)) == ("incomplete", {ALICE, BOB, CAROL})
 
 
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:

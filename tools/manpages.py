@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -51,11 +52,16 @@ says what came from where.
 
 def pages() -> Iterator[tuple[str, str]]:
     """(file name, troff) of every page."""
-    yield from _command_pages(cli, click.Context(cli, info_name="kquota"))
+    yield from _command_pages(cli, context_of(cli, "kquota"))
     yield "kquota.yaml.5", _file_page("kquota.yaml", "quotas", _QUOTAS_FILE, _quota_keys())
     yield "kquota-config.yaml.5", _file_page("kquota-config.yaml", "config", _CONFIG_FILE, "")
     for topic in TOPICS:
         yield f"kquota-{topic}.7", _topic_page(topic)
+
+
+def context_of(command: click.Command, name: str, **more: Any) -> click.Context:
+    """The context in which a command's help is shown, as click makes it for a command line."""
+    return click.Context(command, info_name=name, **{**command.context_settings, **more})
 
 
 def _command_pages(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
@@ -96,7 +102,7 @@ def _children(command: click.Command, context: click.Context) -> list[click.Cont
     if not isinstance(command, click.Group):
         return []
     found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
-    return [click.Context(child, info_name=name, parent=context) for name, child in found if child is not None]
+    return [context_of(child, name, parent=context) for name, child in found if child is not None]
 
 
 def _parts(text: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from kquota.cli.main import COMMANDS, cli
 from kquota.core.change.lint import RULES
 from kquota.core.change.review import KINDS, Kind
 from kquota.documents.encoding import schema, schema_names
+from tools.manpages import context_of
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -87,7 +88,7 @@ def _files_page() -> str:
 
 def _commands_page() -> str:
     parts = ["# Commands\n"]
-    for command, context in _walk(cli, click.Context(cli, info_name="kquota", terminal_width=100)):
+    for command, context in _walk(cli, context_of(cli, "kquota", terminal_width=100)):
         text = inspect.cleandoc(command.get_help(context))
         parts.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
@@ -99,4 +100,4 @@ def _walk(command: click.Command, context: click.Context) -> Iterator[tuple[clic
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert child is not None
-            yield from _walk(child, click.Context(child, info_name=name, parent=context, terminal_width=100))
+            yield from _walk(child, context_of(child, name, parent=context, terminal_width=100))

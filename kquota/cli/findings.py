@@ -210,9 +210,9 @@ def _screen(
     )
     yield from _about_quotas(result, counts=False)
     yield from map(Note, _closed_loop_lines(result))
-    if any(found.throttled for found in findings):
-        pages = "" if reported else "--report FILE.html shows when and who; "
-        yield Note(f"next: {pages}'kquota recommend' proposes limits that are enough")
+    step = words.next_step(findings, reported=reported)
+    if step is not None:
+        yield Note(f"next: {step}")
     yield from _how_on_spark(result)
 
 

@@ -431,7 +431,7 @@ def cluster_flags(function: F) -> F:
             metavar="FILE",
             envvar="KQUOTA_COMMAND_CONFIG",
             show_envvar=True,
-            help="How to log in to the brokers: a client.properties of Kafka's own tools.",
+            help="A client.properties with security settings, as for Kafka's tools.",
         ),
         click.option(
             "--zookeeper",

@@ -197,7 +197,7 @@ def global_options(*, hidden: bool = False) -> list[click.Parameter]:
             ["-q", "--quiet"],
             is_flag=True,
             callback=_be_quiet,
-            help="No progress, notes and summaries on stderr. Warnings, errors and what is on stdout stay.",
+            help="No progress, notes, summaries and advice of lint on stderr. Other warnings, errors and stdout stay.",
             **options,
         ),
         click.Option(

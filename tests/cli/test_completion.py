@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 
 from kquota import Alteration, Entity, QuotaKey, connect
 from kquota.cli.completion import words
+from kquota.core.change.plan import plan
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.journal import Journal
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.terminal import ROOT, SHELLS, Terminal
@@ -253,6 +256,29 @@ def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
     patiently(lambda: remembered(0), ["anna"])
     patiently(lambda: remembered(61), ["albert", "alice"])
     patiently(lambda: list(cache.parent.iterdir()), [cache])
+
+
+def test_the_entries_of_the_journal(tmp_path: Path) -> None:
+    """An undo gets those of its cluster, the newest first; the history gets all."""
+    journal = Journal(tmp_path / "journal")
+    planned = plan(QuotaSnapshot(), {Entity(user="alice"): RATE})
+    places = ("zookeeper://a:2181", "zookeeper://b:2181", "zookeeper://a:2181", "kafka://a:9092")
+    ids = [
+        journal.begin(planned, cluster=place, command="apply", now=1_790_000_000_000 + 1000 * number).id
+        for number, place in enumerate(places)
+    ]
+    here = {"KQUOTA_JOURNAL": str(journal.folder)}
+    for line, expected in (
+        ("kquota undo --zookeeper a:2181 ", [ids[2], ids[0]]),
+        (f"kquota undo --zookeeper a:2181 {ids[0]} ", [ids[2], ids[0]]),
+        ("kquota undo --bootstrap-server a:9092 ", [ids[3]]),
+        ("kquota undo --zookeeper elsewhere:2181 ", []),
+        ("kquota history ", ids[::-1]),
+    ):
+        out, err, _ = ask(tmp_path, line, **here)
+        assert (out.split(), err) == (expected, "")
+    # A fingerprint stands for its entries.
+    assert planned.fingerprint in ask(tmp_path, f"kquota history {planned.fingerprint[:3]}", **here)[0].split()
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(tmp_path: Path, cluster: str) -> None:

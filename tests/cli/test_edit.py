@@ -78,6 +78,7 @@ def test_an_edit_is_applied_and_undone(editing: Editing) -> None:
         "user=team-a-x,producer_byte_rate,1000000",
     ]
     assert "BEFORE" in ran.out
+    assert f"cluster: zookeeper://{editing.environment['KQUOTA_ZOOKEEPER']}" in ran.err.splitlines()
     assert editing.kept() == []
     assert editing("undo", "--yes").code == 0
     assert editing.shown() == before

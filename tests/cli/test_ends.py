@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +26,7 @@ from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
@@ -220,6 +225,66 @@ def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
     assert backend.describe() == backend.start
 
 
+STOPPED = """\
+import signal, sys
+from pathlib import Path
+from kquota import reconcile
+from kquota.cli import main, session
+from tests.cli.test_ends import COUNT, Signalled
+backend = Signalled(signal.SIGINT, at=1)
+session.open_backend, reconcile._BATCH = lambda access: backend, COUNT // 3
+code = main.run(["apply", *sys.argv[1:]])
+Path("left").write_text(str(backend.describe() == backend.start))
+sys.exit(code)
+"""
+"""An apply that is interrupted in its first of three batches."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "outcome", "back"),
+    [
+        ("y\r", "stopped: 200 not tried, 100 rolled back", "rolled back", True),
+        ("n\r", "stopped: 100 applied, 200 not tried; the same once more completes it", "incomplete", False),
+        ("\x03", "stopped: 100 applied, 200 not tried; the same once more completes it", "incomplete", False),
+    ],
+    ids=["yes", "no", "Ctrl-C"],
+)
+def test_a_terminal_is_asked_what_becomes_of_a_stopped_apply(
+    keys: str, said: str, outcome: str, back: bool, tmp_path: Path
+) -> None:
+    """Ctrl-C at the question, too: whoever presses it once more wants no further writes."""
+    (tmp_path / "quotas.json").write_text(quotas(2000))
+    outer, inner = pty.openpty()
+    options = ["--yes", "--force", "--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, "quotas.json", *options],
+        stdin=inner, stdout=subprocess.DEVNULL, stderr=inner, cwd=tmp_path, start_new_session=True,
+        env=os.environ | {"TERM": "dumb", "PYTHONPATH": str(Path(__file__).parents[2])},
+        preexec_fn=lambda: fcntl.ioctl(inner, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+    )  # fmt: skip
+    os.close(inner)
+    heard = ""
+    try:
+        while "Take them back? [Y/n]: " not in heard:
+            assert select.select([outer], [], [], 120)[0], heard
+            heard += os.read(outer, 65536).decode()  # fails where the process ends without the question
+        os.write(outer, keys.encode())
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(outer, 65536):
+                heard += part.decode()
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(outer)
+    assert "100 of 300 entities are written. Take them back?" in heard
+    assert said in heard
+    assert ("'kquota undo 1 --zookeeper nowhere:2181' takes it back" in heard) is not back
+    assert (tmp_path / "left").read_text() == str(back)
+    (entry,) = Journal(tmp_path / "journal").entries()
+    assert (entry.outcome, len(entry.certain)) == (outcome, 0 if back else 100)
+
+
 def test_a_signal_before_the_first_write_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Early(Signalled):
         def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
@@ -323,6 +388,51 @@ def test_a_failure_keeps_its_code_where_the_journal_is_full_too(
     backend = Signalled(signal.SIGINT, at=2, times=0)
     backend.broken = Rejected("no")
     assert applied(backend, tmp_path, monkeypatch) == 6
+
+
+class Stale(Signalled):
+    """Confirms every write, and goes on to show some users as they were."""
+
+    hidden: ClassVar[list[Entity]] = [Entity(user="user-0002"), Entity(user="user-0004")]
+
+    def __init__(self) -> None:
+        super().__init__(signal.SIGINT, times=0)
+
+    def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+        shown = dict(super().describe(filter))
+        return QuotaSnapshot(shown | {entity: {KEY: 1000} for entity in self.hidden if entity in shown})
+
+
+def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert applied(Stale(), tmp_path, monkeypatch, "-o", "json") == 9
+    out, err = capfd.readouterr()
+    for entity in Stale.hidden:
+        assert f"kquota: {entity}: written, but not shown\n" in err
+    assert f"\n{COUNT} applied; the same once more completes it, 'kquota undo 1 --zookeeper nowhere:2181' takes" in err
+    changes = json.loads(out)["changes"]
+    assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
+        entity.user for entity in Stale.hidden
+    ]
+    assert Journal(tmp_path / "journal").entries()[0].outcome == "incomplete"
+
+
+@pytest.mark.parametrize(("wait", "code"), [([], 0), (["--wait"], 7)])
+def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    wait: list[str],
+    code: int,
+) -> None:
+    monkeypatch.setattr(session, "open_backend", lambda options: Stale())
+    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
+    assert main.run(["alter", "--user", "user-0002", "--add-config", f"{KEY}=2000", *wait, *address]) == code
+    said = capfd.readouterr().err
+    late = "written, but not shown in time" if wait else "warning: written, but not shown yet"
+    assert f"kquota: {late}: user=user-0002 (the broker lags behind, or somebody else altered it meanwhile" in said
+    assert "'kquota undo 1 --zookeeper nowhere:2181' takes it back" in said
 
 
 @pytest.mark.parametrize("command", ["history", "undo", "reconcile"])

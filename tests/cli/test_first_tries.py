@@ -129,6 +129,28 @@ def test_a_terminal_sees_which_cluster_was_read(
         assert (line in terminal.getvalue().splitlines()) == terminal.isatty()
 
 
+def test_a_terminal_sees_that_the_environment_beats_the_current_context(
+    cluster: MemoryBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a context alone, its name stands beside its address."""
+    config = "current-context: prod\ncontexts: {prod: {zookeeper: prod:2181}}\n"
+    (tmp_path / "kquota").mkdir()
+    (tmp_path / "kquota" / "config.yaml").write_text(config)
+    alter = ["alter", "--user", "bob", "--add-config", "producer_byte_rate=20MB"]
+    for command in (["describe"], ["plan", "q.yaml"], ["lint"], [*alter, "--dry-run"]):
+        monkeypatch.delenv("KQUOTA_ZOOKEEPER", raising=False)
+        monkeypatch.setattr("sys.stderr", terminal := _Terminal())
+        assert run(command) == 0
+        assert "cluster: prod (context), zookeeper://prod:2181" in terminal.getvalue().splitlines()
+        monkeypatch.setenv("KQUOTA_ZOOKEEPER", "elsewhere:2181")
+        monkeypatch.setattr("sys.stderr", terminal := _Terminal())
+        assert run(command) == 0
+        said = terminal.getvalue().splitlines()
+        assert "cluster: zookeeper://elsewhere:2181" in said
+        assert "KQUOTA_ZOOKEEPER names the cluster; the current context prod is left out" in said
+        assert "prod:2181" not in terminal.getvalue()
+
+
 def test_the_command_of_a_hint_reaches_the_same_cluster(
     cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,7 +62,9 @@ def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: 
     assert value(kquota, chroot) == "15000000"
 
     let_time_pass(folder)
-    assert kquota("reconcile", "--zookeeper", chroot).code == 0
+    reverted = kquota("reconcile", "--zookeeper", chroot)
+    assert reverted.code == 0
+    assert f"cluster: zookeeper://{chroot}" in reverted.err.splitlines()
     assert value(kquota, chroot) is None
     assert entries(kquota)[-1]["undoes"] == first["id"]
 

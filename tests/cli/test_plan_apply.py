@@ -424,6 +424,42 @@ def test_a_freeze_is_announced_before_it_happens(cluster: Cluster) -> None:
     assert "cluster: zookeeper://" in done.err
 
 
+WARNED = """\
+kind: kquota.quotas
+version: 1
+quotas:
+  - {entity: {user: alice}, values: {producer_byte_rate: 500kB}}
+  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1MB}}
+  - {entity: {client-id: app}, values: {consumer_byte_rate: 2MB}}
+  - {entity: {user: dave}, values: {producer_byte_rate: 500}}
+"""
+
+
+def test_apply_warns_of_what_plan_warns_of(cluster: Cluster) -> None:
+    """With --quiet lint's advice is left out; that a client will be blocked stays."""
+    cluster.file.write_text(WARNED)
+    freeze = "kquota: warning: user=alice: a client at its current limit would be blocked for up to 99.0 s"
+    said = [
+        freeze,
+        "kquota: warning: client-id=app consumer_byte_rate: governs no client: user=<default> comes first",
+        "kquota: warning: user=dave producer_byte_rate: is 500 B/s: a client is as good as stopped",
+    ]
+
+    def beginnings(err: str) -> list[str]:
+        warnings = [line for line in err.splitlines() if line.startswith("kquota: warning: ")]
+        return [each[: len(begins)] for each, begins in zip(warnings, said, strict=False)]
+
+    planned = cluster("plan", "quotas.yaml")
+    shown = (planned.out + planned.err).replace("\n", " ")
+    assert [part for part in (freeze, "governs no client", "is 500 B/s") if part not in shown] == []
+    assert beginnings(cluster("apply", "quotas.yaml", "--dry-run").err) == said
+    assert beginnings(cluster("apply", "quotas.yaml", "--yes").err) == said
+    assert cluster("undo", "--yes").code == 0
+    quiet = cluster("apply", "quotas.yaml", "--yes", "--quiet")
+    assert quiet.code == 0
+    assert quiet.complaint.startswith(freeze)
+
+
 def test_what_is_for_a_time_says_when_it_ends_and_by_what(cluster: Cluster) -> None:
     done = cluster("apply", "quotas.yaml", "--yes", "--for", "2h")
     assert done.code == 0
@@ -437,7 +473,9 @@ def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster("apply", "quotas.yaml", "--yes").code == 0
     entry = validated_history(cluster)[0]
     assert (entry["command"], entry["outcome"]) == ("apply", "applied")
-    assert cluster("undo", entry["plan"]["fingerprint"], "--yes").code == 0
+    undone = cluster("undo", entry["plan"]["fingerprint"], "--yes")
+    assert undone.code == 0
+    assert f"cluster: zookeeper://{cluster.environment['KQUOTA_ZOOKEEPER']}" in undone.err.splitlines()
     assert cluster.quotas() == before
     undo = validated_history(cluster)[1]
     assert (undo["command"], undo["undoes"]) == ("undo", entry["id"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +20,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kquota.audit.sources.request_line import parse_line
+from kquota.cli import main, session
 from kquota.documents.encoding import schema
+from kquota.errors import Refused
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.proof import CASES, TOPIC, Case, command_line, fill, login_of, run
 from tests.cli.conftest import Kquota
@@ -44,6 +48,37 @@ def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
     lines = [line for line in broker.request_log.read_text().splitlines() if f'"clientId":"{client_id}"' in line]
     events = [parse_line(line, None, UTC) for line in lines]
     return sum(event.bytes for event in events if event.api == api)
+
+
+class _Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_terminal_sees_how_far_a_probe_is(quiet: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar over the time that it takes, which does not need a broker to move."""
+    terminal = _Terminal()
+
+    def moved() -> bool:
+        return re.search(r"probing .* [1-9]\d*%", terminal.getvalue()) is not None
+
+    def probe(*_: object) -> None:
+        end = time.monotonic() + (0.5 if quiet else 60)
+        while not moved() and time.monotonic() < end:
+            time.sleep(0.01)
+        raise Refused("enough was seen")
+
+    monkeypatch.setattr(session, "open_brokers", lambda access: ("nowhere:9092", None))
+    monkeypatch.setattr("kquota.probe.run.run", probe)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    options = ["--duration", "5s", "--yes", "--bootstrap-server", "nowhere:9092", *quiet]
+    assert main.run(["probe", "connection", *options]) == 8
+    assert (moved(), "probing" in terminal.getvalue()) == (not quiet, not quiet)
+    assert "kquota: enough was seen" in terminal.getvalue()
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.on_broker], ids=lambda case: str(case.probe))

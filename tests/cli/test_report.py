@@ -111,6 +111,13 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert "user frank request_percentage of user=frank 0.5 % ≥ 0.78 %, ≥ 155 % of the limit" in text
     assert f"{recorded_report().quality.events:,} requests" in text
     assert "kquota audit x.log" in text
+    # The next step is the one that the table has, without the page that is there already.
+    step = words.next_step(recorded_report().findings, reported=True)
+    assert step == "'kquota recommend' proposes limits that are enough"
+    assert f"Next: {step.replace(chr(39), '')}. 2026-11-20" in text
+    assert browser.evaluate("[...document.querySelectorAll('header code')].map(one => one.textContent)") == [
+        "kquota recommend"
+    ]
     order = browser.evaluate("[...document.querySelectorAll('article h3')].map(h => h.firstChild.textContent.trim())")
     throttled = [found for found in recorded_report().findings if found.throttled]
     assert order == [f"{number}. {found.subject}" for number, found in enumerate(throttled, 1)]
@@ -314,6 +321,7 @@ def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
     text = browser.evaluate("document.body.innerText")
 
     assert "Nobody is delayed." in text
+    assert "Next:" not in text
     assert "Not throttled, but near the limit" in text
     assert "90 %" in text
     assert "quota.window.num=5" in text
@@ -341,6 +349,7 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
 
     assert done.code == 0
     assert "newly throttled" in done.out
+    assert "wrote a.html" in done.err.splitlines()
     browser.open(tmp_path / "a.html")
     assert (browser.troubles, browser.requests) == ([], [])
     assert browser.evaluate(f"{CHARTS}.length") == 1

@@ -227,3 +227,21 @@ def test_a_stored_value_that_is_no_number(monkeypatch: pytest.MonkeyPatch, capfd
     assert (found["request_percentage"]["limit"], found["request_percentage"]["limit_on_brokers"]) == ("NaN", "NaN")
     assert main.run(["resolve", "--all", "--zookeeper", "nowhere:2181", "-o", "json"]) == 0
     assert '"user": "o"' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "csv", "json", "yaml"])
+def test_brokers_have_no_znodes(
+    output: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Their quotas may be in KRaft. Quotas in ZooKeeper have paths, which the table shows with -o wide."""
+    quotas = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1000.0}})
+    monkeypatch.setattr(session, "open_backend", lambda options: MemoryBackend(quotas))
+    ask = ["resolve", "--user", "alice", "--client", "app", "-o", output]
+    assert main.run([*ask, "--bootstrap-server", "nowhere:9092"]) == 0
+    on_brokers = capfd.readouterr().out
+    assert main.run([*ask, "--zookeeper", "nowhere:2181"]) == 0
+    in_zookeeper = capfd.readouterr().out
+    assert "/config/" not in on_brokers
+    assert ("/config/users/alice" in in_zookeeper) == (output != "table")
+    if output == "json":
+        assert {each["znode"] for each in validated(on_brokers, "resolution")["resolutions"]} == {None}

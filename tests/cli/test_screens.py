@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from kquota.cli.findings import audited_view
 from kquota.cli.main import run
-from kquota.cli.report import words
+from kquota.cli.report import Report, words, write_report
 from kquota.cli.report.markdown import summary
 from kquota.cli.text import Column, Layout, print_table, set_layout
 from kquota.cli.views import show
@@ -216,8 +216,8 @@ def test_the_next_step_is_one_that_was_not_done(reported: bool, capsys: pytest.C
     assert ("--report" in step, "kquota recommend" in step) == (not reported, True)
 
 
-def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not in a table and not in a comment; in CSV under a name that says what it is."""
+def test_no_sum_of_waits_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not in a table, a comment or the page; in CSV under a name that says what it is."""
     result, settings = recorded()
     sums = {words.length(found.throttle_time_ms or 0) for found in result.found if found.throttled}
     sums |= {words.length(found.logged.throttle_time_ms or 0) for found in result.found if found.logged is not None}
@@ -229,6 +229,13 @@ def test_no_sum_of_waits_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     text = said.out + said.err + summary(result.found, result.quality)
     assert not [each for each in sums if each in text]
+
+    page = tmp_path / "report.html"
+    write_report(Report(result.found, result.timelines, result.quality, (), settings, result.engine, "…"), page)
+    text = " ".join(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")).split())
+    assert "muted 42 % of the time" in text
+    # As a whole: the page says that the log is of 4 min 20 s.
+    assert not [each for each in sums if re.search(rf"(?<![\d.]){re.escape(each)}(?! \d)", text)]
 
     show(audited_view(result, settings, None, show_all=True), "csv")
     headings = capsys.readouterr().out.splitlines()[0].split(",")

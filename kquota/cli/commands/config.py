@@ -101,7 +101,9 @@ def use_context(name: str) -> None:
 @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers of the cluster.")
 @click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="KRaft controllers, where no broker serves.")
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="The ZooKeeper ensemble of the cluster.")
-@click.option("--command-config", metavar="FILE", help="A client.properties with the login to the brokers.")
+@click.option(
+    "--command-config", metavar="FILE", help="A client.properties with security settings, as for Kafka's tools."
+)
 @click.option("--zk-tls-config-file", metavar="FILE", help="Kafka's ZooKeeper TLS properties.")
 @click.option("--zk-jaas-file", metavar="FILE", help="A JAAS file with the login to ZooKeeper.")
 @click.option(

@@ -53,6 +53,13 @@ def _whole(text: str) -> Markup:
     return Markup('<span class="u">{}</span>').format(safe(text))
 
 
+def _with_commands(text: str) -> Markup:
+    """A text in which the commands are set as code, and not in quotation marks."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(text.split("'"))
+    )
+
+
 def _shown(value: Any) -> Any:
     """Names come from a cluster: what would not be seen in one, or would turn the text around, is spelled out."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else safe(value)
@@ -73,6 +80,7 @@ def _values(report: Report) -> dict[str, Any]:
         "version": __version__,
         "totals": words.totals(rows),
         "answer": words.answer(rows, quality.answers),
+        "next_step": _with_commands(words.next_step(rows, reported=True) or ""),
         "predicted": any(row.prediction is not None for row in rows),
         "period": period,
         "period_length": words.length(last - first),

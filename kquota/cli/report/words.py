@@ -288,6 +288,14 @@ def answer(
     return text
 
 
+def next_step(findings: Sequence[Finding], *, reported: bool) -> str | None:
+    """What to do about the throttled counters; None where there is none. `reported`: the page exists already."""
+    if not any(found.throttled for found in findings):
+        return None
+    pages = "" if reported else "--report FILE.html shows when and who; "
+    return f"{pages}'kquota recommend' proposes limits that are enough"
+
+
 def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
     """`3 clients: user alice with client-id app up to 2.0 s, …`: whom brokers throttled; empty where it was nobody."""
     longest: dict[tuple[str, str], int] = {}
