@@ -61,6 +61,8 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def context_of(command: click.Command, name: str, **more: Any) -> click.Context:
     """The context in which a command's help is shown, as click makes it for a command line."""
+    # click keeps the help option of a command's first context, which may have had other names.
+    command._help_option = None
     return click.Context(command, info_name=name, **{**command.context_settings, **more})
 
 

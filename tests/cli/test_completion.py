@@ -223,6 +223,12 @@ def ask(folder: Path, line: str, **environment: str) -> tuple[str, str, float]:
     return done.stdout.strip(), done.stderr, time.monotonic() - begin
 
 
+def answered(folder: Path, line: str, **environment: str) -> tuple[list[str], str]:
+    """The words that the program answers, and what it says on stderr."""
+    out, err, _ = ask(folder, line, **environment)
+    return out.split(), err
+
+
 def names_of(folder: Path, line: str) -> Callable[[], list[str]]:
     """Completes that line when called, and returns the names."""
 
@@ -275,10 +281,11 @@ def test_the_entries_of_the_journal(tmp_path: Path) -> None:
         ("kquota undo --zookeeper elsewhere:2181 ", []),
         ("kquota history ", ids[::-1]),
     ):
-        out, err, _ = ask(tmp_path, line, **here)
-        assert (out.split(), err) == (expected, "")
+        patiently(lambda line=line: answered(tmp_path, line, **here), (expected, ""))
     # A fingerprint stands for its entries.
-    assert planned.fingerprint in ask(tmp_path, f"kquota history {planned.fingerprint[:3]}", **here)[0].split()
+    patiently(
+        lambda: planned.fingerprint in answered(tmp_path, f"kquota history {planned.fingerprint[:3]}", **here)[0], True
+    )
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_no_obstacle(tmp_path: Path, cluster: str) -> None:
