@@ -63,7 +63,8 @@ SCHEMA = pa.schema(
 `level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
 quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
 per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
-`peak_rate_max` the upper one (null where there is none). `reason` says why a counter is undetermined. `throttled_*` is
+`peak_rate_max` the upper one (null where there is none). Where the simulation has the verdict, both are of its runs.
+`reason` says why a counter is undetermined. `throttled_*` is
 the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
 broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches, whose size the
 export does not hold. `rebuilt_events` counts those of them whose size follows from the data that was produced; the

@@ -20,12 +20,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA
+from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
 from kquota.audit.in_force import are_in_force
 from kquota.audit.predicted import Predictions
 from kquota.audit.result import AuditResult
@@ -43,14 +44,18 @@ AS_MUCH: Final = 0.9
 
 _OTHERS: Final = "the log does not say which of their quotas throttled the clients"
 _OPEN_LOOP: Final = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
+_TIMES: Final = ("first_throttled_ms", "last_throttled_ms")
 _OF_CLIENTS: Final = ("throttled_events", "throttle_time_ms")
 _COUNTS: Final[Mapping[Verdict, Mapping[str, Any]]] = {
-    Verdict.UNDETERMINED: {"verdict": Verdict.UNDETERMINED.value, **dict.fromkeys((*_OPEN_LOOP, "peak_rate_max"))},
+    Verdict.UNDETERMINED: {
+        "verdict": Verdict.UNDETERMINED.value,
+        **dict.fromkeys((*_OPEN_LOOP, *_TIMES, "peak_rate_max")),
+    },
     Verdict.THROTTLED: {"verdict": Verdict.THROTTLED.value, **dict.fromkeys(_OPEN_LOOP)},
     Verdict.NOT_THROTTLED: {
         "verdict": Verdict.NOT_THROTTLED.value,
         **dict.fromkeys(_OPEN_LOOP, 0),
-        **dict.fromkeys(("first_throttled_ms", "last_throttled_ms")),
+        **dict.fromkeys(_TIMES),
     },
 }
 """What a counter has in the findings table whose verdict is not that of the replay."""
@@ -163,6 +168,7 @@ class _Settling:
         predictions: dict[CounterName, Prediction] = {}
         changed: dict[CounterName, _Settled] = {}
         moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = defaultdict(Counter)
+        reasons: dict[tuple[Entity, QuotaKey], set[str]] = defaultdict(set)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
         for quota in quotas:
             for name, told in quota.in_turn.items():
@@ -182,13 +188,17 @@ class _Settling:
                     spared = found.verdict is Verdict.THROTTLED and not told.answered
                     after = Verdict.NOT_THROTTLED if spared else found.verdict
                     moved[entity, QuotaKey(row["key"])][told.verdict, after] += 1
+                    if found.reason is not None:
+                        reasons[entity, QuotaKey(row["key"])].add(found.reason)
         settled = self._predictions.changed(predictions)
         if not changed:
             return self._table, tuple(quotas), settled
-        reasons = {found.reason for found in changed.values() if found.reason is not None}
+        names = [(quota.entity, quota.key) for quota in quotas]
         return (
-            _with_verdicts(self._table, changed),
-            tuple(_moved(quota, moved.get((quota.entity, quota.key)), reasons) for quota in quotas),
+            ordered([_with_verdicts(self._table, changed)]),
+            tuple(
+                _moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in zip(quotas, names, strict=True)
+            ),
             settled,
         )
 
@@ -333,10 +343,14 @@ def _with_verdicts(table: pa.Table, changed: Mapping[CounterName, _Settled]) -> 
     reasons = zip(found, table.column(place).to_pylist(), strict=True)
     column = [reason if each is None else each.reason for each, reason in reasons]
     table = table.set_column(place, SCHEMA.field("reason"), pa.array(column, pa.string()))
-    counts = {Verdict.THROTTLED: None, Verdict.NOT_THROTTLED: 0}
-    decided = [(row, counts[each.verdict]) for row, each in enumerate(found) if each and each.verdict in counts]
-    if not decided:
-        return table
+    peaks = [None if each is None or each.prediction is None else each.prediction.peak_rate for each in found]
+    for name, bound in (("peak_rate", attrgetter("low")), ("peak_rate_max", attrgetter("high"))):
+        place = table.schema.get_field_index(name)
+        pairs = zip(peaks, table.column(place).to_pylist(), strict=True)
+        column = [value if peak is None or peak.low is None else bound(peak) for peak, value in pairs]
+        table = table.set_column(place, SCHEMA.field(place), pa.array(column, pa.float64()))
+    counts = {Verdict.THROTTLED: None, Verdict.UNDETERMINED: None, Verdict.NOT_THROTTLED: 0}
+    decided = [(row, counts[each.verdict]) for row, each in enumerate(found) if each is not None]
     place = table.schema.get_field_index("clients")
     clients = table.column(place).to_pylist()
     for row, count in decided:

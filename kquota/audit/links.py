@@ -26,7 +26,9 @@ from kquota.audit.simulated import (
     simulated,
 )
 from kquota.audit.spread import MOST_REQUESTS, SeveralBrokers, put_together, run_waiting
-from kquota.core.findings.prediction import Prediction
+from kquota.core.findings.prediction import CounterName, Prediction
+from kquota.core.findings.verdicts import SLOWED, Verdict
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Counted, Met
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API
 
@@ -49,6 +51,8 @@ class Alone(NamedTuple):
 
     counter: SimulatedCounter
     rows: Rows
+    is_shared: bool
+    """Whether another quota delays the same requests: the client was run with that, and is not run again."""
 
 
 class Links(NamedTuple):
@@ -57,20 +61,27 @@ class Links(NamedTuple):
     curves: dict[Place, Curve]
     fed: list[Fed]
     alone: list[Alone]
+    unsure: set[Place]
+    """Connections that may deliver later still than the curves say."""
 
 
 def alone_of(group: Sequence[SimulatedCounter], models: Sequence[Model], rows: Mapping[int, Rows]) -> Alone | None:
     """The counter, where the counter of another broker may show more about its only client; else None."""
-    (counter, *others), (model, *more) = group, models
-    if others or more or model.api != PRODUCE_API or len(rows[counter.number]) > MOST_REQUESTS:
+    counters = [each for each in group if each.judged.ref.key is QuotaKey.PRODUCER_BYTE_RATE]
+    producers = [each for each in models if each.api == PRODUCE_API]
+    if len(counters) != 1 or len(producers) != 1 or len(rows[counters[0].number]) > MOST_REQUESTS:
         return None
+    (counter,), (model,) = counters, producers
     if not model.seen.held_back and all(guess.kind == PACED for guess in model.seen.guesses):
         return None  # it keeps its times at this broker, whatever it does at others
-    return Alone(counter, rows[counter.number].copy())
+    return Alone(counter, rows[counter.number].copy(), len(group) > 1)
 
 
 def _spread(
-    every: Sequence[Alone], curves: dict[Place, Curve], settings: AuditSettings
+    every: Sequence[Alone],
+    curves: dict[Place, Curve],
+    settings: AuditSettings,
+    predictions: Sequence[Mapping[CounterName, Prediction]],
 ) -> dict[CounterRef, Prediction]:
     """The predictions of clients that wait at several brokers; puts when they deliver into `curves`."""
     clients: dict[tuple[int, str], list[Alone]] = {}
@@ -81,14 +92,20 @@ def _spread(
     for mine in clients.values():
         mine.sort(key=lambda alone: alone.counter.judged.ref.broker)
         if len(mine) > 1:
-            found |= _waiting(mine, curves, settings)
+            found |= _waiting(mine, curves, settings, predictions[mine[0].counter.judged.ref.variant])
     return found
 
 
 def _waiting(
-    mine: Sequence[Alone], curves: dict[Place, Curve], settings: AuditSettings
+    mine: Sequence[Alone],
+    curves: dict[Place, Curve],
+    settings: AuditSettings,
+    predictions: Mapping[CounterName, Prediction],
 ) -> dict[CounterRef, Prediction]:
-    """The predictions of one client with these counters, where it may wait for its answers."""
+    """The predictions of one client with these counters, where it may wait for its answers.
+
+    `predictions` are those without the other brokers; they stand where another quota delays the same requests.
+    """
     together = put_together([alone.rows for alone in mine])
     kinds = list(dict.fromkeys(guess.kind for guess in together.seen.guesses))
     models = [models_of([alone.counter], {alone.counter.number: alone.rows})[0] for alone in mine]
@@ -97,6 +114,7 @@ def _waiting(
     drained = together.seen.drained and all(model.seen.drained for model in models)
     if kinds == [PACED]:
         return {}
+    sure = not any(alone.is_shared for alone in mine)
     runs: dict[str, list[list[Met]]] = {kind: [] for kind in kinds}
     """By kind, what each counter meets in each run."""
     for guess in together.seen.guesses:
@@ -130,8 +148,20 @@ def _waiting(
         ]
         seen = together.seen._replace(guesses=guesses, drained=drained)
         met = [run[place] for kind in kinds for run in runs[kind]]
+        if alone.is_shared:
+            ref = alone.counter.judged.ref
+            told = predictions[ref.name]
+            certain = all(each.throttles for each in met) or told.recorded_under.held_back
+            if told.verdict == Verdict.THROTTLED.value and not certain:
+                found[ref] = told.bounded(None, None, Verdict.UNDETERMINED.value, f"{OTHER_BROKERS} {SLOWED}")
+            continue
         found[alone.counter.judged.ref] = prediction_of(
-            alone.counter, [model._replace(seen=seen)], met, met[0] if plain is None else plain[place], OTHER_BROKERS
+            alone.counter,
+            [model._replace(seen=seen)],
+            met,
+            met[0] if plain is None else plain[place],
+            OTHER_BROKERS,
+            sure=sure,
         )
     return found
 
@@ -158,16 +188,19 @@ def _deliver(
     for place, (alone, model) in enumerate(zip(mine, models, strict=True)):
         ref = alone.counter.judged.ref
         name = ref.variant, ref.broker, model.connection
-        if name in curves:
+        if name in curves and not alone.is_shared:
             rows = together.brokers == place
             late = np.where(charged[rows] < 0, LOST, charged[rows])
             curves[name] = Curve(together.times[rows], late)
 
 
-def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, Prediction]:
-    """The predictions of consumers whose producers are throttled: with what these deliver."""
+def linked(
+    links: Sequence[Links], settings: AuditSettings, predictions: Sequence[Mapping[CounterName, Prediction]]
+) -> dict[CounterRef, Prediction]:
+    """The predictions that change by what the clients of other tasks meet, of those made without, by variant."""
     curves = {place: curve for each in links for place, curve in each.curves.items()}
-    found = _spread([alone for each in links for alone in each.alone], curves, settings)
+    doubtful = {place for each in links for place in each.unsure}
+    found = _spread([alone for each in links for alone in each.alone], curves, settings, predictions)
     every = [fed for each in links for fed in each.fed]
     using = kernel_for(sum(len(rows) for fed in every for rows in fed.rows.values()))
     for fed in every:
@@ -177,9 +210,14 @@ def linked(links: Sequence[Links], settings: AuditSettings) -> dict[CounterRef, 
             for connection, feeders in fed.feeders.items()
             if (held := throttled(feeders, curves, ref.variant, ref.broker))
         }
-        if late:
+        unsure = {
+            connection
+            for connection, feeders in fed.feeders.items()
+            if any((ref.variant, ref.broker, each.connection) in doubtful for each in feeders)
+        }
+        if late or unsure:
             models = [_fed(model, late.get(model.connection, ())) for model in models_of(fed.group, fed.rows)]
-            found |= simulated(fed.group, models, settings, using, late)[0]
+            found |= simulated(fed.group, models, settings, using, late, unsure)[0]
     return found
 
 

@@ -25,7 +25,17 @@ from kquota.audit.links import Fed, Links, alone_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.rows import RECORD_BYTES, Rows
 from kquota.audit.settings import Together
-from kquota.audit.simulated import BYTES, MOST_TIME, Model, SimulatedCounter, kernel_for, kind_of, models_of, simulated
+from kquota.audit.simulated import (
+    BYTES,
+    MOST_TIME,
+    Model,
+    SimulatedCounter,
+    kernel_for,
+    kind_of,
+    models_of,
+    simulated,
+    unsure_of,
+)
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
@@ -152,7 +162,7 @@ class Recorder:
         self._pieces = Pieces()
         self.feeds: dict[str, Feeds] = {}
         """Of each broker who reads whose data, where the recording shows that."""
-        self.links = Links({}, [], [])
+        self.links = Links({}, [], [], set())
         """What concerns the clients of other tasks; known when it is finished."""
 
     def part(self, part: Part) -> None:
@@ -324,6 +334,9 @@ class Recorder:
         for connection, curve in curves.items():
             if connection in feeding:
                 self.links.curves[ref.variant, ref.broker, connection] = curve
+        self.links.unsure.update(
+            (ref.variant, ref.broker, connection) for connection in unsure_of(group, models) & feeding
+        )
         fed = {
             model.connection: feeders
             for model in models

@@ -34,7 +34,7 @@ from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic import NONE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
-from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
@@ -61,6 +61,7 @@ _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
 OTHER_BROKERS: Final = "the quota of another broker"
 """What else may slow the clients of a counter down."""
+_KEPT: Final = "keeps the clients below the limit"
 _OTHER_QUOTA: Final = "another quota of its clients"
 _PRODUCERS: Final = "the quota of its producers"
 MOST_TIME: Final = 2
@@ -104,11 +105,13 @@ def simulated(
     settings: AuditSettings,
     using: Kernel,
     late: Collection[int] = (),
+    unsure: Collection[int] = (),
 ) -> tuple[dict[CounterRef, Prediction], dict[int, Curve]]:
     """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet.
 
-    `late` are the connections of consumers whose throttled producers deliver later than recorded. Also returns when
-    the producers among the clients come to deliver, by connection, as far as it is later than recorded.
+    `late` are the connections of consumers whose throttled producers deliver later than recorded. The producers of
+    `unsure` connections may deliver later still. Also returns when the producers among the clients come to deliver, by
+    connection, as far as it is later than recorded.
     """
     runs, plain = runs_of(group, models, settings, using)
     found = {}
@@ -117,11 +120,18 @@ def simulated(
         slowed_by = None
         if any(NONE not in model.charged for model in mine):
             slowed_by = _OTHER_QUOTA
-        elif any(model.connection in late for model in mine):
+        elif any(model.connection in late or model.connection in unsure for model in mine):
             slowed_by = _PRODUCERS
+        sure = not any(model.connection in unsure for model in mine)
         met = [run.met[place] for run in runs]
-        found[counter.judged.ref] = prediction_of(counter, mine, met, plain.met[place], slowed_by)
+        found[counter.judged.ref] = prediction_of(counter, mine, met, plain.met[place], slowed_by, sure=sure)
     return found, _curves(models, plain.charged_ms)
+
+
+def unsure_of(group: Sequence[SimulatedCounter], models: Sequence[Model]) -> set[int]:
+    """The connections that a quota on thread time may delay, of which the recording holds a part only."""
+    open_ = {place for place, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
+    return {model.connection for model in models if model.charged.time in open_}
 
 
 def runs_of(
@@ -157,17 +167,18 @@ def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] 
 
 def _curves(models: Sequence[Model], charged_ms: Sequence[int]) -> dict[int, Curve]:
     """When producers deliver in a run of the most probable kinds, where that is later than recorded."""
-    curves = {}
+    curves: dict[int, Curve] = {}
     end = 0
     for model in models:
         times = model.seen.guesses[0].times
         start, end = end, end + len(times)
-        if model.api != PRODUCE_API:
+        if model.api == FETCH_API:
             continue
         charged = np.asarray(charged_ms[start:end], np.int64)
         charged = np.where(charged < 0, LOST, charged)
         if (charged > times + _LATENCY_MS).any():
-            curves[model.connection] = Curve(times, charged)
+            # The requests with bytes come first; those without stand for a producer whose bytes nobody limits.
+            curves.setdefault(model.connection, Curve(times, charged))
     return curves
 
 
@@ -263,11 +274,14 @@ def prediction_of(
     runs: Sequence[Met],
     plain: Met,
     slowed_by: str | None = None,
+    *,
+    sure: bool = True,
 ) -> Prediction:
     """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection.
 
     Up to its first throttle time a counter meets what was recorded, and the replay's verdict is exact. `slowed_by` says
-    what else delays the clients in the runs. Then they may stay below the limit, and the runs have the verdict.
+    what else delays the clients in the runs. Then they may stay below the limit, and the runs have the verdict. Without
+    `sure` it may delay them more than it does in the runs.
     """
     judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
     key = judged.ref.key
@@ -280,12 +294,13 @@ def prediction_of(
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
     verdict, reason = judged.verdict, judged.reason
     throttled = [met.throttles for met in runs]
-    slowed = slowed_by is not None and not held_back and verdict is Verdict.THROTTLED and not all(throttled)
-    if slowed:
-        spared = all(each is False for each in throttled)
+    spared = all(each is False for each in throttled)
+    slowed = slowed_by is not None and verdict is Verdict.THROTTLED and not (sure and all(throttled))
+    if slowed and not held_back:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
-        reason = f"{slowed_by} may keep the clients below the limit"
+        reason = f"{slowed_by} {SLOWED}"
     elif held_back and verdict is not Verdict.UNDETERMINED:
+        drained = drained and (slowed_by is None or spared)
         verdict = _verdict_of([each is True for each in throttled], drained=drained)
         reason = f"wanted at least {wanted:,.{3 if timed else 0}f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
@@ -317,12 +332,14 @@ def prediction_of(
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if judged.verdict is Verdict.UNDETERMINED:
         return _without_estimates(prediction, reason, open_ended=raised)
-    if slowed and verdict is Verdict.UNDETERMINED:
-        return prediction.bounded(None, None, verdict.value, reason)
+    if slowed and not held_back:
+        basis = f"{prediction.basis}; {slowed_by} {SLOWED if verdict is Verdict.UNDETERMINED else _KEPT}"
+        peaks = [met.peak_rate for met in runs if met.peak_rate is not None]
+        prediction = replace(prediction, basis=basis, peak_rate=Interval(min(peaks), None, max(peaks)))
+        if verdict is Verdict.UNDETERMINED:
+            return prediction.bounded(None, None, verdict.value, reason)
     if verdict is Verdict.UNDETERMINED:
         return prediction.undetermined(reason or "")
-    if slowed:
-        prediction = replace(prediction, basis=f"{prediction.basis}; {slowed_by} keeps the clients below the limit")
     if verdict is Verdict.NOT_THROTTLED and any(met.throttled for met in runs):
         return prediction.not_throttled()  # the throttle times are of other quotas
     return prediction.open_ended() if raised and verdict is Verdict.THROTTLED else prediction

@@ -140,6 +140,7 @@ def run_waiting(
                 done_ms=length,
                 at_most_ms=length,
                 waited_ms=(waited[broker],),
+                peak_rate=peaks[broker],
             )
         )
     return met, charged

@@ -34,7 +34,6 @@ from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
-from kquota.audit.simulated import BYTES
 from kquota.audit.sources import Piece, Split, hidden, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.data_log import DataLog
@@ -42,7 +41,7 @@ from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
-from kquota.core.findings.verdicts import Governed, Governing, gather, verdicts
+from kquota.core.findings.verdicts import Governed, Governing, Verdict, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
@@ -167,12 +166,15 @@ def sizes_fetches(settings: AuditSettings) -> bool:
 
 
 def couples(settings: AuditSettings) -> bool:
-    """Whether it matters who reads whose data: where predictions are asked for, and quotas limit both sides."""
+    """Whether it matters who reads whose data: where predictions are asked for, and quotas delay both sides."""
     return (
         settings.predicts
         and settings.question is None
         and any(
-            all(Resolver.of(quotas, key).values for key in BYTES)
+            Resolver.of(quotas, QuotaKey.CONSUMER_BYTE_RATE).values
+            and any(
+                Resolver.of(quotas, key).values for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+            )
             for history in settings.variants
             for quotas in history.snapshots
         )
@@ -329,16 +331,24 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
         for variant, (table, _) in enumerate(opened):
             yield variant, table
         yield _GOVERNING, [governing for _, governing in opened]
-    if watched is not None:
-        yield None, watched.worst(replayed.refs, tables[0], settings.timelines)
+    predictions = [Predictions() for _ in settings.variants]
     if recorder is not None:
         predictions = recorder.finish(replayed.refs, replayed.judged, settings)
         yield _PREDICTED, predictions
         if any(recorder.links):
             yield _LINKED, recorder.links
+    if watched is not None:
+        yield None, watched.worst(replayed.refs, _throttled_still(tables[0], predictions[0]), settings.timelines)
     if demand is not None:
         measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
         yield _MEASURED, measured
+
+
+def _throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
+    """The findings without those that the replay throttles and the prediction does not."""
+    names = zip(*(findings.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
+    throttled = (None, Verdict.THROTTLED.value)
+    return findings.filter(pa.array([predictions.verdict((*name,)) in throttled for name in names], pa.bool_()))
 
 
 def _charged(
@@ -397,7 +407,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
                 noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
-    for ref, prediction in linked(links, settings).items():
+    for ref, prediction in linked(links, settings, predictions).items():
         predictions[ref.variant].update({ref.name: prediction})
     quality = replace(quality, answers=add_up(answers))
     # A log of exempt requests is usage, too: nobody is charged for it.
@@ -414,7 +424,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     if timelines:
         assert quality.first_ms is not None
         assert quality.last_ms is not None
-        timelines = in_step(timelines, findings, settings.timelines, quality.first_ms, quality.last_ms)
+        judged = _throttled_still(findings, predictions[0])
+        timelines = in_step(timelines, judged, settings.timelines, quality.first_ms, quality.last_ms)
     reasons = hidden(noted)
     quotas, *quotas_before = (
         verdicts(history, gather(parts), reasons) for history, parts in zip(settings.variants, governing, strict=True)

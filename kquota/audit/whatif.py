@@ -18,7 +18,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.findings import whatif
 from kquota.core.findings.finding import Basis, Harm
 from kquota.core.findings.prediction import Prediction
-from kquota.core.findings.verdicts import HELD_BACK, Verdict
+from kquota.core.findings.verdicts import HELD_BACK, SLOWED, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -139,6 +139,7 @@ class _Side:
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
         unnamed: dict[_Client, dict[str, Any]] = {}
         resolvers = {key.value: Resolver.of(quotas.latest, key) for key in QuotaKey}
+        every = frozenset((key, frozenset(resolver.values.items())) for key, resolver in resolvers.items())
         named = pc.is_in(table.column("basis"), pa.array(sorted(_NAMING)))
         samples = table.filter(pc.invert(named)).drop_columns(["clients"])
         sampled = {(row["broker"], row["key"], row["sensor"]): row["verdict"] for row in _rows(samples)}
@@ -151,6 +152,9 @@ class _Side:
                 row["clients"] = [{"user": name[1], "client_id": name[2], **_UNCOUNTED}]
                 # Who they are is up to all quotas of the key.
                 members = object() if quotas.changes_ms else frozenset(resolvers[row["key"]].values.items())
+            if (row["reason"] or "").endswith(SLOWED):
+                # It depends on quotas of other keys and clients as well.
+                members = object() if quotas.changes_ms else (members, every)
             unknown = counters[row["broker"], row["key"], row["sensor"]] = _unknown(row, members)
             for client in row["clients"]:
                 verdict, count = _verdict(row, client)

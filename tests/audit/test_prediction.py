@@ -17,10 +17,12 @@ from kquota.audit.held_back import audited as audited_twice
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
+from kquota.audit.whatif import compare
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, ProduceSensor, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -362,6 +364,93 @@ def test_a_connection_waits_for_the_longest_of_its_throttle_times(
         assert muted is not None
         waited = prediction.throttle_time_ms.estimate if api == "produce" else muted * 60_000
         assert waited == pytest.approx(throttle_ms, rel=0.05), quota.key
+
+
+Timed = tuple[int, str, int, str]
+"""(ms after START_MS, user, logged throttle, connection) of a request of 2,000 bytes and 2 ms of thread time."""
+
+
+def both(limit: int, percent: float, **others: int) -> QuotaHistory:
+    """Limits of alice on bytes and thread time, and of others on bytes."""
+    mine: dict[Entity, dict[QuotaKey, Value]] = {Entity(user="alice"): {PRODUCER: limit, TIME: percent}}
+    return QuotaHistory.of(QuotaSnapshot(mine | {Entity(user=name): {PRODUCER: rate} for name, rate in others.items()}))
+
+
+def timed(folder: Path, rows: Iterable[Timed], settings: AuditSettings) -> AuditResult:
+    """The audit of these rows."""
+    head = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns"
+    lines = [f"{START_MS + ms},{user},app,produce,2000,{delay},{link},2000000" for ms, user, delay, link in rows]
+    path = folder / "timed.csv"
+    path.write_text("\n".join([head, *lines, ""]))
+    return local.audit(plan_splits([str(path)], "usage"), settings, "rows", processes=1)
+
+
+STEADY: Sequence[Timed] = [(50 * n, "alice", 0, "a") for n in range(1200)]
+
+
+def test_a_counter_that_another_quota_spares_shows_its_own_rate(tmp_path: Path) -> None:
+    """Nothing of the replay is left beside the verdict of the simulation: no counts, no times, no rates."""
+    settings = AuditSettings(both(33_000, 3.5), per_client=True, timelines=5)
+    result = timed(tmp_path, STEADY, settings)
+    throttled, spared = result.findings.to_pylist()
+    assert (throttled["key"], spared["key"]) == (PRODUCER.value, TIME.value)
+    assert (throttled["verdict"], spared["verdict"]) == ("throttled", "undetermined")
+    assert spared["first_throttled_ms"] is spared["last_throttled_ms"] is None
+    assert spared["clients"][0]["throttled_events"] is spared["clients"][0]["throttle_time_ms"] is None
+    assert 3.0 < spared["peak_rate"] == spared["peak_rate_max"] < 4.0, "4.02 by the replay"
+    assert list(result.timelines) == [("", PRODUCER.value, "alice:")]
+    prediction = result.predictions["", TIME.value, "alice:"]
+    assert (prediction.muted_share.low, prediction.muted_share.estimate) == (0, None)
+
+
+def test_the_reason_of_one_quota_is_not_that_of_another(tmp_path: Path) -> None:
+    """Bob was held back, and alice has two quotas."""
+    bob = [(50 * n + 1, "bob", 30 if n % 3 == 0 else 0, "b") for n in range(1200)]
+    result = timed(tmp_path, [*STEADY, *bob], AuditSettings(both(33_000, 3.5, bob=100_000)))
+    reasons = {(quota.entity.user, quota.key): quota.reason for quota in result.quotas}
+    assert reasons["alice", PRODUCER] is None
+    assert reasons["alice", TIME] == "another quota of its clients may keep the clients below the limit"
+    assert "held back" in (reasons["bob", PRODUCER] or "")
+    assert "another quota" not in (reasons["bob", PRODUCER] or "")
+
+
+def test_who_was_held_back_and_comes_near_a_limit_is_not_called_free(tmp_path: Path) -> None:
+    """The queue drained, so that all that was wanted is known; which of two quotas delays the client is not."""
+    rows = throttled_by(30_000, [(n * 50, "produce", 2000, 0, "a") for n in range(600)])
+    rows += [(60_000 + n * 400, "produce", 2000, 0, "a") for n in range(100)]
+    result = timed(
+        tmp_path, [(ms, "alice", delay, "a") for ms, _, _, delay, _ in rows], AuditSettings(both(33_000, 3.3))
+    )
+    verdicts = {quota.key: quota.verdict for quota in result.quotas}
+    assert verdicts[PRODUCER] is Verdict.UNDETERMINED
+
+
+def test_a_comparison_knows_that_a_quota_hangs_on_another_one(tmp_path: Path) -> None:
+    """The limit on bytes is the same on both sides, and open on both; the limit on thread time is not the same."""
+
+    def outcomes(before: float, after: float) -> dict[QuotaKey, Outcome]:
+        settings = AuditSettings(both(36_000, after), against=both(36_000, before), top_clients=None, per_client=True)
+        return {each.key: each.outcome for each in compare(timed(tmp_path, STEADY, settings), settings).clients}
+
+    assert outcomes(3.0, 3.5)[PRODUCER] is Outcome.UNDETERMINED
+    assert outcomes(3.0, 3.0) == {}, "nothing changes"
+
+
+def test_charts_are_of_those_who_are_throttled(tmp_path: Path) -> None:
+    """The replay throttles others for longer, whom their quota on thread time spares from the one on bytes."""
+    users = [f"u{number}" for number in range(4)]
+    rows = [(50 * n + place, user, 0, user) for n in range(400) for place, user in enumerate([*users, "zed"])]
+    values: dict[Entity, dict[QuotaKey, Value]] = {Entity(user=user): {PRODUCER: 5000, TIME: 0.1} for user in users}
+    values[Entity(user="zed")] = {PRODUCER: 15_000}
+    settings = AuditSettings(QuotaHistory.of(QuotaSnapshot(values)), timelines=3)
+    result = timed(tmp_path, sorted(rows), settings)
+
+    verdicts = result.findings.column("verdict").to_pylist()
+    assert verdicts == ["throttled"] * 5 + ["not throttled"] * 4
+    named = zip(*(result.findings.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
+    throttled = set(list(named)[:5])
+    assert len(result.timelines) == 3
+    assert result.timelines.keys() <= throttled
 
 
 def test_a_queue_that_drained_is_evidence(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -281,7 +282,7 @@ def test_the_entries_of_the_journal(tmp_path: Path) -> None:
         ("kquota undo --zookeeper elsewhere:2181 ", []),
         ("kquota history ", ids[::-1]),
     ):
-        patiently(lambda line=line: answered(tmp_path, line, **here), (expected, ""))
+        patiently(partial(answered, tmp_path, line, **here), (expected, ""))
     # A fingerprint stands for its entries.
     patiently(
         lambda: planned.fingerprint in answered(tmp_path, f"kquota history {planned.fingerprint[:3]}", **here)[0], True

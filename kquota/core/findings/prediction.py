@@ -122,6 +122,8 @@ class Prediction:
     reason: str | None = None
     """For `undetermined`: why, in words."""
     recorded_under: RecordedUnder = RecordedUnder()
+    peak_rate: Interval = UNKNOWN
+    """The highest rate of the counter where the simulation has its verdict: it may never reach the replay's rate."""
 
     @property
     def says_delays(self) -> bool:
@@ -157,11 +159,13 @@ class Prediction:
             most = interval.high
             return Interval(0, None if value is None else value if most is None else min(value, most), most)
 
+        muted = self.muted_share.estimate
         return replace(
             self,
             verdict=verdict,
             throttle_time_ms=at_most(self.throttle_time_ms, total_ms),
             throttle_time_max_ms=at_most(self.throttle_time_max_ms, longest_ms),
+            muted_share=replace(self.muted_share, low=0.0, estimate=None if total_ms is None else muted),
             throttled_requests=at_most(self.throttled_requests, None),
             reason=reason,
         )

@@ -29,6 +29,8 @@ class Verdict(enum.Enum):
     """Of a quota only: the export would show whom it governs, and there is nobody."""
 
 
+SLOWED: Final = "may keep the clients below the limit"
+"""How the reason of a counter ends that is undetermined because something else slows its clients down."""
 HELD_BACK: Final = "its clients were held back while this was recorded, and may want more than they got"
 """Why a counter is undetermined that would not have been throttled: see `kquota.audit.held_back`."""
 

@@ -44,6 +44,8 @@ class Met:
     """The throttle time if each client were muted all the time, until everything was delivered or the run ended."""
     waited_ms: tuple[int, ...]
     """The longest wait of a request from its arrival to its charge, of each client."""
+    peak_rate: float | None = None
+    """The highest rate that a request was checked at, in the unit of the counter; None where it was not measured."""
 
 
 class Ran(NamedTuple):
@@ -154,10 +156,10 @@ class _Account:
         connections, rows = traffic.connections, self._rows
         waits = any(connections.waiting_units[row] > 0 for row in rows)
         last = horizon if waits else max(int(connections.delivered_ms[row]) for row in rows)
-        length = max(last - self.counter.begin_ms, 0)
+        length, peak = max(last - self.counter.begin_ms, 0), float(traffic.sensors.peak[self._number])
         return Met(
             sum(int(connections.throttled[row]) for row in rows),
-            throttles(traffic.sensors.throttled[self._number], traffic.sensors.peak[self._number], self.counter.limits),
+            throttles(traffic.sensors.throttled[self._number], peak, self.counter.limits),
             sum(int(connections.throttle_ms[row]) for row in rows),
             max(int(connections.max_ms[row]) for row in rows),
             self._early_ms,
@@ -167,6 +169,7 @@ class _Account:
             None if waits else length,
             length * len(rows),
             tuple(int(connections.waited[row]) for row in rows),
+            peak,
         )
 
 

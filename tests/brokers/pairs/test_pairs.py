@@ -94,6 +94,15 @@ def test_a_consumer_sees_what_its_throttled_producer_delivers(tmp_path: Path) ->
     assert next(done) == pytest.approx(next(done), rel=0.05)
 
 
+def test_a_consumer_of_a_producer_whose_thread_time_is_not_known(tmp_path: Path) -> None:
+    """The log has a part of the producer's thread time: nobody knows how much that quota slows it down."""
+    found = audited(
+        tmp_path, ("coupled", QuotaKey.CONSUMER_BYTE_RATE, 30_000), ("const", QuotaKey.REQUEST_PERCENTAGE, 1)
+    )
+    assert found[":const"]["verdict"] == found[":coupled"]["verdict"] == "undetermined"
+    assert found[":coupled"]["reason"] == "the quota of its producers may keep the clients below the limit"
+
+
 @pytest.mark.parametrize(
     ("module", "limit", "most", "reason"),
     [(feeds, "MOST_FEEDS", 3, "pairs of a connection"), (prediction, "MOST_FED", 100, "1,000,000 requests")],
