@@ -3,7 +3,7 @@
 # check  formatting, lint, types, the house's import rules
 # test   what CI runs: env, check and all tests, by JOBS workers
 # quick  the tests that need no server, Java or Spark
-# nightly  every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills
+# nightly  every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
 # generate   completions, man pages and the README's tables, from the code
 # docs   the documentation as a site in build/site
 # zipapp   dist/kquota.pyz: the base install as one file
@@ -83,6 +83,7 @@ quick: compiled
 nightly: maven env
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
 	RACE_ROUNDS=10 KILL_EVERY=1 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py
+	SCALE=100 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_scale.py
 
 generate: env
 	$(BIN)/python -m tools.generate

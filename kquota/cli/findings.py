@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
     from kquota.core.findings.closed_loop import Closed
     from kquota.core.findings.finding import Finding
+    from kquota.core.findings.prediction import Prediction
     from kquota.core.findings.whatif import Comparison
 
 
@@ -82,7 +84,7 @@ def audited_view(
         )
 
     def csv() -> Iterator[Part]:
-        yield _csv(result, list(findings))
+        yield _csv(result, findings)
         yield from _about_quotas(result, counts=False)
 
     def markdown() -> Iterator[Part]:
@@ -112,32 +114,50 @@ def audited_view(
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
 """What CSV has of a prediction, with the two bounds of each."""
 _OPEN_LOOP = ("throttled_events", "throttle_time_ms")
+_LINES_AT_ONCE = 10_000
 
 
 def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
-    """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
-    rows = {
-        (row["broker"], row["key"], row["sensor"]): row for row in result.findings.drop_columns(["clients"]).to_pylist()
-    }
+    """The findings table as CSV, and what is predicted; what only an open loop says is named so.
+
+    A line is made when it is printed: a million of them, as values, would take two gigabytes.
+    """
     names = [name for name in result.findings.schema.names if name != "clients"]
     headings = [f"open_loop_{name}" if name in _OPEN_LOOP else name for name in names]
-    lines = [[rows[found.name][name] for name in names] for found in findings]
     if result.closed_loop:
         headings += [f"closed_loop_{name}" for name in _CLOSED]
-        for line, found in zip(lines, findings, strict=True):
-            closed = _closed(result, found)
-            line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
-    if any(found.prediction is not None for found in findings):
+    predicted = bool(result.predictions) and any(found.prediction is not None for found in findings)
+    if predicted:
         headings += ["client_kind", *(f"predicted_{name}_{end}" for name in _PREDICTED for end in ("low", "high"))]
         headings += ["times_out"]
-        for line, found in zip(lines, findings, strict=True):
-            told = found.prediction
-            if told is None:
-                line += [None] * (2 * len(_PREDICTED) + 2)
-                continue
-            ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
-            line += [told.client_kind, *ends, str(told.times_out).lower()]
-    return Csv(headings, lines)
+
+    def lines() -> Iterator[list[object]]:
+        places: dict[tuple[str, str, str], int] = {}
+        for batch in result.findings.select(["broker", "key", "sensor"]).to_batches(_LINES_AT_ONCE):
+            for broker, key, sensor in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                places[sys.intern(broker), sys.intern(key), sensor] = len(places)
+        table = result.findings.select(names)
+        for first in range(0, len(findings), _LINES_AT_ONCE):
+            some = list(findings[first : first + _LINES_AT_ONCE])
+            columns = table.take([places[found.name] for found in some]).columns
+            cells = zip(*(column.to_pylist() for column in columns), strict=True)
+            for found, line in zip(some, map(list, cells), strict=True):
+                if result.closed_loop:
+                    closed = _closed(result, found)
+                    line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
+                if predicted:
+                    line += _predicted_cells(found.prediction)
+                yield line
+
+    return Csv(headings, lines())
+
+
+def _predicted_cells(told: Prediction | None) -> list[object]:
+    """What CSV has of a prediction."""
+    if told is None:
+        return [None] * (2 * len(_PREDICTED) + 2)
+    ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
+    return [told.client_kind, *ends, str(told.times_out).lower()]
 
 
 COLUMNS = (

@@ -7,7 +7,7 @@ import pty
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from kquota.cli.main import run
 from kquota.cli.report import Report, words, write_report
 from kquota.cli.report.markdown import summary
 from kquota.cli.text import Column, Layout, print_table, set_layout
-from kquota.cli.views import show
+from kquota.cli.views import Csv, show
 from kquota.core.findings.finding import Finding, subject
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.quotas.quota import QuotaKey
@@ -241,6 +241,16 @@ def test_no_sum_of_waits_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
     headings = capsys.readouterr().out.splitlines()[0].split(",")
     assert "open_loop_throttle_time_ms" in headings
     assert "throttle_time_ms" not in headings
+
+
+def test_lines_of_csv_are_made_one_by_one() -> None:
+    """A million of them as values would not fit into 2 GB."""
+    result, settings = recorded()
+    part = next(iter(audited_view(result, settings, None, show_all=True).parts("csv")))
+    assert isinstance(part, Csv)
+    assert not isinstance(part.rows, Sequence)
+    names = [part.headings.index(name) for name in ("broker", "key", "sensor")]
+    assert [tuple(line[name] for name in names) for line in part.rows] == [found.name for found in result.found]
 
 
 def test_names_are_broken_between_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
