@@ -1,9 +1,9 @@
 # env    everything for development in .venv
 # demo   the main job on embedded parts
 # check  formatting, lint, types, the house's import rules
-# test   what CI runs: env, check and all tests, by JOBS workers
+# test   what CI runs: env, check and the tests of each day, by JOBS workers
 # quick  the tests that need no server, Java or Spark
-# nightly  every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
+# nightly  all tests, every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
 # generate   completions, man pages and the README's tables, from the code
 # docs   the documentation as a site in build/site
 # zipapp   dist/kquota.pyz: the base install as one file
@@ -69,7 +69,7 @@ check: env
 # Beside the checks, which need one core: then the workers find machine code for the kernel, and JVMs their classes.
 test: maven shell-tools env
 	$(MAKE) --jobs=2 check prepared
-	$(BIN)/python -m pytest --numprocesses=$(JOBS)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --daily
 
 compiled: python $(STAMP)
 	$(BIN)/python -m tests.support.compiled
@@ -78,9 +78,10 @@ prepared: compiled
 	$(BIN)/python -m tests.support.archives
 
 quick: compiled
-	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --without-servers
+	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --daily --without-servers
 
-nightly: maven env
+nightly: maven shell-tools env prepared
+	$(BIN)/python -m pytest --numprocesses=$(JOBS)
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
 	RACE_ROUNDS=10 KILL_EVERY=1 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py
 	SCALE=100 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_scale.py

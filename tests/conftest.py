@@ -32,7 +32,7 @@ from tests.support.browser import Browser
 from tests.support.compiled import COMPILED
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
-from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler
+from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler, waits_for_night
 from tests.support.warm import Forks
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
@@ -90,6 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
     parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
+    parser.addoption("--daily", action="store_true", help="without the long tests, which make nightly runs")
     parser.addoption("--cpu-durations", type=int, metavar="N", default=0, help="show what takes most CPU time")
 
 
@@ -108,9 +109,13 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Random within modules."""
     arrange(items, config.option.order)
-    if config.option.without_servers:
-        config.hook.pytest_deselected(items=[item for item in items if needs_server(item)])
-        items[:] = [item for item in items if not needs_server(item)]
+    left_out = {
+        item
+        for item in items
+        if (config.option.without_servers and needs_server(item)) or (config.option.daily and waits_for_night(item))
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

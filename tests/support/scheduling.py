@@ -108,6 +108,29 @@ WITH_SERVERS: Sequence[str] = (
 )
 """Folders and modules whose tests start servers, Java or other programs by themselves, or wait for them."""
 
+NIGHTLY: Sequence[str] = (
+    # Spark: tests/audit/test_job.py and the demo meet it each day.
+    *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_cuts.py"),
+    *("tests/audit/test_dataframe.py", "tests/audit/test_faults.py", "tests/audit/test_stream.py"),
+    "tests/audit/test_judge.py::test_requests_and_samples_side_by_side",
+    "tests/audit/test_mutations.py::test_a_rotated_log_tells_what_a_whole_one_does[spark]",
+    "tests/audit/test_recorded.py::test_from_the_shell_and_by_spark_submit",
+    "tests/audit/test_recorded.py::test_spark_finds_the_same",
+    "tests/audit/test_verdicts.py::test_every_engine_says_the_same",
+    "tests/audit/test_damage.py::test_files_that_cannot_be_read_on_every_engine",
+    # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
+    *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
+    "tests/brokers/test_zookeeper_mode.py",
+    *("tests/backends/test_security_kafka_cli.py", "tests/backends/test_security_zookeeper_cli.py"),
+    # Kafka's own tool, and its classes with many examples: test_one_broker.py asks these each day.
+    *("tests/test_kafka_configs.py", "tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
+    # Kills and races.
+    *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
+    # Installations, and each example of the manual.
+    *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
+)
+"""What `make test` leaves to `make nightly`: modules, and beginnings of the names of tests."""
+
 _NO_JAVA = """\
 #!/bin/sh
 echo "a test without servers starts ${0##*/}: tests/support/scheduling.py says which modules do that" >&2
@@ -143,6 +166,11 @@ def arrange(items: list[pytest.Item], seed: int) -> None:
 def needs_server(item: pytest.Item) -> bool:
     """Whether one of the test's fixtures starts a server, or the test is marked as one that does."""
     return bool(item.get_closest_marker("server")) or not SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def waits_for_night(item: pytest.Item) -> bool:
+    """Whether `make nightly` runs the test, and `make test` does not."""
+    return item.nodeid.startswith(tuple(NIGHTLY))
 
 
 def hide_java() -> None:
