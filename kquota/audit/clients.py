@@ -180,15 +180,6 @@ def producer(requests: Requests) -> Seen:
     return Seen(guesses, held_back, drained)
 
 
-def waiting(requests: Requests, guess: Guess, why: str) -> Guess:
-    """The client as one that waits for its answers; `guess` is another kind that fits."""
-    gaps, throttle = np.diff(requests.times), np.maximum(requests.throttle, 0)[:-1]
-    waited = (throttle > 0) & (gaps <= throttle + _LATE_MS)
-    return guess._replace(
-        kind=SYNCHRONOUS, times=requests.times, thinks=_thinks(gaps, waited, gaps[throttle == 0]), why=why
-    )
-
-
 def consumer(requests: Requests) -> Seen:
     """The kinds of consumers that fit: what arrived for it, and how much one response holds."""
     throttle = np.maximum(requests.throttle, 0)

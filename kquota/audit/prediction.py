@@ -19,29 +19,24 @@ import numpy as np
 
 from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.feeds import UNCOUPLED, Curve, Feeds
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
-from kquota.audit.links import Fed, Links, alone_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.rows import RECORD_BYTES, Rows
 from kquota.audit.settings import Together
 from kquota.audit.simulated import (
     BYTES,
     MOST_TIME,
-    Model,
     SimulatedCounter,
     kernel_for,
     kind_of,
     models_of,
     simulated,
-    unsure_of,
 )
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.workload import FETCH_API
 
 if TYPE_CHECKING:
     from kquota.audit.part import Part
@@ -53,11 +48,6 @@ KEPT_BYTES: Final = 128 << 20
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
-MOST_FED: Final = 1_000_000
-"""Consumers with more requests are not simulated again with what their throttled producers deliver."""
-_TOO_LONG: Final = (
-    f"data of throttled producers is taken to come as recorded: the counter has more than {MOST_FED:,} requests"
-)
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
@@ -160,10 +150,6 @@ class Recorder:
         """How much of them is in memory."""
         self._file: IO[bytes] | None = None
         self._pieces = Pieces()
-        self.feeds: dict[str, Feeds] = {}
-        """Of each broker who reads whose data, where the recording shows that."""
-        self.links = Links({}, [], [], set())
-        """What concerns the clients of other tasks; known when it is finished."""
 
     def part(self, part: Part) -> None:
         """Keeps the rows of a part, which must not change any more."""
@@ -301,53 +287,7 @@ class Recorder:
         if count > MOST_ROWS or sum(len(counter.connections) for counter in group) > MOST_CONNECTIONS:
             reason = "too many requests of one connection's counters to simulate them together"
             return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
-        models = models_of(group, rows)
-        found, curves = simulated(group, models, settings, using)
-        uncoupled = self._link(group, models, rows, curves)
-        if uncoupled is None:
-            return found
-        return {
-            ref: replace(each, basis=f"{each.basis}; {uncoupled}") if ref.key is QuotaKey.CONSUMER_BYTE_RATE else each
-            for ref, each in found.items()
-        }
-
-    def _link(
-        self,
-        group: Sequence[SimulatedCounter],
-        models: Sequence[Model],
-        rows: Mapping[int, Rows],
-        curves: Mapping[int, Curve],
-    ) -> str | None:
-        """Keeps what the consumers of other tasks, or the producers of other tasks, make of these clients.
-
-        Returns why consumers are not coupled to their producers, where these may matter.
-        """
-        ref = group[0].judged.ref
-        if (alone := alone_of(group, models, rows)) is not None:
-            self.links.alone.append(alone)
-        feeds = self.feeds.get(ref.broker)
-        if feeds is None:
-            return None
-        if feeds.too_many:
-            return UNCOUPLED
-        feeding = feeds.feeding()
-        for connection, curve in curves.items():
-            if connection in feeding:
-                self.links.curves[ref.variant, ref.broker, connection] = curve
-        self.links.unsure.update(
-            (ref.variant, ref.broker, connection) for connection in unsure_of(group, models) & feeding
-        )
-        fed = {
-            model.connection: feeders
-            for model in models
-            if model.api == FETCH_API and (feeders := feeds.feeders(model.connection))
-        }
-        if fed and sum(map(len, rows.values())) > MOST_FED:
-            return _TOO_LONG
-        if fed:
-            copies = {number: mine.copy() for number, mine in rows.items()}
-            self.links.fed.append(Fed(list(group), copies, fed))
-        return None
+        return simulated(group, models_of(group, rows), settings, using)
 
     def _read(self, counter: int) -> Rows:
         pieces = []

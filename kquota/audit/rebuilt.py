@@ -28,7 +28,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column, Int64s
-from kquota.audit.feeds import FRESH_US, Feeds
 from kquota.audit.sizes import FETCH_PARTS, compact_size, varint_size
 from kquota.audit.sources.data_log import NO_TRANSACTION, UNKNOWN_OFFSET, DataLog
 from kquota.core.enforcement.kind import FETCH
@@ -273,8 +272,6 @@ class Rebuilder:
         self._found = _Found()
         self._groups: dict[tuple[int, ...], int] = {}
         self._waiting: list[tuple[DataLog, Int64s]] = []
-        self.feeds = Feeds()
-        """Who reads whose data, as far as it was taken."""
 
     def add(self, log: DataLog, first_us: int) -> None:
         """Takes the next part of the log, in the order of the parts' first times: `first_us` is its own."""
@@ -379,13 +376,12 @@ class Rebuilder:
 
         def take(time_us: int, kind: int, row: int) -> None:
             if kind == _APPENDED:
-                begun_us, _, topic, index, size, base, transaction, connection = appended[row]
+                begun_us, _, topic, index, size, base, transaction, _ = appended[row]
                 place = self._place(topics[topic], index, begun_us)
                 if transaction != NO_TRANSACTION:
                     transaction = transactions[transaction]
                     self._in_transaction.setdefault(transaction, set()).add(place)
                 self._partitions[place].append(base, size, begun_us, transaction)
-                self.feeds.produce(place, connection, size)
             elif kind == _COPIED:
                 begun_us, topic, index, replica, offset = copied[row]
                 partition = self._partitions[self._place(topics[topic], index, begun_us)]
@@ -436,18 +432,8 @@ class Rebuilder:
             asked = session.get(place)
             if asked is not None:
                 asked.delivered = size
-                if size:
-                    self.feeds.fetch(
-                        request.connection, place, size, fresh=self._is_fresh(place, asked, request.read_us)
-                    )
                 if size and request.epoch > 0:
                     session[place] = session.pop(place)
-
-    def _is_fresh(self, place: int, asked: _Asked, now_us: int) -> bool:
-        """Whether a consumer that asks now reads what has just come."""
-        partition = self._partitions[place]
-        batch = partition.find(asked.offset, asked.position) if partition.bases else None
-        return batch is not None and (batch >= len(partition.bases) or now_us - partition.visible[batch] <= FRESH_US)
 
     def _checks(self, client: int) -> int:
         checked = self._by_client.get(client)

@@ -7,7 +7,7 @@ the runs are the bounds of a prediction. `kquota.audit.prediction` decides whose
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,7 +26,6 @@ from kquota.audit.clients import (
     producer,
     resent,
 )
-from kquota.audit.feeds import LOST, Curve
 from kquota.audit.in_force import Judged, scale_of
 from kquota.audit.retries import keys_of
 from kquota.audit.rows import Rows
@@ -59,11 +58,8 @@ _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
-OTHER_BROKERS: Final = "the quota of another broker"
-"""What else may slow the clients of a counter down."""
 _KEPT: Final = "keeps the clients below the limit"
 _OTHER_QUOTA: Final = "another quota of its clients"
-_PRODUCERS: Final = "the quota of its producers"
 MOST_TIME: Final = 2
 """A request takes at most so many times the thread time that a log holds: network threads take half of it."""
 
@@ -104,37 +100,19 @@ def simulated(
     models: Sequence[Model],
     settings: AuditSettings,
     using: Kernel,
-    late: Collection[int] = (),
-    unsure: Collection[int] = (),
-) -> tuple[dict[CounterRef, Prediction], dict[int, Curve]]:
-    """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet.
-
-    `late` are the connections of consumers whose throttled producers deliver later than recorded. The producers of
-    `unsure` connections may deliver later still. Also returns when the producers among the clients come to deliver, by
-    connection, as far as it is later than recorded.
-    """
-    runs, plain = runs_of(group, models, settings, using)
+) -> dict[CounterRef, Prediction]:
+    """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet."""
+    runs, plain = _runs(group, models, settings, using)
     found = {}
     for place, counter in enumerate(group):
         mine = [model for model in models if place in model.charged]
-        slowed_by = None
-        if any(NONE not in model.charged for model in mine):
-            slowed_by = _OTHER_QUOTA
-        elif any(model.connection in late or model.connection in unsure for model in mine):
-            slowed_by = _PRODUCERS
-        sure = not any(model.connection in unsure for model in mine)
+        slowed = any(NONE not in model.charged for model in mine)
         met = [run.met[place] for run in runs]
-        found[counter.judged.ref] = prediction_of(counter, mine, met, plain.met[place], slowed_by, sure=sure)
-    return found, _curves(models, plain.charged_ms)
+        found[counter.judged.ref] = _prediction(counter, mine, met, plain.met[place], slowed=slowed)
+    return found
 
 
-def unsure_of(group: Sequence[SimulatedCounter], models: Sequence[Model]) -> set[int]:
-    """The connections that a quota on thread time may delay, of which the recording holds a part only."""
-    open_ = {place for place, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
-    return {model.connection for model in models if model.charged.time in open_}
-
-
-def runs_of(
+def _runs(
     group: Sequence[SimulatedCounter], models: Sequence[Model], settings: AuditSettings, using: Kernel
 ) -> tuple[list[Ran], Ran]:
     """The runs, the most probable one first; and the first one in which nobody gives up a connection."""
@@ -163,23 +141,6 @@ def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] 
         for guess, start, end in zip(guesses, edges, edges[1:], strict=False)
     ]
     return [again or guess for again, guess in zip(found, guesses, strict=True)] if any(found) else None
-
-
-def _curves(models: Sequence[Model], charged_ms: Sequence[int]) -> dict[int, Curve]:
-    """When producers deliver in a run of the most probable kinds, where that is later than recorded."""
-    curves: dict[int, Curve] = {}
-    end = 0
-    for model in models:
-        times = model.seen.guesses[0].times
-        start, end = end, end + len(times)
-        if model.api == FETCH_API:
-            continue
-        charged = np.asarray(charged_ms[start:end], np.int64)
-        charged = np.where(charged < 0, LOST, charged)
-        if (charged > times + _LATENCY_MS).any():
-            # The requests with bytes come first; those without stand for a producer whose bytes nobody limits.
-            curves.setdefault(model.connection, Curve(times, charged))
-    return curves
 
 
 def kind_of(rows: Rows, key: QuotaKey) -> str:
@@ -268,20 +229,18 @@ def _requests(rows: Rows, kinds: Any) -> Any:
     return keys_of(number * 8 + kinds, rows.time, rows.connection)
 
 
-def prediction_of(
+def _prediction(
     counter: SimulatedCounter,
     models: Sequence[Model],
     runs: Sequence[Met],
     plain: Met,
-    slowed_by: str | None = None,
     *,
-    sure: bool = True,
+    slowed: bool,
 ) -> Prediction:
     """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection.
 
-    Up to its first throttle time a counter meets what was recorded, and the replay's verdict is exact. `slowed_by` says
-    what else delays the clients in the runs. Then they may stay below the limit, and the runs have the verdict. Without
-    `sure` it may delay them more than it does in the runs.
+    Up to its first throttle time a counter meets what was recorded, and the replay's verdict is exact. Where
+    another quota of the clients delays them as well (`slowed`), they may stay below the limit: then the runs decide.
     """
     judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
     key = judged.ref.key
@@ -295,12 +254,12 @@ def prediction_of(
     verdict, reason = judged.verdict, judged.reason
     throttled = [met.throttles for met in runs]
     spared = all(each is False for each in throttled)
-    slowed = slowed_by is not None and verdict is Verdict.THROTTLED and not (sure and all(throttled))
-    if slowed and not held_back:
+    overruled = slowed and verdict is Verdict.THROTTLED and not held_back and not all(throttled)
+    if overruled:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
-        reason = f"{slowed_by} {SLOWED}"
+        reason = f"{_OTHER_QUOTA} {SLOWED}"
     elif held_back and verdict is not Verdict.UNDETERMINED:
-        drained = drained and (slowed_by is None or spared)
+        drained = drained and (not slowed or spared)
         verdict = _verdict_of([each is True for each in throttled], drained=drained)
         reason = f"wanted at least {wanted:,.{3 if timed else 0}f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
@@ -332,8 +291,8 @@ def prediction_of(
         prediction = replace(prediction, throttle_time_max_ms=replace(longest, high=high))
     if judged.verdict is Verdict.UNDETERMINED:
         return _without_estimates(prediction, reason, open_ended=raised)
-    if slowed and not held_back:
-        basis = f"{prediction.basis}; {slowed_by} {SLOWED if verdict is Verdict.UNDETERMINED else _KEPT}"
+    if overruled:
+        basis = f"{prediction.basis}; {_OTHER_QUOTA} {SLOWED if verdict is Verdict.UNDETERMINED else _KEPT}"
         peaks = [met.peak_rate for met in runs if met.peak_rate is not None]
         prediction = replace(prediction, basis=basis, peak_rate=Interval(min(peaks), None, max(peaks)))
         if verdict is Verdict.UNDETERMINED:

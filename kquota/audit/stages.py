@@ -24,7 +24,6 @@ from kquota.audit.demand import DemandCollector
 from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
-from kquota.audit.links import Links, linked
 from kquota.audit.pack import Packer
 from kquota.audit.predicted import Predictions
 from kquota.audit.prediction import Recorder
@@ -46,8 +45,8 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_MEASURED, _GOVERNING, _NOTED, _PREDICTED, _LINKED = "measured", "governing", "noted", "predicted", "linked"
-_SEGMENT, _TOPICS, _OTHER, _SIZES, _FEEDS = b"s", b"t", b"o", b"z", b"f"
+_MEASURED, _GOVERNING, _NOTED, _PREDICTED = "measured", "governing", "noted", "predicted"
+_SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
 """The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
@@ -165,22 +164,6 @@ def sizes_fetches(settings: AuditSettings) -> bool:
     return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
 
 
-def couples(settings: AuditSettings) -> bool:
-    """Whether it matters who reads whose data: where predictions are asked for, and quotas delay both sides."""
-    return (
-        settings.predicts
-        and settings.question is None
-        and any(
-            Resolver.of(quotas, QuotaKey.CONSUMER_BYTE_RATE).values
-            and any(
-                Resolver.of(quotas, key).values for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-            )
-            for history in settings.variants
-            for quotas in history.snapshots
-        )
-    )
-
-
 def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
     """What a log shows of the data, for the task of its broker; what concerns all brokers' data for all the tasks.
 
@@ -217,9 +200,6 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
                 packer = Packer(quotas, buckets, variant, False, settings.kept)
                 for bucket, segment in packer.pack(batch, (number, 0)):
                     yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
-        if rebuilder.feeds and couples(settings):
-            feeds = _FEEDS + pickle.dumps((rebuilder.broker, rebuilder.feeds), protocol=5)
-            yield from (Blob(bucket, _FIRST_MS, feeds) for bucket in range(buckets))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -293,11 +273,6 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
         if kind == _SIZES:
             replayed.know(Segment.loads(data))
             continue
-        if kind == _FEEDS:
-            broker, feeds = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
-            if recorder is not None:
-                recorder.feeds[broker] = feeds
-            continue
         item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
         if kind == _TOPICS:
             topics.append(item)
@@ -335,8 +310,6 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
     if recorder is not None:
         predictions = recorder.finish(replayed.refs, replayed.judged, settings)
         yield _PREDICTED, predictions
-        if any(recorder.links):
-            yield _LINKED, recorder.links
     if watched is not None:
         yield None, watched.worst(replayed.refs, _throttled_still(tables[0], predictions[0]), settings.timelines)
     if demand is not None:
@@ -383,7 +356,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
     predictions = [Predictions() for _ in settings.variants]
-    links: list[Links] = []
     for head, tail in outputs:
         if isinstance(head, DataQuality):
             # Answers are many where each client's requests are counted: they are added up once, at the end.
@@ -397,8 +369,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         elif head == _PREDICTED:
             for mine, found in zip(predictions, tail, strict=True):
                 mine.update(found)
-        elif head == _LINKED:
-            links.append(tail)
         elif head == _GOVERNING:
             for parts, part in zip(governing, tail, strict=True):
                 parts.append(part)
@@ -407,8 +377,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
                 noted.setdefault(dialect, set()).update(shown)
         else:
             tables[head].append(tail)
-    for ref, prediction in linked(links, settings, predictions).items():
-        predictions[ref.variant].update({ref.name: prediction})
     quality = replace(quality, answers=add_up(answers))
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
