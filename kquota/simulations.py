@@ -46,6 +46,8 @@ class Traffic:
     """What a recording lacks."""
     unread: tuple[UnreadFile, ...] = ()
     """Files that were not read to their ends."""
+    unseen: tuple[QuotaKey, ...] = ()
+    """Keys that have quotas, and whose usage a recording does not show."""
 
     @property
     def needs_no_quotas(self) -> bool:
@@ -89,6 +91,9 @@ def recorded_traffic(
         notes.append(f"records that cannot be read, and are left out: {recording.rejected}")
     if recording.unsized:
         notes.append(f"requests of unknown size, left out: {recording.unsized}")
+    asked = {key for values in quotas.values() for key in values}
+    unseen = {key: reason for key, reason in recording.hidden.items() if key in asked}
+    notes += (f"{key} is undetermined: {reason}" for key, reason in unseen.items())
     if not recording.complete and any(QuotaKey.REQUEST_PERCENTAGE in values for values in quotas.values()):
         notes.append(
             "the usage lacks thread time (a request log that of network threads): what comes of a "
@@ -99,8 +104,12 @@ def recorded_traffic(
         notes.append(f"a coarse export, in bins of {recording.grid_ms / 1000:g} s: results are ranges")
         spread = spread_events(recording.workload, recording.grid_ms, window_seconds)
     settings = facts.settings()
-    workload = replace(recording.workload, brokers=_configured(recording.workload.brokers, settings))
-    return Traffic(workload, facts, settings, None, spread, tuple(notes), recording.unread_files)
+    brokers = _configured(recording.workload.brokers, settings)
+    if any((brokers.connection_rate, *brokers.listeners.values())):
+        notes.append("max.connection.creation.rate is not replayed: recorded connections have waited for it already")
+        brokers = replace(brokers, connection_rate=None, listeners=Brokers().listeners)
+    workload = replace(recording.workload, brokers=brokers)
+    return Traffic(workload, facts, settings, None, spread, tuple(notes), recording.unread_files, tuple(unseen))
 
 
 def _configured(brokers: Brokers, settings: BrokerSettings | None) -> Brokers:

@@ -6,21 +6,32 @@ In memory and on one machine, for `kquota simulate --events`; `kquota.audit.spar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from kquota.audit.batch import UNKNOWN, Batch, Int64s, Tally, UnreadFile
 from kquota.audit.samples import Samples
-from kquota.audit.sources import ReadSettings, plan_splits, read
-from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
+from kquota.audit.sources import ReadSettings, hidden, plan_splits, read, usage
+from kquota.audit.sources.connections import LOWER_BOUND
+from kquota.audit.sources.mutations import TopicLog
+from kquota.audit.sources.mutations import batches as topic_batches
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PERMISSIVE, PRODUCE
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.simulation.apis import CONNECT_API
+from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, TOPIC_APIS, Brokers, Client, Events, Workload
 from kquota.errors import InputError
 
-_APIS: dict[int, str] = {PRODUCE: PRODUCE_API, FETCH: FETCH_API}
+_APIS: dict[int, str] = {
+    PRODUCE: PRODUCE_API,
+    FETCH: FETCH_API,
+    CONNECTION: CONNECT_API,
+    MUTATION: TOPIC_APIS[0],
+    PERMISSIVE: TOPIC_APIS[0],
+}
 _OTHER_API = "other"
 
 
@@ -39,6 +50,8 @@ class Recording:
     """Files that could not be read to their ends."""
     grid_ms: int
     """What all the times are multiples of, from the first on: the width of the bins of a coarse export."""
+    hidden: Mapping[QuotaKey, str]
+    """Why a key's usage is not in it, or not all of it."""
 
 
 def read_events(
@@ -54,17 +67,21 @@ def read_events(
     is not read, or read once although it is given twice, and why.
     """
     tally = Tally()
-    batches = []
+    batches: list[Batch] = []
+    topics: dict[str, list[TopicLog]] = {}
     for split in plan_splits(paths, dialect, left_out):
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
-            # The topics of a request are no requests of their own, and connections are none.
-            if isinstance(batch, Batch) and len(batch) and batch.only is None:
+            if isinstance(batch, TopicLog):
+                topics.setdefault(batch.broker, []).append(batch)
+            elif isinstance(batch, Batch) and len(batch):
                 batches.append(batch)
+    for _, logs in sorted(topics.items()):
+        batches += topic_batches(logs, settings.num_partitions)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
-    names: dict[tuple[str, str, str, str], int] = {}
+    names: dict[_Name, int] = {}
     owners = np.concatenate([_owners(batch, names) for batch in batches])
     times = np.concatenate([batch.time_ms for batch in batches])
     sizes = np.concatenate([_sizes(batch) for batch in batches])
@@ -80,13 +97,20 @@ def read_events(
     first = int(times.min())
     clients = []
     starts = np.searchsorted(owners[rows], np.arange(len(names) + 1))
-    plain = Counter(f"{user}:{client_id}" for _, user, client_id, _ in names)
-    for (broker, user, client_id, api), owner in names.items():
+    plain = Counter(map(_plain, names))
+    for each, owner in names.items():
         start, end = int(starts[owner]), int(starts[owner + 1])
         if start < end:
-            name = f"{user}:{client_id}"
-            name = name if plain[name] == 1 else f"{name} ({api}, {broker})"
-            clients.append(Client(name, api, user, client_id, brokers=(broker,), closed=False, given=(start, end)))
+            broker, user, client_id, kind = each
+            name, api = _plain(each), _APIS.get(kind, _OTHER_API)
+            if plain[name] > 1:
+                old = "old" if kind == PERMISSIVE else ""
+                name += f" ({', '.join(filter(None, (api, old, broker)))})"
+            client = Client(name, api, brokers=(broker,), closed=False, strict=kind != PERMISSIVE, given=(start, end))
+            if kind == CONNECTION:  # it has an ip in place of a client-id
+                clients.append(replace(client, ip=client_id))
+            else:
+                clients.append(replace(client, user=user, client_id=client_id))
     workload = Workload(
         int(times.max()) - first + 1,
         tuple(clients),
@@ -94,15 +118,29 @@ def read_events(
         origin_ms=first,
         events=Events(times[rows], sizes[rows], nanos[rows], rows),
     )
+    unseen = {key: reason for key, reason in hidden(tally.noted).items() if reason is not None}
+    if set(tally.noted) - {usage.DIALECT}:
+        unseen.setdefault(QuotaKey.CONNECTION_CREATION_RATE, LOWER_BOUND)
     distances = np.unique(times) - first
     return Recording(
         workload,
         tally.rejected,
         int((~known).sum()),
-        all(np.all(batch.request_complete) for batch in batches),
+        all(np.all(batch.request_complete) for batch in batches if batch.only is None),
         tuple(tally.unread.values()),
         gcd(*map(int, distances)),
+        unseen,
     )
+
+
+_Name: TypeAlias = tuple[str, str, str, int]
+"""Broker, user, client-id (or ip) and kind: whose requests are one client's."""
+
+
+def _plain(name: _Name) -> str:
+    """What a client is called where nobody else is called so."""
+    _, user, client_id, kind = name
+    return client_id if kind == CONNECTION else f"{user}:{client_id}"
 
 
 def _sizes(batch: Batch) -> Int64s:
@@ -111,10 +149,12 @@ def _sizes(batch: Batch) -> Int64s:
     return sizes
 
 
-def _owners(batch: Batch, names: dict[tuple[str, str, str, str], int]) -> Int64s:
+def _owners(batch: Batch, names: dict[_Name, int]) -> Int64s:
     """The number of each row's client; new ones join `names`."""
     parts = (batch.broker, batch.user, batch.client_id)
     combined = batch.kind.astype(np.int64)
+    if batch.only == MUTATION and batch.detail is not None:
+        combined = combined + np.where(batch.detail != 0, PERMISSIVE - MUTATION, 0)
     for part in parts:
         combined = combined * max(len(part.values), 1) + part.codes
     distinct, inverse = np.unique(combined, return_inverse=True)
@@ -125,28 +165,39 @@ def _owners(batch: Batch, names: dict[tuple[str, str, str, str], int]) -> Int64s
             code, place = divmod(code, max(len(part.values), 1))
             texts.append(part.values[place])
         client_id, user, broker = texts
-        numbers.append(names.setdefault((broker, user, client_id, _APIS.get(code, _OTHER_API)), len(names)))
+        numbers.append(names.setdefault((broker, user, client_id, code), len(names)))
     owners: Int64s = np.array(numbers, np.int64)[inverse]
     return owners
 
 
 def spread_events(workload: Workload, grid_ms: int, window_seconds: int) -> Workload:
-    """The same, with each event cut into ten a sample, evenly over the bin that begins with it."""
+    """The same, spread evenly over the bins: an event is cut into ten a sample. Topics and connections are not cut."""
     events = workload.events
     assert events is not None
     parts = min(10 * grid_ms // (1000 * window_seconds), 10_000)
     offsets = np.arange(parts) * grid_ms // parts
-    times = (np.asarray(events.times)[:, None] + offsets).ravel()
-    clients = tuple(
-        replace(client, given=(client.given[0] * parts, client.given[1] * parts))
-        for client in workload.clients
-        if client.given is not None
-    )
+    times, sizes, nanos, order = map(np.asarray, (events.times, events.sizes, events.nanos, events.order))
+    columns, clients, end = [], [], 0
+    for client in workload.clients:
+        assert client.given is not None
+        rows = slice(*client.given)
+        if client.mutates or client.api == CONNECT_API:
+            _, first, inverse, counts = np.unique(
+                times[rows], return_index=True, return_inverse=True, return_counts=True
+            )
+            place = np.arange(len(inverse)) - first[inverse]
+            spread = times[rows] + place * grid_ms // counts[inverse]
+            columns.append((spread, sizes[rows], nanos[rows], order[rows]))
+        else:
+            spread = (times[rows, None] + offsets).ravel()
+            columns.append((spread, _cut(sizes[rows], parts), _cut(nanos[rows], parts), np.repeat(order[rows], parts)))
+        clients.append(replace(client, given=(end, end + len(spread))))
+        end += len(spread)
     return replace(
         workload,
         duration_ms=workload.duration_ms + grid_ms,
-        clients=clients,
-        events=Events(times, _cut(events.sizes, parts), _cut(events.nanos, parts), np.repeat(events.order, parts)),
+        clients=tuple(clients),
+        events=Events(*map(np.concatenate, zip(*columns, strict=True))),
     )
 
 

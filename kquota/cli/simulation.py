@@ -112,7 +112,8 @@ def _answer(result: Simulation) -> str:
     if throttled:
         first = alike(throttled)[0]
         longest = duration(first.throttle_max_ms)
-        worst = f"; worst: {safe(counter_subject(first))} on {safe(first.broker)}, {longest} at the longest"
+        where = f" on {safe(first.broker)}" if first.broker else ""
+        worst = f"; worst: {safe(counter_subject(first))}{where}, {longest} at the longest"
     return f"{counted}{worst}; {many(result.events, 'request')}"
 
 

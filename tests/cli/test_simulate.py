@@ -536,6 +536,50 @@ def test_the_version_says_which_recorded_requests_are_exempt(
     assert (done.code, client["name"], client["throttled_requests"] > 0) == (0, charged, True)
 
 
+def test_topics_and_connections_are_replayed_as_the_audit_does(kquota: Kquota, tmp_path: Path) -> None:
+    """Each kind of quota meets what the audit says of the same table."""
+    (tmp_path / "usage.csv").write_text(
+        "time_ms,user,api,bytes,partitions,ip\n"
+        + "".join(
+            f"{1_700_000_000_000 + 100 * number},alice,create_topics,,7,\n"
+            f"{1_700_000_000_000 + 100 * number},,connect,,,10.0.0.7\n"
+            f"{1_700_000_000_000 + 100 * number},alice,produce,300000,,\n"
+            for number in range(100)
+        )
+    )
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n"
+        "  - {entity: {user: alice}, values: {controller_mutation_rate: 5, producer_byte_rate: 1000000}}\n"
+        "  - {entity: {ip: 10.0.0.7}, values: {connection_creation_rate: 2}}\n"
+    )
+
+    simulated = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "-o", "json")
+    audited = kquota("audit", "usage.csv", "--quotas", "q.yaml", "--fail-on", "throttled", "-o", "json")
+
+    document, findings = json.loads(simulated.out), json.loads(audited.out)["findings"]
+    names = ("key", "throttle_time_ms", "throttle_time_max_ms")
+    met = {tuple(counter[name] for name in names) for counter in document["counters"]}
+    assert met == {tuple(finding[name] for name in names) for finding in findings}
+    assert (len(met), audited.code) == (3, ExitCode.DIFFERENT)
+    clients = {client["name"] for client in document["clients"]}
+    assert clients == {"alice: (produce)", "alice: (other)", "alice: (create-topics)", "10.0.0.7"}
+    told = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "--fail-on", "throttled")
+    assert told.code == ExitCode.DIFFERENT
+    assert "3 of 3 counters throttled somebody; worst: user alice, 19.1 s at the longest; 300 requests" in told.err
+
+
+def test_a_quota_whose_usage_a_recording_does_not_show_is_undetermined(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "usage.csv").write_text("time_ms,user,api,bytes\n1700000000000,alice,create_topics,0\n")
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas: [{entity: {user: alice}, values: {controller_mutation_rate: 5}}]\n"
+    )
+
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "--fail-on", "undetermined")
+
+    assert done.code == ExitCode.DIFFERENT
+    assert "controller_mutation_rate is undetermined: the table has no partitions column" in done.err
+
+
 def test_a_request_log_is_replayed(kquota: Kquota) -> None:
     """The recorded log of a real broker: the totals of the broker's own throttle times within 1 %."""
     folder = Path(__file__).parents[1] / "data" / "request_log"

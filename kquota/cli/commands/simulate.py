@@ -73,7 +73,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
 )
-@click.option("--fail-on", type=click.Choice(["throttled"]), help="Exit with 1 when a client would be throttled.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["throttled", "undetermined"]),
+    multiple=True,
+    help="Exit with 1 when a client would be throttled, or when --events do not show the usage of a quota that is set."
+    " May be given twice.",
+)
 @params.cluster_flags
 @params.source_of_quotas
 @shown_as("table", "wide", "json", "csv", "markdown")
@@ -88,7 +94,7 @@ def command(
     calm: bool,
     charts: int | None,
     plot: Path | None,
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     source: session.QuotaSource,
 ) -> View:
     """Show what brokers would do to a workload.
@@ -110,7 +116,8 @@ def command(
 
     --events is an open loop: recorded requests come as they came. An export of bins as long as a sample or longer is
     replayed twice: as it is, the most that its clients can have been throttled, and spread evenly over each bin, the
-    least. The results are ranges. A request without its size, such as a throttled fetch, is left out.
+    least. The results are ranges. A request without its size, such as a throttled fetch, is left out. Topics and
+    connections are replayed as well; a quota whose usage the recording does not show is undetermined, and named.
 
     \b
     Examples:
@@ -170,7 +177,8 @@ def command(
         return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
 
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
-    if fail_on == "throttled" and any(client.is_throttled for client in result.clients):
+    throttled = any(client.is_throttled for client in result.clients)
+    if ("throttled" in fail_on and throttled) or ("undetermined" in fail_on and traffic.unseen):
         code = ExitCode.DIFFERENT
     return simulated(result, workload, planned.generation, top=top, charts=charts, code=code, calm=calm, enough=enough)
 

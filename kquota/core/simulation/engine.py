@@ -75,9 +75,10 @@ def simulate(
     everyone = [*run.clients, *clients]
     governed = {member.client.name for member in members if any(any(charged) for charged in member.counters.values())}
     order = {client.name: number for number, client in enumerate(workload.clients)}
+    topics = {client.name for client in workload.clients if client.mutates and client.given is not None}
     return Simulation(
         workload.duration_ms,
-        sum(client.requests for client in everyone),
+        sum(client.requests for client in everyone if client.group not in topics),
         tuple(sorted(everyone, key=lambda client: order[client.group])),
         tuple(sorted([*run.results(), *connections], key=lambda counter: (-counter.throttle_ms, -counter.violated))),
         tuple(acceptors),

@@ -66,6 +66,8 @@ def epochs_of(workload: Workload) -> list[int]:
 
 
 def _keys(client: Client) -> tuple[QuotaKey, ...]:
+    if client.mutates and client.given is not None:  # a recorded topic, whose request is an event of its own
+        return (QuotaKey.CONTROLLER_MUTATION_RATE,)
     keys = [QuotaKey.REQUEST_PERCENTAGE]
     if client.byte_key is not None:
         keys.append(client.byte_key)

@@ -122,7 +122,7 @@ class Client:
             raise InputError(f"client {self.name!r}: the pace must be greater than 0")
         if self.pace is None and not self.closed and self.given is None:
             raise InputError(f"client {self.name!r}: an open loop needs a rate or a pace")
-        if self.pace is None and self.api == CONNECT_API:
+        if self.pace is None and self.api == CONNECT_API and self.given is None:
             raise InputError(f"client {self.name!r}: connections need a pace")
         if self.requests is not None and self.random:
             raise InputError(f"client {self.name!r}: random arrivals have no number: give 'stop' instead of 'requests'")

@@ -114,6 +114,8 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
     partitions = behaviours.size[row]
+    if connections.given_end[connection] > 0:
+        partitions = connections.given_size[connection]
     topics = connections.pending[connection]
     if topics == 0:
         topics = behaviours.topics[row]
@@ -152,7 +154,7 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
         connections.nanos_charged[connection] += behaviours.nanos[row] + network
         sensors.delivered[request_sensor][place(sensors, now)] += behaviours.nanos[row] + network
     delay = max(request_ms, mutation_ms, 0)
-    if delay > 0:
+    if delay > 0 or rejected > 0:  # the wait of a rejection may round to 0
         if mutation_ms >= request_ms:
             connections.muted_by[connection] = sensor
             note_throttle(sensors, sensor, now, delay)
