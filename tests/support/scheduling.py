@@ -126,6 +126,17 @@ NIGHTLY: Sequence[str] = (
     *("tests/test_kafka_configs.py", "tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
     # Kills and races.
     *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
+    # Simulations of minutes, whose short forms the module tries as well.
+    *(
+        f"tests/cli/test_simulate.py::{test}"
+        for test in (
+            "test_plots_stand_on_their_own",
+            "test_what_would_be_enough_without_a_quota",
+            "test_the_version_chooses_the_generation",
+            "test_a_client_without_a_quota_is_named",
+            "test_a_plot_that_cannot_be",
+        )
+    ),
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
 )
