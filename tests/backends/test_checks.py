@@ -48,7 +48,7 @@ def by_subject(checks: list[Check]) -> dict[str, Check]:
 def test_a_login_that_may_do_everything(cluster: Cluster, certificates: Certificates) -> None:
     tls = tls_from_files(truststore=certificates / "ca.pem")
     for bootstrap, security, says in (
-        (cluster.plain, None, "Kafka 4.3 or later, KRaft, no TLS, no login"),
+        (cluster.plain, None, "Kafka 4.3, KRaft, no TLS, no login"),
         (cluster.tls, KafkaSecurity(tls), "KRaft, TLS, no login"),
         (cluster.sasl, KafkaSecurity(sasl=plain("admin")), "no TLS, logged in as 'admin' by PLAIN"),
         (cluster.sasl_tls, KafkaSecurity(tls, plain("admin")), "TLS, logged in as 'admin' by PLAIN"),
@@ -398,6 +398,11 @@ def test_releases_are_those_of_kafka_python() -> None:
         newest = SIGNS[0][0]
         expected = f"Kafka {release[0]}.{release[1]}" if release >= (2, 6) else "Kafka before 2.6"
         assert release_of(offered) == expected + (" or later" if release >= newest else "")
+
+
+def test_kafka_4_4_serves_a_newer_api_versions() -> None:
+    """As the jars of 4.3.1 and 4.4.0 have it."""
+    assert release_of({18: ApiVersion(18, 0, 5)}) == "Kafka 4.4 or later"
 
 
 def test_secrets_are_in_no_check(cluster: Cluster, tmp_path: Path) -> None:

@@ -463,9 +463,6 @@ def test_interrupted(tmp_path: Path) -> None:
     assert b"Traceback" not in shown
 
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "enforcement_n_by_start.json"
-
-
 def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
     """Each request meets the managers in the order of the export, at the same ms too."""
     produce = ClientQuotaManager(QuotaKey.PRODUCER_BYTE_RATE, ProduceSensor, {Entity(user="alice"): 1_000_000})
@@ -611,32 +608,6 @@ def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
         '{"kind":"kquota.quotas","version":1,"quotas":[{"entity":{"user":"alice"},"values":{"producer_byte_rate":1000}}]}'
     )
     assert "thread time" not in kquota("simulate", "--events", "usage.csv", "--quotas", "bytes.json").err
-
-
-@pytest.mark.parametrize("output", ["table", "json", "csv"])
-def test_vectors_get_kafkas_answers(kquota: Kquota, output: str) -> None:
-    """A file of sequences with the answers of Kafka's own classes: all of them are equal."""
-    done = kquota("simulate", "--events", str(VECTORS), "-o", output)
-
-    vectors = json.loads(VECTORS.read_text())["vectors"]
-    assert done.code == 0
-    if output == "json":
-        document = json.loads(done.out)
-        jsonschema.validate(document, schema("replay"))
-        assert [vector["equal"] for vector in document["vectors"]] == [True] * len(vectors)
-    else:
-        assert sum(line.endswith("equal") for line in done.out.splitlines()) == len(vectors)
-
-
-def test_another_answer_is_told(kquota: Kquota, tmp_path: Path) -> None:
-    """The first place where a file of vectors says something else."""
-    document = json.loads(VECTORS.read_text())
-    document["vectors"][0]["expected"]["throttle_ms"][0] = 4711
-    (tmp_path / "wrong.json").write_text(json.dumps(document))
-
-    done = kquota("simulate", "--events", "wrong.json", "-o", "csv")
-
-    assert "throttle_ms: event 0: expected 4711, got" in done.out.splitlines()[1]
 
 
 def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota: Kquota, tmp_path: Path) -> None:

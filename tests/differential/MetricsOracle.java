@@ -49,8 +49,7 @@ import org.apache.kafka.common.utils.Time;
  */
 public class MetricsOracle {
     private static final double PERCENT_PER_NANO = 100.0 / TimeUnit.SECONDS.toNanos(1);
-    private static final MethodHandle THROTTLE_TIME = quotaUtils("throttleTime", long.class);
-    private static final MethodHandle BOUNDED = quotaUtils("boundedThrottleTime", long.class, long.class);
+    private static final MethodHandle CHECK = check();
 
     private static final class Counter {
         final Metrics metrics;
@@ -101,15 +100,7 @@ public class MetricsOracle {
 
         int check(double value, long now) throws Throwable {
             find(now);
-            try {
-                sensor.record(value, now, true);
-                return 0;
-            } catch (QuotaViolationException violation) {
-                long delay = capMs == null
-                    ? (long) THROTTLE_TIME.invoke(violation, now)
-                    : (long) BOUNDED.invoke(violation, (long) capMs, now);
-                return (int) delay;
-            }
+            return (int) CHECK.invoke(sensor, value, now, capMs);
         }
 
         String readout(long now) {
@@ -346,34 +337,38 @@ public class MetricsOracle {
                 default -> throw new IOException("unknown command: " + line);
             }
         }
+        System.exit(0); // a manager's thread would keep the process
     }
 
     private static void answer(StringBuilder answers, String line) {
         answers.append(line).append('\n');
     }
 
-    /** Kafka's own delay where the jar has it (4.x, server-common); before, it was Scala in core: the same formula. */
-    private static MethodHandle quotaUtils(String name, Class<?>... times) {
+    /** Kafka's own manager where it is Java (4.x); before, it was Scala in core: restated. */
+    private static MethodHandle check() {
         try {
-            MethodType type = MethodType.methodType(long.class, QuotaViolationException.class, times);
+            MethodType type = MethodType.methodType(int.class, Sensor.class, double.class, long.class, Long.class);
             MethodHandles.Lookup lookup = MethodHandles.lookup();
             try {
-                return lookup.findStatic(Class.forName("org.apache.kafka.server.quota.QuotaUtils"), name, type);
+                return lookup.findStatic(Class.forName("KafkasManager"), "check", type);
             } catch (ClassNotFoundException older) {
-                return lookup.findStatic(MetricsOracle.class, name, type);
+                return lookup.findStatic(MetricsOracle.class, "restated", type);
             }
         } catch (ReflectiveOperationException e) {
             throw new ExceptionInInitializerError(e);
         }
     }
 
-    static long throttleTime(QuotaViolationException violation, long now) {
-        double difference = violation.value() - violation.bound();
-        Rate rate = (Rate) violation.metric().measurable();
-        return Math.round(difference / violation.bound() * rate.windowSize(violation.metric().config(), now));
-    }
-
-    static long boundedThrottleTime(QuotaViolationException violation, long cap, long now) {
-        return Math.min(throttleTime(violation, now), cap);
+    static int restated(Sensor sensor, double value, long now, Long capMs) {
+        try {
+            sensor.record(value, now, true);
+            return 0;
+        } catch (QuotaViolationException violation) {
+            double difference = violation.value() - violation.bound();
+            Rate rate = (Rate) violation.metric().measurable();
+            double windowMs = rate.windowSize(violation.metric().config(), now);
+            long delay = Math.round(difference / violation.bound() * windowMs);
+            return (int) (capMs == null ? delay : Math.min(delay, capMs));
+        }
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,16 +16,17 @@ from tests.brokers.maven import class_path, retrieve
 
 SOURCE = Path(__file__).with_name("MetricsOracle.java")
 
-RELEASES = {Generation.N_PLUS_1_BY_LAST: "4.4.0", Generation.N_BY_START: "3.7.2"}
+MANAGER = Path(__file__).with_name("KafkasManager.java")
+
+RELEASES = {Generation.CAPPED: "4.4.0", Generation.N_PLUS_1_BY_LAST: "4.3.1", Generation.N_BY_START: "3.7.2"}
 """The release that answers for each generation."""
 
 _COORDINATES = {
-    # server-common brings QuotaUtils, server the mutation quotas; in 3.7 both were Scala, in the core jar.
-    "4.4.0": [
-        "org.apache.kafka:kafka-clients:4.4.0",
-        "org.apache.kafka:kafka-server-common:4.4.0",
-        "org.apache.kafka:kafka-server:4.4.0",
-    ],
+    # server-common brings QuotaUtils, server the managers; in 3.7 both were Scala, in the core jar.
+    **{
+        release: [f"org.apache.kafka:kafka-{part}:{release}" for part in ("clients", "server-common", "server")]
+        for release in ("4.4.0", "4.3.1")
+    },
     "3.7.2": ["org.apache.kafka:kafka-clients:3.7.2"],
 }
 
@@ -43,7 +45,12 @@ class Oracle:
         if java is None:
             raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
         self.generation = generation
-        self._command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-cp", kafka_classes(generation), str(SOURCE)]
+        classes = kafka_classes(generation)
+        self._compiled = tempfile.TemporaryDirectory()
+        if generation.by_last:  # the manager was Scala before
+            subprocess.run(["javac", "-cp", classes, "-d", self._compiled.name, str(MANAGER)], check=True)
+        path = f"{classes}{os.pathsep}{self._compiled.name}"
+        self._command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-cp", path, str(SOURCE)]
         self._start()
 
     def _start(self) -> None:
@@ -87,3 +94,4 @@ class Oracle:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        self._compiled.cleanup()

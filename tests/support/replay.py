@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota.core.enforcement import Kernel, Mode, kernel
-from kquota.core.enforcement.vectors import (
+from tests.support.vectors import (
     REPLAYS,
     RESOLUTION,
     compare,

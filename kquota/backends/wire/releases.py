@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kquota.backends.wire.messages import ApiVersion
+from kquota.core.quotas.version import Version, format_version
 
 SIGNS: Final = (
+    ((4, 4), 18, 5),
     ((4, 3), 35, 5),
     ((4, 2), 2, 11),
     ((4, 1), 0, 13),
@@ -33,12 +35,18 @@ SIGNS: Final = (
 """A release, the number of a message, and the version of the message that is new in the release; newest first."""
 
 
-def release_of(offered: Mapping[int, ApiVersion]) -> str:
-    """The release as people write it: `Kafka 3.9`, `Kafka 4.3 or later`, `Kafka before 2.6`.
+def version_of(offered: Mapping[int, ApiVersion]) -> Version | None:
+    """The release, or the newest one that kquota knows; None before 2.6.
 
     A KRaft broker of 3.4 serves the same messages as one of 3.3, and counts as 3.3.
     """
-    for place, ((major, minor), key, version) in enumerate(SIGNS):
-        if key in offered and offered[key].max_version >= version:
-            return f"Kafka {major}.{minor}" + (" or later" if place == 0 else "")
-    return "Kafka before 2.6"
+    found = (release for release, key, version in SIGNS if key in offered and offered[key].max_version >= version)
+    return next(((*release, 0) for release in found), None)
+
+
+def release_of(offered: Mapping[int, ApiVersion]) -> str:
+    """The release as people write it: `Kafka 3.9`, `Kafka 4.4 or later`, `Kafka before 2.6`."""
+    version = version_of(offered)
+    if version is None:
+        return "Kafka before 2.6"
+    return f"Kafka {format_version(version)}" + (" or later" if version[:2] == SIGNS[0][0] else "")

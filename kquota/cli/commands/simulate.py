@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "event_files",
     multiple=True,
     metavar="FILE",
-    help="Replay recorded requests in place of a workload: usage tables, request logs, or a file of vectors.",
+    help="Replay recorded requests in place of a workload: usage tables or request logs.",
 )
 @params.quotas_flag
 @params.server_properties_flag
@@ -136,12 +136,6 @@ def command(
         from kquota.cli.plot import check_plot
 
         check_plot(plot)
-    if len(event_files) == 1:
-        vectors = _vectors(Path(event_files[0]))
-        if vectors is not None:
-            from kquota.cli.vectors import replayed
-
-            return replayed(vectors)
     from kquota.simulations import needed, planned_traffic, ready, recorded_traffic
 
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
@@ -196,28 +190,6 @@ def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
     if traffic.needs_no_quotas and not source.is_named:
         return QuotaSnapshot()
     return session.load_quotas(source)
-
-
-def _vectors(path: Path) -> dict[str, Any] | None:
-    """The document of a file of vectors; None for any other file."""
-    import gzip
-    import json
-    import zlib
-
-    if not path.is_file():  # a pipe is read once, and by nobody who only looks
-        return None
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(2)
-            if start not in (b"\x1f\x8b",) and not start.lstrip().startswith(b"{"):
-                return None
-            stream.seek(0)
-            data = stream.read()
-        document = json.loads(gzip.decompress(data) if start == b"\x1f\x8b" else data)
-    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
-        # Not there, or not one JSON document: whoever reads usage says so.
-        return None
-    return document if isinstance(document, dict) and isinstance(document.get("vectors"), list) else None
 
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:

@@ -1,7 +1,7 @@
 """What brokers do with a quota: the statistics, the checks and the delays, to the rounding of a half millisecond.
 
 - `arithmetic`: Java's number conversions.
-- `generation`: the two ways of dropping samples (3.7 and older, 3.8 and later), and `quota.window.*`.
+- `generation`: the ways of dropping samples and of cutting delays, by release, and `quota.window.*`.
 - `kind`: the kinds of counters and requests.
 - `counter`: the state of a counter, a row of a table; written to bytes and read back.
 - `rate`: the windowed rate.
@@ -13,7 +13,6 @@
 - `kernel`: runs all of the above compiled or plain, with identical results.
 - `sensors`, `mutation`, `connection`: the same as objects, with limits that change, the managers that find a client's
   sensor, and the acceptor threads.
-- `vectors`: sequences with Kafka's own answers.
 
 Importing this package loads neither numpy nor numba.
 """

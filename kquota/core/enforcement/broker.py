@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from kquota.core.enforcement.arithmetic import LONG_MAX, double_to_int, long_to_int, round_half_up
+from kquota.core.enforcement.arithmetic import double_to_int, long_to_int, round_half_up
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import Counter, State, awake, load, store
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
@@ -24,8 +24,6 @@ from kquota.core.enforcement.token_bucket import measure_tokens, record_tokens
 
 UNLIMITED: Final = 9.223372036854775807e18
 """The bound of a sensor without a quota: `Long.MAX_VALUE` as a double. Recording goes on under it."""
-UNBOUNDED: Final = LONG_MAX
-"""The cap of the byte quotas: none. Delays for thread time and connections are capped at one window."""
 PERCENT_PER_NANO: Final = 100.0 / 1e9
 """`NanosToPercentagePerSecond`: nanoseconds of thread time in percent of one thread."""
 NOBODY: Final = -1
@@ -107,7 +105,7 @@ def checked(
     rate = total / (window_ms / 1000.0)
     if rate <= limit:
         return 0, rate, window_ms, False, state
-    cap_ms = counter.window_ms if kind in (REQUEST, CONNECTION) else UNBOUNDED
+    cap_ms = counter.window_ms if kind in (REQUEST, CONNECTION) else counter.longest_ms
     return throttle_time(rate, limit, window_ms, cap_ms), rate, window_ms, True, state
 
 

@@ -58,6 +58,8 @@ class Counter(NamedTuple):
     """Whether the age of a slot counts from its last event (Kafka 3.8 and later)."""
     expiry_ms: int
     """How long it may record nothing and is still kept; FOREVER_MS for ever."""
+    longest_ms: int
+    """What a delay without another cap is cut to."""
     ints: MutableSequence[int]
     floats: MutableSequence[float]
 
@@ -73,6 +75,7 @@ class Counters(NamedTuple):
     """`controller.quota.window.num`, of the counters of mutations."""
     controller_window_ms: int
     expiry_ms: int
+    longest_ms: int
     ints: Sequence[MutableSequence[int]]
     floats: Sequence[MutableSequence[float]]
 
@@ -101,6 +104,7 @@ def new_counters(
         of_mutations.samples,
         of_mutations.window_ms,
         SENSOR_EXPIRY_MS if expires else FOREVER_MS,
+        generation.longest_ms,
         ints,
         table(rows, slots + 1, "float64"),
     )
@@ -115,6 +119,7 @@ def counter_of(counters: Counters, row: int, kind: int) -> Counter:
         counters.controller_window_ms if mutates else counters.window_ms,
         counters.by_last,
         counters.expiry_ms,
+        counters.longest_ms,
         counters.ints[row],
         counters.floats[row],
     )
@@ -156,9 +161,9 @@ def wake(counter: Counter, now: int) -> None:
 
 # --- as bytes ---
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the bytes. A change of what a row holds, or where, needs another."""
-_HEADER: Final = struct.Struct("<4sHxx7q")
+_HEADER: Final = struct.Struct("<4sHxx8q")
 _MAGIC: Final = b"kqct"
 
 
@@ -166,7 +171,7 @@ def to_bytes(counters: Counters) -> bytes:
     """The counters with all of their state, for `from_bytes` in any process, compiled or plain."""
     rows = len(counters.ints)
     slots = len(counters.floats[0]) - 1 if rows else 0
-    header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:6]), rows)
+    header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:7]), rows)
     return header + slots.to_bytes(8, "little") + _packed("q", counters.ints) + _packed("d", counters.floats)
 
 

@@ -1,4 +1,4 @@
-"""The two generations of Kafka's sampled statistics, and the settings of a broker that they work with."""
+"""The generations of Kafka's quotas, and the settings of a broker that they work with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
-from kquota.core.quotas.version import SAMPLES_BY_LAST_EVENT, parse_version
+from kquota.core.enforcement.arithmetic import INT_MAX, LONG_MAX
+from kquota.core.quotas.version import DELAYS_CAPPED, SAMPLES_BY_LAST_EVENT, parse_version
 from kquota.errors import InputError
 
 
 class Generation(enum.Enum):
-    """How a broker keeps and drops samples; the delays differ wherever a sample holds more than one event.
+    """How a broker keeps and drops samples, and what it makes of a delay of 25 days or more.
+
+    Delays differ wherever a sample holds more than one event.
 
     Kafka 3.3 and later are exact. Releases before 3.3 differ from `N_BY_START` for `quota.window.num=1` only.
     """
@@ -20,11 +23,18 @@ class Generation(enum.Enum):
     """Kafka 3.7 and older: N slots, a slot is dropped N windows after its start."""
     N_PLUS_1_BY_LAST = "n_plus_1_by_last"
     """Kafka 3.8 and later (PR 15889): N+1 slots, a slot is dropped N windows after its last event."""
+    CAPPED = "capped"
+    """Kafka 4.4 and later: the same slots; a delay that does not fit into 32 bits is the longest one that does."""
 
     @property
     def by_last(self) -> bool:
         """Whether the age of a slot counts from its last event, not from its start."""
-        return self is Generation.N_PLUS_1_BY_LAST
+        return self is not Generation.N_BY_START
+
+    @property
+    def longest_ms(self) -> int:
+        """What the delays of the byte quotas are cut to, before they become 32 bits."""
+        return INT_MAX if self is Generation.CAPPED else LONG_MAX
 
     def slots(self, samples: int) -> int:
         """How many slots a statistic of that many samples keeps."""
@@ -33,7 +43,10 @@ class Generation(enum.Enum):
     @classmethod
     def for_version(cls, text: str) -> Self:
         """The generation of a Kafka release: `3.7.1`, `4.0.0`. Raises InputError (`parse_version`) for another text."""
-        return cls.N_PLUS_1_BY_LAST if parse_version(text) >= SAMPLES_BY_LAST_EVENT else cls.N_BY_START
+        version = parse_version(text)
+        if version >= DELAYS_CAPPED:
+            return cls.CAPPED
+        return cls.N_PLUS_1_BY_LAST if version >= SAMPLES_BY_LAST_EVENT else cls.N_BY_START
 
 
 @dataclass(frozen=True, slots=True)

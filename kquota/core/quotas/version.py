@@ -97,6 +97,8 @@ KRAFT_MUTATIONS: Final = (3, 5, 0)
 """`controller_mutation_rate` in KRaft mode; in ZooKeeper mode since 2.7 (KAFKA-14351)."""
 SAMPLES_BY_LAST_EVENT: Final = (3, 8, 0)
 """N+1 samples, each kept until N windows after its last event (PR 15889)."""
+DELAYS_CAPPED: Final = (4, 4, 0)
+"""A delay of 2^31 ms or more is 2,147,483,647 ms; before, its low 32 bits count (`ClientQuotaManager`)."""
 BITS_CLEARED: Final = (4, 2, 0)
 """A kind of entity is forgotten with its last quota (KAFKA-19282)."""
 

@@ -19,7 +19,8 @@ from kquota.core.enforcement import (
     kernel,
     produce_with_request,
 )
-from kquota.core.enforcement.broker import UNBOUNDED, throttle_time
+from kquota.core.enforcement.arithmetic import INT_MAX, LONG_MAX
+from kquota.core.enforcement.broker import throttle_time
 
 MB = 1_000_000
 T0 = 1_700_000_000_000
@@ -48,6 +49,14 @@ def test_delays_of_25_days_wrap(using: Kernel) -> None:
     assert ProduceSensor(1, using=using).produce(T0, 2_147_493).throttle_ms == 2_147_483_000
 
 
+def test_delays_of_25_days_are_cut_since_4_4(using: Kernel) -> None:
+    """Kafka 4.4.0 blocks a client at once whose delay wrapped below 0 before."""
+    capped = Generation.for_version("4.4.0")
+    assert ProduceSensor(1, generation=capped, using=using).produce(T0, 2_147_494).throttle_ms == INT_MAX
+    assert ProduceSensor(1, generation=capped, using=using).produce(T0, 2_147_493).throttle_ms == 2_147_483_000
+    assert FetchSensor(0, generation=capped, using=using).fetch(T0, 1).throttle_ms == INT_MAX
+
+
 def test_a_quota_of_zero_never_delays_bytes_and_always_delays_requests(using: Kernel) -> None:
     assert ProduceSensor(0, using=using).produce(T0, 1).throttle_ms == -1
     assert ProduceSensor(0, using=using).produce(T0, 0).violated is False
@@ -56,7 +65,7 @@ def test_a_quota_of_zero_never_delays_bytes_and_always_delays_requests(using: Ke
 
 
 def test_a_quota_of_minus_zero_divides_to_the_other_end() -> None:
-    assert throttle_time(1.0, -0.0, 10_000, UNBOUNDED) == 0
+    assert throttle_time(1.0, -0.0, 10_000, LONG_MAX) == 0
 
 
 def test_a_zero_byte_request_is_checked(using: Kernel) -> None:

@@ -60,7 +60,7 @@ def test_counters_go_on_from_their_bytes(
         (b"", "not the counters of a broker"),
         (b"kqct", "not the counters of a broker"),
         (b"x" * 200, "not the counters of a broker"),
-        (None, "of version 9; this kquota reads version 1"),
+        (None, "of version 9; this kquota reads version 2"),
         (-1, "cut off"),
         (1, "cut off"),
     ],
