@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
 from kquota.audit.in_force import are_in_force
 from kquota.audit.predicted import Predictions
+from kquota.audit.prediction import CALM
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.answers import Answers, AnswersOf
@@ -95,20 +96,23 @@ class Held(NamedTuple):
     sensor: str
 
 
-def settled(result: AuditResult, settings: AuditSettings, held: Sequence[Held] = ()) -> AuditResult:
+def settled(
+    result: AuditResult, settings: AuditSettings, held: Sequence[Held] = (), *, handlers: bool = False
+) -> AuditResult:
     """The result in which each counter has one verdict: in its finding, its prediction and its quota.
 
-    `held` are counters whose clients were held back, known beside what the export says. A result that is settled
-    already stays as it is.
+    `held` are counters whose clients were held back, known beside what the export says. `handlers` says that the export
+    has the handlers' time of every request: twice that bounds its thread time. A result that is settled already stays
+    as it is.
     """
     answers = result.quality.answers
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, result.predictions, held, answers, in_force)
+    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
         in_force = are_in_force(settings, settings.against)
-        settling = _Settling(before, predictions_before, held, answers, in_force)
+        settling = _Settling(before, predictions_before, held, answers, in_force, handlers)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
     throttled = set(_throttled(findings)) if result.timelines else ()
     return replace(
@@ -148,6 +152,7 @@ class _Settling:
         held: Sequence[Held],
         answers: AnswersOf,
         in_force: bool,
+        handlers: bool,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
@@ -157,6 +162,7 @@ class _Settling:
             self._held[each.broker, _group(each.key)].add(each.sensor)
         self._answers = answers
         self._in_force = in_force
+        self._handlers = handlers
         self._given = table
 
     @cached_property
@@ -214,6 +220,8 @@ class _Settling:
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
         if self._held:
             mask = pc.or_(mask, pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value))
+        if self._handlers:
+            mask = pc.or_(mask, pc.equal(table.column("key"), _TIME))
         rows: list[dict[str, Any]] = table.filter(mask).to_pylist()
         return rows
 
@@ -232,6 +240,8 @@ class _Settling:
             if prediction is not None:
                 under = replace(prediction.recorded_under, held_back=True)
                 prediction = replace(prediction, recorded_under=under)
+        elif verdict is Verdict.UNDETERMINED and self._handlers and not held and _is_calm(prediction):
+            verdict, reason = Verdict.NOT_THROTTLED, None
         elif prediction is not None and verdict is Verdict.THROTTLED:
             # The replay knows one quota; the simulation knows what else slows the clients down.
             verdict, reason = Verdict(prediction.verdict), prediction.reason
@@ -276,6 +286,10 @@ class _Settling:
                     place = (name.broker, requests, sensor)
                     found[place] = found[place] + answers if place in found else answers
         return found
+
+
+def _is_calm(prediction: Prediction | None) -> bool:
+    return prediction is not None and prediction.basis == CALM
 
 
 def _shown(prediction: Prediction | None, verdict: Verdict) -> Verdict:

@@ -55,7 +55,8 @@ _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
 """Those of which the detail matters: the library and the partition, that the request is permissive, or its kind."""
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
-_CALM: Final = "twice the thread time of the handlers stays below the limit"
+CALM: Final = "twice the thread time of the handlers stays below the limit"
+"""The basis of a prediction for clients of which a log has the handlers' time only, and which stay below the limit."""
 
 
 class Pieces:
@@ -235,8 +236,10 @@ class Recorder:
         if key not in (*BYTES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
         if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
-            calm = self._as_recorded(counter, key, recorded, _CALM)
-            return replace(calm, verdict=judged.verdict.value, reason=judged.reason, delivered_per_s=UNKNOWN)
+            calm = self._as_recorded(counter, key, recorded, CALM)
+            peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
+            verdict, reason = judged.verdict.value, judged.reason
+            return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
         if self._pieces.lacks_connections(counter):
             return _unknown(judged, recorded, "the recording has no connections")
         connections = _distinct(self._read(counter).connection)

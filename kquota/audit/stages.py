@@ -395,6 +395,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         judged = _throttled_still(findings, predictions[0])
         timelines = in_step(timelines, judged, settings.timelines, quality.first_ms, quality.last_ms)
     reasons = hidden(noted)
+    # Usage tables may lack the thread time of a request; logs have the handlers' time of each.
+    handlers = "request-log" in noted and noted.keys().isdisjoint(("usage", "usage-topic"))
     quotas, *quotas_before = (
         verdicts(history, gather(parts), reasons) for history, parts in zip(settings.variants, governing, strict=True)
     )
@@ -412,4 +414,4 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         predictions[1] if len(predictions) > 1 else {},
     )
     # Where the demand is measured, what is held back is a part of the measure.
-    return found if settings.question is not None else settled(found, settings)
+    return found if settings.question is not None else settled(found, settings, handlers=handlers)

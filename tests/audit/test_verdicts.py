@@ -445,6 +445,21 @@ def test_thread_time_of_acks_0(tmp_path: Path) -> None:
         assert of_rows(tmp_path, [row | {"acks": 1, "request_time_ns": 10**9} for row in rows], quotas).throttled
 
 
+@pytest.mark.parametrize(("percent", "verdict"), [(100, FREE), (0.2, UNDETERMINED)])
+def test_a_request_quota_far_from_its_limit_is_judged(tmp_path: Path, percent: float, verdict: Verdict) -> None:
+    """A log lacks the time of network threads; twice the handlers' time bounds what is charged."""
+    quotas = QuotaSnapshot({Entity(user="ann"): {QuotaKey.REQUEST_PERCENTAGE: percent}})
+
+    result = audit(plan_splits([str(request_log(tmp_path))], "request-log"), quotas)
+
+    (row,) = result.findings.to_pylist()
+    (prediction,) = result.predictions.values()
+    assert (row["verdict"], prediction.verdict) == (verdict.value, verdict.value)
+    assert [quota.verdict for quota in result.quotas] == [verdict]
+    assert row["peak_rate_max"] == (2 * row["peak_rate"] if verdict is FREE else None)
+    assert row["throttle_time_ms"] == (0 if verdict is FREE else None)
+
+
 def logged(folder: Path, lines: Sequence[str], limit: int) -> AuditResult:
     """The audit of a request log under a quota of each ip."""
     (folder / "kafka-request.log").write_text("".join(lines))
