@@ -20,7 +20,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -172,14 +171,15 @@ class _Settling:
     def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
         predictions: dict[CounterName, Prediction] = {}
-        changed: dict[CounterName, _Settled] = {}
+        changed: dict[int, dict[str, Any]] = {}
+        """The rows with another verdict, by their numbers in the table."""
         moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = defaultdict(Counter)
         reasons: dict[tuple[Entity, QuotaKey], set[str]] = defaultdict(set)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
         for quota in quotas:
             for name, told in quota.in_turn.items():
                 in_turn[name].append((quota.entity, told))
-        for row in self._open():
+        for number, row in self._open():
             name = _name(row)
             before = Verdict(row["verdict"])
             prediction = self._predictions.get(name)
@@ -187,7 +187,7 @@ class _Settling:
             if found.prediction is not None and found.prediction is not prediction:
                 predictions[name] = found.prediction
             if found.verdict is not before:
-                changed[name] = found
+                changed[number] = _with_verdict(row, found)
                 governing = in_turn.get(name) or [(Entity.parse(row["entity"]), InTurn(before, True))]
                 for entity, told in governing:
                     # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
@@ -199,16 +199,17 @@ class _Settling:
         settled = self._predictions.changed(predictions)
         if not changed:
             return self._table, tuple(quotas), settled
+        kept = pa.array([number not in changed for number in range(len(self._table))])
         names = [(quota.entity, quota.key) for quota in quotas]
         return (
-            ordered([_with_verdicts(self._table, changed)]),
+            ordered([self._table.filter(kept), pa.Table.from_pylist([*changed.values()], SCHEMA)]),
             tuple(
                 _moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in zip(quotas, names, strict=True)
             ),
             settled,
         )
 
-    def _open(self) -> list[dict[str, Any]]:
+    def _open(self) -> list[tuple[int, dict[str, Any]]]:
         """The counters that somebody held back, and those whose prediction has another verdict than the replay."""
         table = self._table
         apart: list[bool] = []
@@ -222,8 +223,7 @@ class _Settling:
             mask = pc.or_(mask, pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value))
         if self._handlers:
             mask = pc.or_(mask, pc.equal(table.column("key"), _TIME))
-        rows: list[dict[str, Any]] = table.filter(mask).to_pylist()
-        return rows
+        return list(zip(pc.indices_nonzero(mask).to_pylist(), table.filter(mask).to_pylist(), strict=True))
 
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
@@ -336,43 +336,17 @@ def _neighbours_left_open(table: pa.Table) -> pa.Table:
     return table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
 
 
-def _with_verdicts(table: pa.Table, changed: Mapping[CounterName, _Settled]) -> pa.Table:
-    """The table with these verdicts. The replay's counts go where they say something else than the verdict."""
-    names = list(zip(*(table.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True))
-    found = [changed.get(name) for name in names]
-    for verdict, values in _COUNTS.items():
-        mask = pa.array([each is not None and each.verdict is verdict for each in found])
-        for name, value in values.items():
-            place = table.schema.get_field_index(name)
-            column = pc.if_else(mask, pa.scalar(value, SCHEMA.field(name).type), table.column(name))
-            table = table.set_column(place, SCHEMA.field(name), column)
-    for name in ("throttled_events", "first_throttled_ms", "last_throttled_ms"):
-        place = table.schema.get_field_index(name)
-        column = [
-            value if each is None or each.answers is None else getattr(each.answers, name)
-            for each, value in zip(found, table.column(place).to_pylist(), strict=True)
-        ]
-        table = table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
-    place = table.schema.get_field_index("reason")
-    reasons = zip(found, table.column(place).to_pylist(), strict=True)
-    column = [reason if each is None else each.reason for each, reason in reasons]
-    table = table.set_column(place, SCHEMA.field("reason"), pa.array(column, pa.string()))
-    peaks = [None if each is None or each.prediction is None else each.prediction.peak_rate for each in found]
-    for name, bound in (("peak_rate", attrgetter("low")), ("peak_rate_max", attrgetter("high"))):
-        place = table.schema.get_field_index(name)
-        pairs = zip(peaks, table.column(place).to_pylist(), strict=True)
-        column = [value if peak is None or peak.low is None else bound(peak) for peak, value in pairs]
-        table = table.set_column(place, SCHEMA.field(place), pa.array(column, pa.float64()))
-    counts = {Verdict.THROTTLED: None, Verdict.UNDETERMINED: None, Verdict.NOT_THROTTLED: 0}
-    decided = [(row, counts[each.verdict]) for row, each in enumerate(found) if each is not None]
-    place = table.schema.get_field_index("clients")
-    clients = table.column(place).to_pylist()
-    for row, count in decided:
-        clients[row] = [
-            client if client["throttled_events"] is None else client | dict.fromkeys(_OF_CLIENTS, count)
-            for client in clients[row]
-        ]
-    return table.set_column(place, SCHEMA.field(place), pa.array(clients, SCHEMA.field(place).type))
+def _with_verdict(row: Mapping[str, Any], found: _Settled) -> dict[str, Any]:
+    """The row with this verdict. The replay's counts go where they say something else than the verdict."""
+    told: dict[str, Any] = {"reason": found.reason}
+    if found.answers is not None:
+        told |= {name: getattr(found.answers, name) for name in ("throttled_events", *_TIMES)}
+    if found.prediction is not None and found.prediction.peak_rate.low is not None:
+        peak = found.prediction.peak_rate
+        told |= {"peak_rate": peak.low, "peak_rate_max": peak.high}
+    counts = dict.fromkeys(_OF_CLIENTS, 0 if found.verdict is Verdict.NOT_THROTTLED else None)
+    clients = [client if client["throttled_events"] is None else client | counts for client in row["clients"]]
+    return {**row, **_COUNTS[found.verdict], **told, "clients": clients}
 
 
 def _moved(
