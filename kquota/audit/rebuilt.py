@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -42,8 +42,6 @@ COARSE_US: Final = 1_000
 """A log with whole milliseconds may put a batch so much behind the fetch that waited for it."""
 LEAST_SHARE: Final = 0.9
 """Of the delivered fetches of a client, and of a partition, so many come out to the byte where sizes are used."""
-CHECKED_FETCHES: Final = 500
-"""Of a client that was not throttled yet the rules are tried on so many fetches, of another one on all."""
 KEPT_BATCHES: Final = 100_000
 """So many batches of a partition are remembered at least; a response holds fewer, or is full."""
 KEPT_SESSIONS: Final = 100_000
@@ -232,7 +230,10 @@ class _Found:
 
 
 class Rebuilder:
-    """Rebuilds the fetches of one broker; `shared` are the parts that all brokers' logs show for all."""
+    """Rebuilds the fetches of one broker; `shared` are the parts that all brokers' logs show for all.
+
+    The rules are tried on all fetches of clients that were throttled once. Where nobody was, there is nothing to do.
+    """
 
     def __init__(self, broker: str, shared: Iterable[DataLog]) -> None:
         self.broker = broker
@@ -242,6 +243,7 @@ class Rebuilder:
             for (name, topic_id), first_us in log.ids.items():
                 self._ids.setdefault(name, []).append((first_us, topic_id))
             ended |= dict.fromkeys(log.ended)
+        self._throttled = {(user, client) for log in shared for on, user, client in log.throttled if on == broker}
         for name, known in self._ids.items():
             earliest: dict[str, int] = {}
             for first_us, topic_id in sorted(known):
@@ -261,8 +263,6 @@ class Rebuilder:
         self._connections: dict[int, _Session] = {}
         self._caps: dict[int, int] = {}
         """What the responses of each client were last cut at."""
-        self._throttled: set[int] = set()
-        """The clients that were throttled so far."""
         self._largest: dict[int, int] = {}
         """The largest response that each client got."""
         self._waiting_for_cap: dict[int, list[_Throttled]] = {}
@@ -277,7 +277,8 @@ class Rebuilder:
         """Takes the next part of the log, in the order of the parts' first times: `first_us` is its own."""
         if sum(len(events) for _, events in self._waiting) >= SETTLE_ROWS:
             self._run(first_us)
-        self._waiting.append((log, _events(log)))
+        if self._throttled:
+            self._waiting.append((log, _events(log, self._throttled)))
 
     def finish(self) -> Iterator[Batch]:
         """The throttled fetches whose sizes are known, with these; `detail` is the share that came out, in ppm."""
@@ -376,7 +377,7 @@ class Rebuilder:
 
         def take(time_us: int, kind: int, row: int) -> None:
             if kind == _APPENDED:
-                begun_us, _, topic, index, size, base, transaction, _ = appended[row]
+                begun_us, _, topic, index, size, base, transaction = appended[row]
                 place = self._place(topics[topic], index, begun_us)
                 if transaction != NO_TRANSACTION:
                     transaction = transactions[transaction]
@@ -420,9 +421,8 @@ class Rebuilder:
         throttled = request.layout < 0
         if session is not None:
             if throttled:
-                self._throttled.add(request.client)
                 self._rebuild(request, session)
-            elif request.client in self._throttled or self._checks(request.client) < CHECKED_FETCHES:
+            else:
                 self._check(request, session)
         if throttled or session is None:
             return
@@ -434,10 +434,6 @@ class Rebuilder:
                 asked.delivered = size
                 if size and request.epoch > 0:
                     session[place] = session.pop(place)
-
-    def _checks(self, client: int) -> int:
-        checked = self._by_client.get(client)
-        return 0 if checked is None else checked.fetches
 
     def _session_of(self, request: _Request) -> _Session | None:
         """The partitions of a fetch in their order; None where the log does not show how the session began."""
@@ -657,20 +653,29 @@ def _held(there: Sequence[tuple[int, int, _There]], left: int) -> dict[int, int]
     return held
 
 
-def _events(log: DataLog) -> Int64s:
-    """(time in µs, kind, row) of all that a log shows; fetches when all is known that they may hold."""
+def _events(log: DataLog, clients: Collection[tuple[str, str]] | None = None) -> Int64s:
+    """(time in µs, kind, row) of all that a log shows; fetches when all is known that they may hold.
+
+    Those of some (user, client-id) only, where they are given.
+    """
     appended, copied, fetched = log.appended, log.copied, log.fetched
     columns = (
         (appended.begun_us, _APPENDED),
         (copied.begun_us, _COPIED),
         (fetched.read_us + SLACK_US, _FETCHED),
     )
-    return np.concatenate(
+    events = np.concatenate(
         [
             np.column_stack([times, np.full(len(times), kind, np.int64), np.arange(len(times), dtype=np.int64)])
             for times, kind in columns
         ]
     )
+    if clients is None:
+        return events
+    users, names = list(log.users), list(log.clients)
+    mine = [(users[user], names[name]) in clients for user, name in zip(fetched.user, fetched.client, strict=True)]
+    chosen: Int64s = events[np.concatenate([np.ones(len(events) - len(mine), bool), np.array(mine, bool)])]
+    return chosen
 
 
 def first_us(log: DataLog) -> int:

@@ -44,7 +44,7 @@ def answered(offset: int, error: int = 0, **names: str) -> dict[str, Any]:
 
 def test_a_batch_has_its_size_its_offset_and_its_times(tmp_path: Path) -> None:
     log = shown(tmp_path, fields(response=answered(41, name="pears")))
-    begun_us, done_us, topic, partition, size, offset, transaction, _ = (int(column[0]) for column in log.appended)
+    begun_us, done_us, topic, partition, size, offset, transaction = (int(column[0]) for column in log.appended)
     # The line's time, and half a millisecond that is not printed, less 2 ms until all was sent, less 1.25 ms of work.
     assert (begun_us, done_us) == (MOMENT * 1000 - 2750, MOMENT * 1000 - 1500)
     assert (list(log.topics)[topic], partition, size, offset) == ("pears", 0, 100, 41)

@@ -31,7 +31,7 @@ _ID: Final = "#"
 _NONE: Final = 0
 _UNBOUNDED: Final = (1 << 31) - 1
 
-_APPENDED: Final = Struct("=8q")
+_APPENDED: Final = Struct("=7q")
 _COPIED: Final = Struct("=5q")
 _FETCHED: Final = Struct("=15q")
 _PART: Final = Struct("=4q")
@@ -53,7 +53,6 @@ class Appended(NamedTuple):
     """UNKNOWN_OFFSET where there was no answer."""
     transaction: Int64s
     """The code of the transactional id, NO_TRANSACTION for none."""
-    connection: Int64s
 
 
 class Copied(NamedTuple):
@@ -117,12 +116,14 @@ class DataLog:
     """When an answer first showed that a topic has an id, in µs, by (name, id)."""
     ended: list[tuple[str, int]] = field(default_factory=list)
     """(transactional id, µs) of transactions that were committed or aborted."""
+    throttled: set[tuple[str, str, str]] = field(default_factory=set)
+    """(broker, user, client-id) of fetches that were throttled, and of which nothing was sent."""
 
     def __post_init__(self) -> None:
         self._appended, self._copied, self._fetched, self._parts = bytearray(), bytearray(), bytearray(), bytearray()
 
     def __bool__(self) -> bool:
-        return bool(self._appended or self._copied or self._fetched or self.ids or self.ended)
+        return bool(self._appended or self._copied or self._fetched or self.ids or self.ended or self.throttled)
 
     @property
     def rows(self) -> int:
@@ -153,7 +154,7 @@ class DataLog:
     @property
     def shared(self) -> DataLog:
         """What other brokers' data is understood by, too."""
-        return DataLog(self.broker, ids=self.ids, ended=self.ended)
+        return DataLog(self.broker, ids=self.ids, ended=self.ended, throttled=self.throttled)
 
     def add(self, fields: Mapping[str, Any], moment: float, who: tuple[str, str, int, int]) -> None:
         """Takes a line of one of DATA_APIS, whose own time is `moment` (ms).
@@ -168,7 +169,7 @@ class DataLog:
         begun_us = round((done - fields["localTimeMs"] - fields["remoteTimeMs"]) * 1000)
         done_us = round(done * 1000)
         if api == "PRODUCE":
-            self._add_produced(fields, begun_us, done_us, who[2])
+            self._add_produced(fields, begun_us, done_us)
         elif api == "FETCH":
             if _replica(fields["request"]) is None:
                 # A fetch that did not wait was read when it was begun with; another one just before it was answered.
@@ -191,7 +192,7 @@ class DataLog:
         code = self.topics.get(key)
         return self.topics.setdefault(key + "", len(self.topics)) if code is None else code
 
-    def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int, connection: int) -> None:
+    def _add_produced(self, fields: Mapping[str, Any], begun_us: int, done_us: int) -> None:
         request, response = fields["request"], fields["response"]
         text = request.get("transactionalId")
         transaction = NO_TRANSACTION
@@ -210,7 +211,7 @@ class DataLog:
                         continue
                     offset = answer["baseOffset"]
                 if size and size > 0:
-                    rows += pack(begun_us, done_us, code, index, size, offset, transaction, connection)
+                    rows += pack(begun_us, done_us, code, index, size, offset, transaction)
         self._appended += rows
 
     def _add_copied(self, request: Mapping[str, Any], begun_us: int) -> None:
@@ -247,6 +248,7 @@ class DataLog:
             for each in topic["partitions"]:
                 parts += pack(code, each["partitionIndex"], each.get("recordsSizeInBytes") or 0, 0)
                 delivered += 1
+        silent = fields["throttleTimeMs"] > 0 and not responses
         row = _FETCHED.pack(
             read_us,
             time_ms,
@@ -259,11 +261,13 @@ class DataLog:
             response.get("sessionId", 0),
             request.get("isolationLevel", 0),
             request.get("maxBytes", _UNBOUNDED),
-            ~version if fields["throttleTimeMs"] > 0 and not responses else version,
+            ~version if silent else version,
             asked,
             forgotten,
             delivered,
         )
+        if silent:
+            self.throttled.add((self.broker, user, client))
         self._parts += parts
         self._fetched += row
 
