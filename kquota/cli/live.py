@@ -91,7 +91,7 @@ def enforcers(facts: BrokerFacts) -> Enforcers:
 def quotas_reader(source: session.QuotaSource, facts: BrokerFacts) -> Callable[[], QuotaSnapshot]:
     """A function that reads the quotas anew, from a file too. Raises click.UsageError where none are named."""
     if not source.is_named:
-        raise click.UsageError("no quotas: give --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT")
+        raise click.UsageError(session.NO_QUOTAS)
 
     def read() -> QuotaSnapshot:
         snapshot = session.load_quotas(source)

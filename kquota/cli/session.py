@@ -46,7 +46,10 @@ _CLUSTERS = (
     " or name a context ('kquota config set-context')"
 )
 _NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
-_NO_QUOTAS = f"no quotas: give --quotas FILE, {_CLUSTERS}"
+NO_QUOTAS = (
+    "no cluster given: use --bootstrap-server, --zookeeper, --context, or --quotas FILE"
+    " (KQUOTA_BOOTSTRAP_SERVER and KQUOTA_ZOOKEEPER name a cluster, too)"
+)
 
 
 def open_broker_configs(access: Access) -> BrokerConfigs:
@@ -258,6 +261,18 @@ def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | N
     return snapshot, brokers, cluster
 
 
+def count_brokers(source: QuotaSource) -> int | None:
+    """How many brokers the live cluster has; None for a file, and where the cluster does not say."""
+    from kquota.backends import KnowsBrokers
+    from kquota.errors import KquotaError
+
+    if source.access is None:
+        return None
+    with contextlib.suppress(KquotaError), _open_live(source) as backend:
+        return backend.broker_count() or None if isinstance(backend, KnowsBrokers) else None
+    return None
+
+
 def open_quotas(source: QuotaSource) -> QuotaBackend:
     """The quotas of a file as if a cluster had them, else the live cluster. Raises as `load_quotas` does."""
     if source.file is None:
@@ -272,7 +287,7 @@ def open_quotas(source: QuotaSource) -> QuotaBackend:
 def _open_live(source: QuotaSource) -> QuotaBackend:
     access = source.access
     if access is None:
-        raise click.UsageError(_NO_QUOTAS)
+        raise click.UsageError(NO_QUOTAS)
     note_cluster(access)
     return open_backend(access)
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kquota.core.findings.use import Counter, Enforcers, State, Use
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value, check_value
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Sensor
-from kquota.documents.quotas import quotas_document
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
+from kquota.core.resolve.resolver import Resolver, Sensor, encode_user
 from kquota.errors import KquotaError
 from kquota.live.sources import Prometheus, Sample
 from kquota.live.watching import View
 from kquota.metrics.series import IDENTITY, Nature
 
-_NOT_FROM_METRICS: Final = "from metrics, for clients are held back: 'kquota audit' of the request log shows it"
-_NOT_FROM_LOG: Final = "from a request log, which lacks some of what the counter is charged"
+_NOT_FROM_METRICS: Final = "cannot be told while clients are throttled; audit a request log"
+_NOT_FROM_LOG: Final = "cannot be told: the log lacks some of what the counter is charged"
 
 
 class Loud(NamedTuple):
@@ -33,16 +31,17 @@ class Loud(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is known about one counter of one broker."""
+    """All that is known about one counter, on all brokers that have it."""
 
-    use: Use
+    uses: tuple[Use, ...]
+    """One of each broker, the worst first."""
     since_ms: int | None
-    """From when on requests are delayed without a pause; None where nothing says so."""
+    """From when on requests are delayed without a pause on a broker; None where nothing says so."""
     since_unknown: str | None
     """Why it is not known since when."""
     loudest: tuple[Loud, ...]
     enough: float | None
-    """A limit under which the present rate is not near; of a log, under which nobody would have been delayed.
+    """A limit under which the present rate is near it on no broker; of a log, under which nobody would be delayed.
 
     None where the source cannot say, as clients are held back.
     """
@@ -52,39 +51,95 @@ class Explanation:
     """Why it is not known what would be enough, where it is not."""
 
 
-def explain(use: Use, view: View, source: object, brokers: Enforcers) -> Explanation:
-    """The explanation of one of the uses of a view."""
-    episode = view.look.episodes.get(use.counter)
-    if episode is not None and use.state is State.THROTTLED:
-        loudest = tuple(_loudest(use, view))
-        return Explanation(use, episode.begin_ms, None, loudest, episode.enough, episode.at_least)
+def concerning(wanted: Entity, view: View, brokers: Enforcers) -> tuple[tuple[Use, ...], tuple[Use, ...]]:
+    """The uses that hold requests of the subject, the throttled first; then the uses that may hold some.
+
+    A client is charged to a counter by its user and client-id. Where the subject has only one of them, a log or finer
+    series of the same broker name the members of a counter.
+    """
+    resolvers = {key: Resolver.of(view.quotas, key, brokers.static) for key in QuotaKey}
+
+    def member(use: Use, user: object, client_id: object) -> bool:
+        name = encode_user(user) if isinstance(user, str) else None
+        return any(
+            (name is None or client.user == name) and (client_id is None or client.client_id == client_id)
+            for client in use.clients
+        )
+
+    def charged(use: Use, user: str, client_id: str) -> bool:
+        return resolvers[use.counter.key].resolve(user, client_id).sensor == use.counter.sensor
+
+    holds, may_hold = [], []
+    for use in view.uses:
+        counter, user, client_id = use.counter, wanted.user, wanted.client_id
+        if wanted.ip is not None or counter.key is QuotaKey.CONNECTION_CREATION_RATE:
+            if wanted.ip is not None and counter.subject == str(wanted):
+                holds.append(use)
+        elif DEFAULT in (user, client_id):
+            if use.entity == wanted:
+                holds.append(use)
+        elif all(tag in (None, name) for tag, name in ((user, counter.user), (client_id, counter.client_id))):
+            holds.append(use)
+        elif isinstance(user, str) and isinstance(client_id, str):
+            if charged(use, user, client_id):
+                holds.append(use)
+        elif member(use, user, client_id):
+            holds.append(use)
+        elif not use.clients and charged(use, str(user or counter.user), str(client_id or counter.client_id)):
+            may_hold.append(use)
+    return tuple(holds), tuple(may_hold)
+
+
+def together(uses: Iterable[Use]) -> list[tuple[Use, ...]]:
+    """The uses of each counter, over all brokers, in the order of the worst."""
+    found: dict[tuple[object, ...], list[Use]] = {}
+    for use in uses:
+        found.setdefault(use.counter[1:], []).append(use)
+    return [tuple(each) for each in found.values()]
+
+
+def explain(uses: Sequence[Use], view: View, source: object, brokers: Enforcers) -> Explanation:
+    """The explanation of the uses of one counter, the worst first."""
+    use = uses[0]
+    loudest = tuple(_loudest(uses, view))
+    if use.state is State.THROTTLED:
+        episodes = [view.look.episodes[each.counter] for each in uses if each.counter in view.look.episodes]
+        if episodes:
+            known = [each.enough for each in episodes if each.enough is not None]
+            at_least = any(each.at_least for each in episodes)
+            begin = min(each.begin_ms for each in episodes)
+            return Explanation(tuple(uses), begin, None, loudest, max(known, default=None), at_least)
     since, why_not = _since(use, view, source)
-    rate = use.observed.rate
-    enough = None if use.state is State.THROTTLED or rate is None else rate / brokers.near
+    rates = [each.observed.rate for each in uses if each.observed.rate is not None]
+    enough = None if use.state is State.THROTTLED or not rates else max(rates) / brokers.near
     from_log = use.observed.clients is not None
     unknown = _NOT_FROM_LOG if from_log else _NOT_FROM_METRICS
-    return Explanation(use, since, why_not, tuple(_loudest(use, view)), enough, use.observed.at_least, unknown)
+    at_least = any(each.observed.at_least for each in uses)
+    return Explanation(tuple(uses), since, why_not, loudest, enough, at_least, unknown)
 
 
-def _loudest(use: Use, view: View) -> Sequence[Loud]:
+def _loudest(uses: Sequence[Use], view: View) -> Sequence[Loud]:
     """The clients of the counter, the greatest rate first: as a log shows them, else by their own series.
 
     Of the counter's own key no finer series exists; thread time is the best other measure, so its series come first.
     """
-    if use.observed.clients is not None:
-        return [Loud(share.client, use.counter.key, share.rate) for share in use.observed.clients]
+    found = [Loud(share.client, use.counter.key, share.rate) for use in uses for share in use.observed.clients or ()]
+    if all(use.observed.clients is None for use in uses):
+        mine = {(use.counter.broker, client) for use in uses for client in use.clients}
+        found = [
+            Loud(other.counter.sensor, other.counter.key, other.observed.rate)
+            for other in view.uses
+            if (other.counter.broker, other.counter.sensor) in mine
+            and other.counter.key is not QuotaKey.CONNECTION_CREATION_RATE
+            and other.observed.rate is not None
+        ]
     keys = (QuotaKey.REQUEST_PERCENTAGE, *QuotaKey)
-    mine = set(use.clients)
-    found = [
-        Loud(other.counter.sensor, other.counter.key, other.observed.rate)
-        for other in view.uses
-        if other.counter.broker == use.counter.broker
-        and other.counter.sensor in mine
-        and other.counter.key is not QuotaKey.CONNECTION_CREATION_RATE
-        and other.observed.rate is not None
-    ]
     key = next((key for key in keys if any(each.key is key for each in found)), None)
-    return sorted((each for each in found if each.key is key), key=lambda each: -each.rate)
+    rates: dict[Sensor, float] = {}
+    for client, of, rate in found:
+        if key is not None and of is key:
+            rates[client] = rates.get(client, 0.0) + rate
+    return [Loud(client, key, rate) for client, rate in sorted(rates.items(), key=lambda each: -each[1]) if key]
 
 
 def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None]:
@@ -93,7 +148,7 @@ def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None
     if use.observed.clients is not None:
         return None, "the log shows that the broker throttles, and not how much the counter is charged"
     if not isinstance(source, Prometheus):
-        return None, "pages of metrics have no past: --prometheus URL looks back"
+        return None, "a metrics page has no history; use --prometheus"
     sample = next(
         (each for each in view.look.samples if each.series.nature is Nature.THROTTLE and _counter(each) == use.counter),
         None,
@@ -144,9 +199,11 @@ def lifted(use: Use) -> Value:
 
 def lift_command(use: Use, address: Sequence[str]) -> str:
     """The command line that doubles the limit for two hours; `address` are the words that name the cluster."""
-    # ASCII: names must not drive the terminal that shows the command.
-    text = json.dumps(quotas_document(QuotaSnapshot({lift(use): {use.counter.key: lifted(use)}})))
-    return f"echo {shlex.quote(text)} | kquota apply - --for 2h --yes{_words(address)}"
+    options = {EntityType.USER: "--user", EntityType.CLIENT_ID: "--client", EntityType.IP: "--ip"}
+    # The name goes with its option in one word: it may begin with a dash.
+    names = (f"{options[kind]}={name}" for kind, name in lift(use).parts)
+    value = f"{use.counter.key}={format_value(use.counter.key, lifted(use))}"
+    return f"kquota alter {' '.join(map(_word, names))} --add-config {value} --for 2h{_words(address)}"
 
 
 def undo_command(address: Sequence[str]) -> str:
@@ -155,4 +212,14 @@ def undo_command(address: Sequence[str]) -> str:
 
 
 def _words(address: Sequence[str]) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in address)
+    return "".join(f" {_word(word)}" for word in address)
+
+
+def _word(text: str) -> str:
+    """A word for a shell; what is not printable ASCII is escaped for bash, so that it drives no terminal."""
+    if text.isascii() and text.isprintable():
+        return shlex.quote(text)
+    escapes = "".join(
+        each if each.isascii() and each.isprintable() and each not in "\\'" else f"\\U{ord(each):08x}" for each in text
+    )
+    return f"$'{escapes}'"

@@ -263,7 +263,8 @@ def open_source(pages: Sequence[str], prometheus: Server | None, matchers: str |
     """The source that was asked for. Raises InputError where there is none, or both."""
     if bool(pages) == (prometheus is not None):
         raise InputError(
-            "live metrics come from one source", hint="give --metrics URL for each broker, or --prometheus URL"
+            "live metrics come from one source" if pages else "live metrics need a source",
+            hint="--metrics URL for each broker, --prometheus URL, or, of top, --log FILE",
         )
     if prometheus is not None:
         return Prometheus(prometheus, matchers)

@@ -42,7 +42,7 @@ class Watching:
         self._last = {
             counter: each for counter, each in {**self._last, **now}.items() if latest - each.at_ms <= GONE_MS
         }
-        return View(found, look)
+        return View(found, look, snapshot)
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class View:
 
     uses: tuple[Use, ...]
     look: Look
+    quotas: QuotaSnapshot
 
     @property
     def missing(self) -> tuple[Missing, ...]:

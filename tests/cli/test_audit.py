@@ -291,7 +291,7 @@ def test_what_needs_quotas_asks_for_them(kquota: Kquota, option: str) -> None:
     done = kquota("audit", "broker-7", *option.split())
 
     assert (done.code, done.out) == (2, "")
-    assert "no quotas: give --quotas FILE" in done.err
+    assert "no cluster given: use --bootstrap-server" in done.err
 
 
 def test_a_throttled_log_is_never_called_calm(kquota: Kquota, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_names_are_names_in_a_comment(kquota: Kquota, tmp_path: Path) -> None:
         ("--quotas low.json --fail-on throttled-more", 2, "--against live|FILE only"),
         ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
         ("--quotas low.json --against none.json", 3, "none.json: no such file"),
-        ("--quotas low.json --against live", 2, "no quotas: give"),
+        ("--quotas low.json --against live", 2, "no cluster given"),
     ],
 )
 def test_against_nothing(kquota: Kquota, arguments: str, code: int, says: str) -> None:

@@ -284,7 +284,7 @@ def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
         ["timeout", "10", "s", "default"],
     ]
     assert lost.code == 2
-    assert "no quotas: give --quotas FILE, --bootstrap-server" in lost.err
+    assert "no cluster given: use --bootstrap-server" in lost.err
 
 
 def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:

@@ -77,7 +77,7 @@ def test_without_quotas(kquota: Kquota) -> None:
     done = kquota("exporter", "--metrics", PAGE, "--once")
 
     assert done.code == 2
-    assert "no quotas: give --quotas FILE" in done.err
+    assert "no cluster given: use --bootstrap-server" in done.err
 
 
 def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:

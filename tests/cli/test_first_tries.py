@@ -107,7 +107,7 @@ def test_a_file_is_described_as_a_cluster_is(cluster: MemoryBackend, capsys: pyt
     assert run(["describe", "--quotas", "q.yaml", "--broker", "1"]) == 2
     assert "ask them, by --bootstrap-server HOST:PORT" in capsys.readouterr().err
     assert run(["describe"]) == 2
-    assert "no quotas: give --quotas FILE, --bootstrap-server HOST:PORT" in capsys.readouterr().err
+    assert "no cluster given: use --bootstrap-server" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,12 @@ def test_connections_of_an_ip() -> None:
         (91.0, 0.0, State.NEAR),
         (120.0, 0.0, State.NEAR),
         (120.1, 0.0, State.THROTTLED),
-        (10.0, 3.0, State.THROTTLED),
+        (90.0, 3.0, State.THROTTLED),
+        (10.0, 3.0, State.WAS_THROTTLED),  # it is used too little to be throttled still
+        (40.0, 1656.0, State.WAS_THROTTLED),
+        (70.0, 1656.0, State.THROTTLED),
+        (0.0, 2003.0, State.WAS_THROTTLED),
+        (0.0, 30_000.0, State.THROTTLED),  # its connection may be muted still
         (None, 0.0, State.UNKNOWN),
         (None, None, State.UNKNOWN),
     ],
@@ -149,7 +154,7 @@ def test_time_until_a_bucket_is_empty() -> None:
 
 def test_the_throttled_come_first_then_the_nearest() -> None:
     quotas: dict[Entity, dict[QuotaKey, float]] = {Entity(user=DEFAULT): {PRODUCE: 100}}
-    shares = {"a": (50.0, 0.0), "b": (10.0, 7.0), "c": (95.0, 0.0)}
+    shares = {"a": (50.0, 0.0), "b": (90.0, 7.0), "c": (95.0, 0.0)}
     observed = [
         Observed(Counter("1", PRODUCE, user, ""), 1000, rate, throttle) for user, (rate, throttle) in shares.items()
     ]

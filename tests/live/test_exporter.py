@@ -223,7 +223,7 @@ def test_urls_that_are_refused() -> None:
     for url in ("ftp://b/metrics", "http://me:secret@b/metrics", "http://"):
         with pytest.raises(InputError, match="--metrics takes"):
             Page.parse(url)
-    with pytest.raises(InputError, match="one source"):
+    with pytest.raises(InputError, match="need a source"):
         open_source([], None, None, 1.0)
 
 

@@ -19,6 +19,7 @@ from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
 from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import cluster_words
 from kquota.cli.streams import note, quiet, stoppable, warn
 from kquota.cli.text import Column, entity_text, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
@@ -74,7 +75,7 @@ _KEYS = (
     "--explain",
     "subject",
     metavar="SUBJECT",
-    help="Explain a counter, such as user=alice or client-id=app1: rule, since when, clients, what lifts it.",
+    help="Explain all counters of user=alice, client-id=app1 or a pair: rule, since when, clients, what lifts it.",
 )
 @click.option("--once", is_flag=True, help="Look once.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N looks.")
@@ -106,8 +107,9 @@ def command(
 
     Looks again at each --interval until Ctrl-C: on a terminal in one screen, in a pipe table after table, with -o json
     a document a line. Rates and throttle times are the brokers' own, from the pages of their exporters or from a
-    Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR is the share
-    of a limit from which on the moments of requests decide.
+    Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR: so close to
+    the limit that the timing of single requests decides whether a broker throttles. WAS THROTTLED: within the last
+    minute, and no longer.
 
     On a terminal, keys work while it runs: space pauses, s and r sort, / filters, a shows all counters. Up and down
     choose a counter, Enter explains it as --explain does, and q quits.
@@ -116,9 +118,10 @@ def command(
     them. The clients of a counter are known then. A client without a quota is in no counter. Changed quotas count from
     the look on that finds them. Changes of topics, and connections, are judged by 'kquota audit' only.
 
-    --explain SUBJECT names the rule, what it shadows, since when the counter is throttled, and who is loudest in it. It
-    says what would be enough, and which command lifts the limit for two hours. Where no counter is throttled, a slow
-    client is slow for another reason than quotas.
+    --explain SUBJECT shows every counter that a user, a client-id or a pair is charged to, the throttled ones first,
+    each over all brokers. It names the rule, what it shadows, since when the counter is throttled, and who is loudest
+    in it. It says what would be enough, and which command lifts the limit for two hours. Where no counter is throttled
+    on any broker, a slow client is slow for another reason than quotas.
 
     \b
     Examples:
@@ -138,6 +141,7 @@ def command(
         Watching(looked, brokers),
         watched.quotas_reader(source, facts),
         _Wanted(user, client, ip, key, broker, everything),
+        lambda: session.count_brokers(source),
     )
     if subject is not None:
         return _explained(subject, screen, looked, brokers, source)
@@ -200,8 +204,15 @@ class _Wanted:
 class _Screen:
     """The screen: what is looked at, and the view of the latest look."""
 
-    def __init__(self, watching: Watching, read_quotas: Callable[[], QuotaSnapshot], wanted: _Wanted) -> None:
+    def __init__(
+        self,
+        watching: Watching,
+        read_quotas: Callable[[], QuotaSnapshot],
+        wanted: _Wanted,
+        count_brokers: Callable[[], int | None],
+    ) -> None:
         self.watching = watching
+        self._count_brokers = count_brokers
         self._read_quotas = read_quotas
         self._wanted = wanted
         self._quotas: QuotaSnapshot | None = None
@@ -266,7 +277,8 @@ class _Screen:
         selected = self.shown(seen, everything=True)
         states = Counter(use.state.value for use in selected)
         yield Note(
-            ", ".join(f"{number} {state}" for state, number in states.items()) or "no counter of a quota was seen"
+            ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in states.items())
+            or "no counter of a quota was seen"
         )
         yield Note(_ages(self.watching.source.name, seen.uses, self.quotas_ms, now_ms))
         if self._lost is not None:
@@ -277,16 +289,63 @@ class _Screen:
             place, why = seen.look.unread[0]
             text = f"{many(len(seen.look.unread), *seen.look.unread_are)} not understood: {place}: {why}"
             yield Note(text, by=warn)
+        yield from self.doubts(selected)
         if shown:
             yield _table(shown, now_ms)
         elif selected:
-            yield Note("nobody is throttled or near it: a slow client has another reason (--all shows all counters)")
+            yield Note(self.nobody(seen, selected))
+
+    def doubts(self, uses: Sequence[Use]) -> Iterator[Note]:
+        """A warning where brokers throttle counters that have no limit by these quotas."""
+        strange = {use.counter.subject: None for use in uses if use.limit is None and use.observed.throttle_ms}
+        if strange:
+            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+            yield Note(
+                f"brokers throttle {', '.join(map(safe, list(strange)[:3]))}{more}, which these quotas do not limit:"
+                " they are the quotas of another cluster, or changed within the last minute",
+                by=warn,
+            )
+
+    def nobody(self, seen: Seen, uses: Sequence[Use]) -> str:
+        """What follows where no counter is throttled or near it: that quotas are not the reason, or what is not known.
+
+        `uses` are the counters that the filters let through.
+        """
+        from kquota.core.findings.use import State
+
+        read = len({use.counter.broker for use in seen.uses})
+        of = self._count_brokers()
+        unknown = sum(use.state is State.UNKNOWN for use in uses)
+        gaps = [
+            *([f"{read} of {of} brokers were read"] if of is not None and read < of else []),
+            *(
+                [f"{many(len(seen.missing), 'source')} did not answer"]
+                if seen.missing and not (of is not None and read < of)
+                else []
+            ),
+            *(
+                [f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}"]
+                if unknown
+                else []
+            ),
+            *(["the quotas do not fit"] if any(self.doubts(uses)) else []),
+        ]
+        if gaps:
+            return f"nobody is seen throttled, but {' and '.join(gaps)}: a quota may still be the reason"
+        where = f"on {read} of {of} brokers" if of is not None else f"on the {many(read, 'broker')} that were read"
+        if of is None and read == 1:
+            where = "on the one broker that was read"
+        return f"nobody is throttled or near it {where}: a slow client has another reason (--all shows all counters)"
 
 
 def _is_hot(use: Use) -> bool:
     from kquota.core.findings.use import State
 
-    return use.state in (State.THROTTLED, State.NEAR)
+    return use.state in (State.THROTTLED, State.WAS_THROTTLED, State.NEAR)
+
+
+def _state(use: Use) -> str:
+    return use.state.value.replace("_", " ").upper()
 
 
 def _ages(source: str, uses: Sequence[Use], quotas_ms: int, now_ms: int) -> str:
@@ -333,7 +392,7 @@ def _row(use: Use, now_ms: int) -> tuple[object, ...]:
 
     counter, key = use.counter, use.counter.key
     return (
-        use.state.value.upper(),
+        _state(use),
         safe(counter.subject),
         key.value,
         "-" if use.level is None else source(key, use.entity),
@@ -445,7 +504,7 @@ def _at_the_keys(
 
     check_sorting([column.heading for column in _COLUMNS])
     board = Board(_COLUMNS, layout(), everything=screen.everything)
-    address = _address(quotas)
+    address = cluster_words(quotas.access)
     seen = screen.seen()
     drawn, aside, said = console(sys.stdout), _Aside[Seen | _Explained](), io.StringIO()
     explained: _Explained | None = None
@@ -455,16 +514,16 @@ def _at_the_keys(
         of, view = board.choices.selected, seen
         if not board.choices.explained:
             return None
-        use = next((use for use in view.uses if use.counter == of), None)
-        if use is None:
+        uses = [use for use in view.uses if isinstance(of, tuple) and use.counter[1:] == of[1:]]
+        if not any(use.counter == of for use in uses):
             return ["this counter is gone from the last look; Esc goes back"]
         if explained is None or explained.seen is not view or explained.of != of:
-            aside.begin(lambda: _Explained(view, of, explaining(use, view)))
+            aside.begin(lambda: _Explained(view, of, explaining(uses, view)))
         return explained.lines if explained is not None and explained.of == of else ["asking …"]
 
-    def explaining(use: Use, view: Seen) -> list[str]:
+    def explaining(uses: Sequence[Use], view: Seen) -> list[str]:
         try:
-            return [*map(str, _explanation(explain(use, view, source, brokers), address))]
+            return [*map(str, _explanation(explain(uses, view, source, brokers), address))]
         except KquotaError as error:
             return [error.message]
 
@@ -554,30 +613,52 @@ def _alternate(wanted: bool) -> Iterator[None]:
 def _explained(
     subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
 ) -> View:
-    """The answer of --explain: each counter with these tags, the nearest to its limit first."""
+    """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
     from kquota.changes import now
     from kquota.core.quotas.entity import parse_entity
-    from kquota.live.explain import explain
+    from kquota.live.explain import concerning, explain, together
 
-    wanted = str(parse_entity(subject))
+    wanted = parse_entity(subject)
     seen = screen.seen()
-    found = [use for use in seen.uses if use.counter.subject == wanted and screen.selects(use)]
-    if not found:
+    selected = tuple(tuple(filter(screen.selects, uses)) for uses in concerning(wanted, seen, brokers))
+    found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
+    if not found and not possible:
         raise InputError(
-            f"no live counter is {subject}", hint="'kquota top --all' shows all; a counter is gone after an idle hour"
+            f"no counter that was read holds {safe(subject)}; {screen.nobody(seen, ())}"
+            if seen.missing
+            else f"no counter that was read holds {safe(subject)}",
+            hint="'kquota top --all' shows all; a counter is gone after an idle hour",
         )
-    explanations = [explain(use, seen, source, brokers) for use in found if use.limit is not None] or [
-        explain(found[0], seen, source, brokers)
-    ]
+    limited = [use for use in found if use.limit is not None]
+    explanations = [explain(uses, seen, source, brokers) for uses in together(limited or found[:1])]
     now_ms = now()
-    address = _address(quotas)
+    address = cluster_words(quotas.access)
 
     def lines() -> Iterator[Part]:
         yield Note(_ages(source.name, found, screen.quotas_ms, now_ms))
+        yield from (Note(f"{place} is left out: {why}", by=warn) for place, why in seen.missing)
+        yield from screen.doubts(found)
         for explanation in explanations:
             yield from _explanation(explanation, address)
+        if possible:
+            names = list(
+                dict.fromkeys(f"{safe(use.counter.subject)} ({use.counter.key}, {_state(use)})" for use in possible)
+            )
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            yield "may be charged to these counters as well, whose clients the source does not name:"
+            yield f"  {', '.join(names[:5])}{more}"
+        elif not any(map(_is_hot, found)):
+            yield Note(screen.nobody(seen, found))
 
-    return View(screen=lines, document=lambda: iter([screen.document(seen, found, now_ms)]))
+    return View(
+        screen=lines,
+        document=lambda: iter([screen.document(seen, (*found, *possible), now_ms)]),
+        code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
+    )
+
+
+_MOST_BROKERS = 5
+"""The brokers that an explanation names, the worst first."""
 
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
@@ -586,14 +667,26 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
     from kquota.core.findings.use import State
     from kquota.live.explain import lift, lift_command, undo_command
 
-    use, counter, key = explained.use, explained.use.counter, explained.use.counter.key
-    yield f"{safe(counter.subject)}: {key} on {safe(counter.broker) or 'one broker'}: {use.state.value.upper()}"
-    share = "" if use.share is None else f", {100 * use.share:.0f} %"
-    throttle = use.observed.throttle_ms
-    delayed = "" if not throttle else f"; throttled requests are delayed by {throttle:,.0f} ms in the mean"
-    yield f"  rate: {_rate(key, use.observed.rate)} of {limit_text(key, use.limit)}{share}{delayed}"
+    use = explained.uses[0]
+    counter, key = use.counter, use.counter.key
+    alike = [each for each in explained.uses if each.state is use.state]
+    on = safe(counter.broker) or "one broker"
+    if len(explained.uses) > 1:
+        on = f"{len(alike)} of {many(len(explained.uses), 'broker')}"
+    yield f"{safe(counter.subject)}: {key} on {on}: {_state(use)}"
+    for each in explained.uses[:_MOST_BROKERS]:
+        share = "" if each.share is None else f", {100 * each.share:.0f} %"
+        throttle = each.observed.throttle_ms
+        delayed = "" if not throttle else f"; throttled requests are delayed by {throttle:,.0f} ms in the mean"
+        if each.state is State.WAS_THROTTLED:
+            before = f"{moment(each.observed.at_ms)} UTC at most"
+            delayed = f"; was throttled until {before}, by {throttle or 0:,.0f} ms in the mean"
+        where = "" if len(explained.uses) == 1 else f" on {safe(each.counter.broker)}"
+        yield f"  rate{where}: {_rate(key, each.observed.rate)} of {limit_text(key, each.limit)}{share}{delayed}"
+    if len(explained.uses) > _MOST_BROKERS:
+        yield f"  and on {len(explained.uses) - _MOST_BROKERS} more"
     if use.level is None:
-        yield "  rule: none governs it: a slow client is slow for another reason"
+        yield "  rule: none: these quotas do not limit it"
     else:
         yield f"  rule: {source(key, use.entity)}, level {use.level.number}, {use.level.label}"
         for other in use.resolution.shadows:
@@ -604,29 +697,17 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
     if explained.since_ms is not None:
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
-        yield f"  since: not known: {safe(explained.since_unknown)}"
+        yield f"  since: unknown ({safe(explained.since_unknown)})"
     if explained.enough is not None and use.limit is not None:
         for_what = "" if use.state is State.THROTTLED else " for the present rate"
         least = "at least " if explained.enough_at_least else ""
         yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"
     elif use.state is State.THROTTLED:
-        yield f"  enough: not known {explained.enough_unknown}"
-    for each in use.unknown:
-        yield f"  not known: {safe(each)}"
+        yield f"  enough: {explained.enough_unknown}"
+    for why in dict.fromkeys(why for each in explained.uses for why in each.unknown):
+        yield f"  not known: {safe(why)}"
     if use.limit is not None and use.state in (State.THROTTLED, State.NEAR):
         if lift(use) != use.entity:
             yield f"  to lift it: {entity_text(lift(use))} gets a quota of its own, as its limit is inherited"
         yield f"  twice the limit for two hours: {lift_command(use, address)}"
         yield f"  take that back, by the ID that it prints: {undo_command(address)}"
-
-
-def _address(quotas: session.QuotaSource) -> Sequence[str]:
-    """The words that name the cluster on a command line."""
-    access = quotas.access
-    if access is None:
-        return ()
-    if access.context is not None:
-        return ("--context", access.context)
-    if access.zookeeper:
-        return ("--zookeeper", access.zookeeper)
-    return ("--bootstrap-server", access.bootstrap_server or "")

@@ -86,6 +86,8 @@ class State(enum.Enum):
 
     THROTTLED = "throttled"
     """The broker reports a throttle time, no tokens, or a rate that proves one."""
+    WAS_THROTTLED = "was_throttled"
+    """The broker reports a throttle time of the last minute, and the counter is used too little to be throttled now."""
     NEAR = "near"
     """From `near_share` on, the moments at which requests arrive decide."""
     WITHIN = "within"
@@ -109,6 +111,16 @@ def proven_share(windows: QuotaWindows, generation: Generation = Generation.N_PL
     """
     longest = (windows.samples + (1 if generation.by_last else 0)) * windows.window_ms
     return longest / max((windows.samples - 1) * windows.window_ms, 1)
+
+
+def idle_share(throttle_ms: float, brokers: Enforcers) -> float:
+    """The share below which a counter whose requests were delayed for so long is throttled no more.
+
+    Brokers report the mean of the last half minute or minute. A counter that is still throttled goes over its limit
+    with each request. Until the next one its rate falls by what leaves the window: by the delay's part of it, and by
+    the window's own growth.
+    """
+    return 1 / brokers.proven - throttle_ms / (1000 * _window_s(brokers.windows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +273,14 @@ def _state(each: Observed, limit: Value | None, share: float | None, brokers: En
         return State.UNLIMITED
     # The rate of mutations is for people to look at: tokens alone decide.
     if each.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is not None:
-        if each.tokens < 0 or each.throttle_ms:
+        full = each.tokens >= limit * brokers.windows.window_seconds
+        if each.tokens < 0 or (each.throttle_ms and not full):
             return State.THROTTLED
-        return State.NEAR if each.tokens < limit * brokers.windows.window_seconds else State.WITHIN
+        return (State.WAS_THROTTLED if each.throttle_ms else State.WITHIN) if full else State.NEAR
+    if each.throttle_ms and share is not None and not each.at_least:
+        still = each.throttle_ms >= 1000 * _window_s(brokers.windows)
+        if share < idle_share(each.throttle_ms, brokers) or (share == 0 and not still):
+            return State.WAS_THROTTLED
     if each.throttle_ms or (share is not None and share > brokers.proven):
         return State.THROTTLED
     if share is None or (each.at_least and share < brokers.near):
