@@ -11,15 +11,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kquota import reconcile
-from kquota.backends import QuotaBackend, cluster_of, describe_entities
+from kquota.backends import KnowsPlace, QuotaBackend, cluster_of, describe_entities
 from kquota.core.change.plan import Change, Cluster, Plan, plan_of
 from kquota.core.change.plan import plan as core_plan
 from kquota.core.change.report import ApplyReport
-from kquota.core.change.review import UNSEEN, Guards, freezes, gravest_first, of_names, related, standing, with_review
+from kquota.core.change.review import (
+    NO_BROKER,
+    UNSEEN,
+    Guards,
+    freezes,
+    gravest_first,
+    of_names,
+    related,
+    standing,
+    with_review,
+)
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
@@ -251,10 +262,22 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
     # Where no share can be too large, the rest of the cluster need not be read.
     few = len(made.changes) <= guards.never_too_many and not guards.internal
     around = [entity for change in made.changes for entity in related(change.entity)]
-    seen = describe_entities(backend, around) if few else backend.describe()
+    seen: Mapping[Entity, Values] = describe_entities(backend, around) if few else backend.describe()
+    if few and any(change.entity.ip is not None for change in made.changes):
+        # Other spellings of the same address.
+        seen = {**seen, **backend.describe(QuotaFilter({EntityType.IP: ANY}))}
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
     current = QuotaSnapshot({**seen, **{result.entity: result.before for result in results}})
-    return Rehearsal(results, with_review(made, current, guards))
+    return Rehearsal(results, placed(with_review(made, current, guards), backend))
+
+
+def placed(plan: Plan, backend: QuotaBackend) -> Plan:
+    """The plan with a question where brokers read their quotas from another place than this backend."""
+    place = backend.elsewhere() if plan and isinstance(backend, KnowsPlace) else None
+    if place is None:
+        return plan
+    question = NO_BROKER.objection(f"no broker was ever registered here, but at {place}: is the chroot missing?")
+    return replace(plan, objections=gravest_first((*plan.objections, question)))
 
 
 def _unseen(results: Sequence[AlterResult]) -> Plan:

@@ -107,6 +107,15 @@ class KnowsBrokers(Protocol):
 
 
 @runtime_checkable
+class KnowsPlace(Protocol):
+    """A backend whose store may have quotas at several places, of which brokers read one."""
+
+    def elsewhere(self) -> str | None:
+        """The place where brokers are, where none ever was at this one. Raises Unreachable or Unauthorized."""
+        ...
+
+
+@runtime_checkable
 class KnowsCluster(Protocol):
     """A backend that knows which cluster it works on."""
 

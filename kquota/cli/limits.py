@@ -19,6 +19,11 @@ def limit_text(key: QuotaKey, value: Value | None) -> str:
     return humanize(key, value)
 
 
+def limit_of(item: Resolution) -> str:
+    """The limit of a client for people; not determined where several entities spell one address."""
+    return limit_text(item.key, item.limit) if item.is_determined else "not determined"
+
+
 def source(key: QuotaKey, entity: Entity | None) -> str:
     """Where a value comes from: its entity, or the static default's config."""
     return STATIC_CONFIGS[key] if entity is None else entity_text(entity)

@@ -17,10 +17,13 @@ from kquota.backends.zookeeper import Address, ZooKeeperBackend, reader, writer
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
+from kquota.changes import rehearse
+from kquota.core.change.lint import lint
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import resolve
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from kquota.sandbox import Sandbox
 from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
@@ -226,6 +229,37 @@ def test_problems_are_named_and_the_rest_is_complete(backend: ZooKeeperBackend, 
     ]
     # As with Kafka's tool: the exact name looks at the node that alterations go to.
     assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: "my client"}, strict=True))) == 0
+
+
+def test_a_user_that_is_not_encoded_governs_nobody(backend: ZooKeeperBackend, znodes: Any) -> None:
+    """Measured on 3.9.1: brokers decode the name of a client-id's node, and take a user's as it is."""
+    data = b'{"version":1,"config":{"producer_byte_rate":"20000"}}'
+    for path in ("users/CN=jakub", "users/svc@corp/clients/w5", "users/a%2fb", "users/enc%40corp/clients/cl@9"):
+        znodes.create(f"/config/{path}", data, makepath=True)
+    snapshot = backend.describe()
+
+    assert [str(entity) for entity in snapshot] == ["user=enc@corp,client-id=cl@9"]
+    assert sorted(str(each.entity) for each in snapshot.ignored) == [
+        str(Entity(user="CN=jakub")),
+        str(Entity(user="a/b")),
+        str(Entity(user="svc@corp", client_id="w5")),
+    ]
+    assert all("governs nobody" in each.reason for each in snapshot.ignored)
+    findings = [each for each in lint(snapshot) if each.rule.name == "not-enforced"]
+    assert len(findings) == 3
+    assert resolve(snapshot, "CN=jakub", "x")[0].limit is None
+    backend.alter([rate(Entity(user="CN=jakub"), 5)])
+    assert dict(backend.describe()[Entity(user="CN=jakub")]) == {PRODUCER: 5}
+
+
+def test_a_forgotten_chroot_is_found(backend: ZooKeeperBackend, znodes: Any) -> None:
+    assert backend.elsewhere() is None
+    znodes.create("/kafka28/brokers/ids", b"", makepath=True)
+    assert backend.elsewhere() == "/kafka28"
+    asked = rehearse(backend, [rate(Entity(user="oops"), 5_000_000)]).plan.objections
+    assert [each.name for each in asked] == ["no-broker"]
+    znodes.create("/brokers/ids", b"", makepath=True)
+    assert backend.elsewhere() is None
 
 
 def test_a_canonical_node_wins_over_an_older_one(backend: ZooKeeperBackend, znodes: Any) -> None:

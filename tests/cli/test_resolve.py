@@ -81,6 +81,20 @@ def test_table(kquota: Kquota, file: str, golden: Callable[[str, str], None]) ->
     golden("resolve.table", done.out)
 
 
+def test_one_address_of_two_entities(kquota: Kquota, tmp_path: Path) -> None:
+    """Case 09: the last write decides, which nobody can see."""
+    (tmp_path / "two.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n"
+        '  - {entity: {ip: "::ffff:10.0.0.1"}, values: {connection_creation_rate: 5}}\n'
+        '  - {entity: {ip: "10.0.0.1"}, values: {connection_creation_rate: 6}}\n'
+    )
+    for ip in ("10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"):
+        done = kquota("resolve", "--quotas", "two.yaml", "--ip", ip)
+        assert "not determined" in done.out
+        assert "the last write decides" in done.err
+    assert kquota("lint", "two.yaml").out.count("another spelling") == 1
+
+
 def test_a_file_wins_over_the_environment(kquota: Kquota, file: str) -> None:
     """KQUOTA_ZOOKEEPER is no obstacle to working offline."""
     done = kquota("resolve", "--user", "user1", "--quotas", file, KQUOTA_ZOOKEEPER="127.0.0.1:1")

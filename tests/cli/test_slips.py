@@ -10,6 +10,7 @@ import pytest
 
 from kquota.cli.grammar import Command
 from kquota.cli.main import cli
+from kquota.core.quotas.quota import QuotaKey, parse_value
 from tests.cli.conftest import Kquota
 
 QUOTAS = """\
@@ -146,10 +147,12 @@ def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
         assert "(a file, a context, HOST:PORT, or live: the cluster of the options)" in done.complaint
 
 
-def test_unlimited_is_no_value(kquota: Kquota) -> None:
-    done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=unlimited")
+def test_unlimited_is_the_largest_value_where_there_is_one(kquota: Kquota) -> None:
+    """Under a default, deleting the key gives the default and no freedom."""
+    assert parse_value(QuotaKey.PRODUCER_BYTE_RATE, "unlimited") == 2**63 - 1
+    done = kquota("alter", "--user", "alice", "--add-config", "request_percentage=unlimited")
     assert done.code == 3
-    assert "(a positive number of bytes/s; to lift a limit, delete the key)" in done.complaint
+    assert "so large that no client reaches it; deleting the key gives the default)" in done.complaint
 
 
 def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:

@@ -66,6 +66,17 @@ CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, 
         {ALICE: {PRODUCER: 2 * MB}, APP: {PRODUCER: 2 * MB}},
         {ALICE: {PRODUCER: 2 * MB}, USERS: {PRODUCER: 2 * MB}},
     ),
+    "one-address": (
+        Facts(),
+        {
+            Entity(ip="::ffff:10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: 5},
+            Entity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: 5},
+        },
+        {
+            Entity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: 5},
+            Entity(ip="10.0.0.2"): {QuotaKey.CONNECTION_CREATION_RATE: 5},
+        },
+    ),
     "not-enforced": (Facts(version=(0, 10, 2)), {ALICE: {REQUEST: 50.0}}, {ALICE: {PRODUCER: MB}}),
     "custom-callback": (Facts(callback="acme.Quotas"), {ALICE: {PRODUCER: MB}}, {}),
 }

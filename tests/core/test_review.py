@@ -14,6 +14,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import Selector
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import resolve_ip
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, USERS = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
@@ -59,6 +60,60 @@ def test_both_shares_are_objected_to_at_once() -> None:
         "it would delete 10 of 10 entities",
         "it would change 10 of 10 entities",
     ]
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value", "kind"),
+    [
+        (ALICE, QuotaKey.REQUEST_PERCENTAGE, 0.5, "low-request-percentage"),
+        (USERS, QuotaKey.REQUEST_PERCENTAGE, 0.01, "low-request-percentage"),
+        (Entity(user="alice", client_id="a"), QuotaKey.REQUEST_PERCENTAGE, 0.5, "low-request-percentage"),
+        (USERS, PRODUCER, 1000, "blocking-default"),
+        (CLIENTS, CONSUMER, 1500, "blocking-default"),
+        (Entity(ip=DEFAULT), QuotaKey.CONNECTION_CREATION_RATE, 1, "blocking-default"),
+        (USERS, PRODUCER, 2000, None),
+        (Entity(ip=DEFAULT), QuotaKey.CONNECTION_CREATION_RATE, 10, None),
+        (ALICE, QuotaKey.REQUEST_PERCENTAGE, 1.0, None),
+    ],
+)
+def test_values_that_are_most_likely_slips(entity: Entity, key: QuotaKey, value: float, kind: str | None) -> None:
+    """KIP-124's commonest slip, and a first default that lacks its unit."""
+    questions = standing(review(plan(QuotaSnapshot(), {entity: {key: value}}), QuotaSnapshot()))
+
+    assert [each.name for each in questions] == ([kind] if kind else [])
+
+
+def test_a_pair_that_had_a_small_request_percentage_may_keep_one() -> None:
+    pair, key = Entity(user="alice", client_id="a"), QuotaKey.REQUEST_PERCENTAGE
+    current = QuotaSnapshot({pair: {key: 0.7}})
+
+    assert messages(plan(current, {pair: {key: 0.5}}), current) == ()
+
+
+def test_a_default_does_not_go_unasked() -> None:
+    current = QuotaSnapshot({USERS: {PRODUCER: MB}, ALICE: {PRODUCER: MB}})
+    pruned = plan(current, {ALICE: {PRODUCER: MB}}, prune=True)
+
+    assert names(pruned, current) == ["deleted-default"]
+
+
+def test_unlimited_was_nobodys_rate() -> None:
+    """A client under the largest value has some rate, and not that one."""
+    current = QuotaSnapshot({ALICE: {PRODUCER: 2**63 - 1}})
+
+    assert messages(plan(current, {ALICE: {PRODUCER: MB}}), current) == ()
+
+
+def test_two_spellings_of_one_address_are_asked_about() -> None:
+    """Case 09: the last write decides for both, and deleting one lifts the other."""
+    one, other = Entity(ip="10.0.0.1"), Entity(ip="::ffff:10.0.0.1")
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    current = QuotaSnapshot({one: {key: 6}})
+
+    assert names(plan(current, {other: {key: 5}}), current) == ["one-address"]
+    both = QuotaSnapshot({one: {key: 6}, other: {key: 5}})
+    assert not resolve_ip(both, "10.0.0.1").is_determined
+    assert resolve_ip(QuotaSnapshot({one: {key: 6}, other: {key: 6}}), "10.0.0.1").is_determined
 
 
 def test_few_entities_may_all_change() -> None:
@@ -161,7 +216,7 @@ def test_a_number_without_its_unit_for_everybody_is_a_question(entity: Entity) -
     (question,) = standing(review(plan(current, {entity: {PRODUCER: 10}}), current))
     assert (question.name, question.lifted_by) == ("low-default", ("--yes", "--force"))
     assert "10 B/s" in question.message
-    assert not standing(review(plan(current, {entity: {PRODUCER: 1000}}), current))
+    assert not standing(review(plan(current, {entity: {PRODUCER: 2000}}), current))
     # A value that was there before is not asked about.
     there = QuotaSnapshot({entity: {PRODUCER: 10}})
     assert not standing(review(plan(there, {entity: {PRODUCER: 10, CONSUMER: MB}}), there))

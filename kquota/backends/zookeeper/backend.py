@@ -19,6 +19,8 @@ from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
+_IDS = "/brokers/ids"
+
 
 class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
@@ -65,8 +67,16 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
 
     def broker_count(self) -> int:
         """How many brokers are alive: the registered brokers are counted. Raises Unreachable or Unauthorized."""
-        (names,) = self._open().read([(GET_CHILDREN, "/brokers/ids")])
+        (names,) = self._open().read([(GET_CHILDREN, _IDS)])
         return len(names) if isinstance(names, list) else 0
+
+    def elsewhere(self) -> str | None:
+        """The chroot below which brokers are registered, where none ever was here."""
+        ids, names = self._open().read([(GET_CHILDREN, _IDS), (GET_CHILDREN, "/")])
+        if isinstance(ids, list) or not isinstance(names, list):
+            return None
+        below = self._open().read([(GET_CHILDREN, f"/{name}{_IDS}") for name in names])
+        return next((f"/{name}" for name, ids in zip(names, below, strict=True) if isinstance(ids, list)), None)
 
     @property
     def cluster_address(self) -> str:

@@ -13,13 +13,14 @@ from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.session import Session
 from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
 from kquota.core.quotas.filter import ANY, QuotaFilter
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 
 _USER_LEVEL = frozenset({EntityType.USER})
 _CLIENT_LEVEL = frozenset({EntityType.CLIENT_ID})
 _PAIR_LEVEL = frozenset({EntityType.USER, EntityType.CLIENT_ID})
 _IP_LEVEL = frozenset({EntityType.IP})
+_UNENCODED = "governs nobody, for the user's name in its znode is not URL-encoded as brokers expect it"
 # Nodes of named users and client-ids whose names need no decoding.
 _PLAIN = re.compile(r"/config/(?:users/([\w.-]+)(?:/clients/([\w.-]+))?|clients/([\w.-]+))\Z", re.ASCII)
 
@@ -39,6 +40,7 @@ class Reader:
         session = self._connect()
         problems: list[Problem] = []
         quotas: dict[Entity, Values] = {}
+        ignored: list[Ignored] = []
         # Thousands of entities have the same few values.
         known: dict[bytes | None, Values] = {}
         for path, node in self._nodes(session, shapes, problems):
@@ -63,11 +65,16 @@ class Reader:
                 if not found and entity.ip is None:
                     known[node.data] = values
             if plain is None and entity.ip is None and (own := znode.znode_path(entity)) != path:
+                if isinstance(entity.user, str) and not path.startswith(znode.znode_path(Entity(entity.user))):
+                    # Brokers decode the name of a client-id, and compare the user's with the encoded principal.
+                    problems.append(Problem(path, f"{_UNENCODED}; the node of {entity} is {own}"))
+                    ignored += [Ignored(entity, key, value, _UNENCODED) for key, value in values.items()]
+                    continue
                 problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
                 quotas.setdefault(entity, values)
             elif values or entity in quotas:
                 quotas[entity] = values
-        return QuotaSnapshot(quotas, tuple(problems))
+        return QuotaSnapshot(quotas, tuple(problems), tuple(ignored))
 
     def scram_mechanisms(self) -> dict[Entity, tuple[str, ...]]:
         """The mechanisms that each user who matches has credentials for; no user without any."""

@@ -88,7 +88,7 @@ def command(
     from dataclasses import replace
 
     from kquota.backends import cluster_of
-    from kquota.changes import now
+    from kquota.changes import now, placed
     from kquota.cli import consent
     from kquota.core.change.plan import plan
     from kquota.core.change.review import Guards, with_review
@@ -124,7 +124,7 @@ def command(
             return leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
 
         code = carry_out(
-            with_review(replace(planned, existing=len(current)), current, guards),
+            placed(with_review(replace(planned, existing=len(current)), current, guards), backend),
             backend,
             Terms(
                 session.cluster_name(access),

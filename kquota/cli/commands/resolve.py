@@ -12,7 +12,7 @@ import click
 from kquota.backends.znode import znode_path
 from kquota.cli import grammar, params, session
 from kquota.cli.leases import note_ends
-from kquota.cli.limits import counter, limit_text, on_brokers, source
+from kquota.cli.limits import counter, limit_of, limit_text, on_brokers, source
 from kquota.cli.streams import note, warn
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
@@ -349,7 +349,7 @@ def _table(
     rows = [
         (
             item.key,
-            limit_text(item.key, item.limit),
+            limit_of(item),
             *([on_brokers(item, brokers)] if brokers else []),
             "-" if item.level is None else f"{item.level.number} {item.level.label}",
             "-"

@@ -403,14 +403,29 @@ def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
 
 def _not_enforced(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     for entity, key, value, reason in snapshot.ignored:
+        of_version = reason.startswith("not ")
         yield Finding(
             rule,
             entity,
             key,
-            f"is {reason}",
-            f"brokers of that version do not read it: {humanize(key, value)} limits nobody",
-            "delete it, or upgrade the brokers",
+            f"is {reason}" if of_version else reason,
+            f"brokers do not apply it: {humanize(key, value)} limits nobody",
+            "delete it, or upgrade the brokers" if of_version else "set it anew with kquota, and delete that znode",
         )
+
+
+def _one_address(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+    for entities in snapshot.addresses.values():
+        for entity in entities[1:]:
+            yield Finding(
+                rule,
+                entity,
+                QuotaKey.CONNECTION_CREATION_RATE,
+                f"is another spelling of {entities[0]}",
+                "brokers keep one limit for each address: the last write decides, and deleting one lifts the other",
+                "delete both, and then set one",
+                entities[0],
+            )
 
 
 def _values(snapshot: QuotaSnapshot, key: QuotaKey) -> Iterator[tuple[Entity, Value]]:
@@ -433,6 +448,7 @@ RULES = (
     Rule("mutation-below-one", Severity.WARNING, "A controller_mutation_rate below one.", _below_one),
     Rule("internal-principal", Severity.ERROR, "A default that limits an internal principal.", _hits_internal),
     Rule("rejected-value", Severity.ERROR, "A value that old or new brokers reject.", _rejected),
+    Rule("one-address", Severity.ERROR, "Two ip entities of one address.", _one_address),
     Rule("oversubscribed", Severity.WARNING, "Quotas that add up to more than a broker's capacity.", _oversubscribed),
     Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _not_enforced),
     Rule("custom-callback", Severity.WARNING, "A callback class that replaces Kafka's own quotas.", _callback),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kquota.core.change.lint import RULES, Finding, concerning, lint
+from kquota.core.change.lint import LOW_BYTE_RATE, RULES, Finding, concerning, lint
 from kquota.core.change.lint import Severity as Grade
 from kquota.core.change.misnomer import doubt, misnomer
 from kquota.core.change.plan import Action, Change, Objection, Plan, Severity
@@ -25,6 +25,8 @@ _SMALLEST = 10
 """Below so many entities a share says nothing."""
 _DEFAULTS = frozenset({Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_USER, Level.DEFAULT_CLIENT})
 _BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_REQUEST_BYTES = 1 << 20
+"""What a producer sends at most, and a consumer takes of a partition, by their defaults."""
 _WINDOW_S = 11
 """quota.window.num windows of quota.window.size.seconds, by their defaults."""
 SHORT_FREEZE_S = 60
@@ -85,6 +87,33 @@ LOW_DEFAULT = Kind(
     ("--yes", "--force"),
     "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
 )
+BLOCKING_DEFAULT = Kind(
+    "blocking-default",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A first default would be so low that one ordinary request blocks a client for more than 10 minutes, or that an ip"
+    " gets at most one connection a second.",
+)
+NO_BROKER = Kind(
+    "no-broker",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "No broker was ever registered at this place of ZooKeeper, and brokers are registered below another: the chroot is"
+    " missing.",
+)
+LOW_SHARE = Kind(
+    "low-request-percentage",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A request_percentage below 1 would be set, except for a pair that has one: 50 % of a thread is 50, not 0.5.",
+)
+DELETED_DEFAULT = Kind(
+    "deleted-default",
+    Severity.QUESTION,
+    ("--yes", "--force"),
+    "A plan would delete the value of a default entity: clients without a quota of their own would have no limit, or"
+    " that of another default.",
+)
 UNSEEN = Kind(
     "unseen-limits",
     Severity.WARNING,
@@ -118,6 +147,9 @@ def _of_rules() -> Iterator[Kind]:
     for rule in RULES:
         if rule.name == INTERNAL.name or rule.severity < Grade.WARNING:
             continue
+        if rule.name == "one-address":
+            yield Kind(rule.name, Severity.QUESTION, ("--yes", *_FORCE), rule.about)
+            continue
         refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
         yield Kind(rule.name, Severity.REFUSAL if refuses else Severity.WARNING, _FORCE if refuses else (), rule.about)
 
@@ -127,6 +159,7 @@ KINDS = tuple(
     sorted(
         (
             *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN),
+            *(BLOCKING_DEFAULT, LOW_SHARE, DELETED_DEFAULT, NO_BROKER),
             *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
             *_RULES.values(),
         ),
@@ -173,6 +206,7 @@ def review(
         *_internal(plan, current, guards),
         *_findings(plan, current, findings),
         *freezes(plan, current),
+        *_slips(plan),
     )
     return gravest_first(found)
 
@@ -222,6 +256,39 @@ def related(entity: Entity) -> tuple[Entity, ...]:
     return tuple(sorted(found, key=lambda each: each.sort_key))
 
 
+def _slips(plan: Plan) -> Iterator[Objection]:
+    """Values that are most likely another unit than was meant, and defaults that would go."""
+    for change in plan.changes:
+        entity = change.entity
+        is_default = any(name is DEFAULT for _, name in entity.parts)
+        for key in change.keys:
+            before, after = change.before.get(key), change.after.get(key)
+            if after is None:
+                if is_default and before is not None and not change.relative:
+                    yield DELETED_DEFAULT.objection(f"{entity}: {key} {humanize(key, before)} would be deleted")
+                continue
+            is_pair = entity.user is not None and entity.client_id is not None and not is_default
+            if key is QuotaKey.REQUEST_PERCENTAGE and 0 < after < 1 and not (is_pair and before is not None):
+                meant = f"{100 * after:g} %"
+                yield LOW_SHARE.objection(
+                    f"{entity}: {key} {humanize(key, after)} is less than a hundredth of one thread; for {meant} of a"
+                    f" thread, set {100 * after:g}"
+                )
+            if not is_default or before is not None or not after > 0:
+                continue
+            if key in _BYTE_RATES and LOW_BYTE_RATE <= after < _REQUEST_BYTES / (LONG_FREEZE_S + _WINDOW_S):
+                blocked = duration(round(1000 * (_REQUEST_BYTES / after - _WINDOW_S)))
+                yield BLOCKING_DEFAULT.objection(
+                    f"{entity}: {key} {humanize(key, after)} would block clients without a quota of their own at once,"
+                    f" for {blocked} after a request of 1 MiB"
+                )
+            if key is QuotaKey.CONNECTION_CREATION_RATE and after <= 1:
+                yield BLOCKING_DEFAULT.objection(
+                    f"{entity}: {key} {humanize(key, after)} would delay the connections of any host that starts"
+                    " several clients"
+                )
+
+
 def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
     """For how long a client stands still that uses its present byte rate in full when the lower limit comes.
 
@@ -242,8 +309,10 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
                 old, new = was.resolve(user, client_id), becomes.resolve(user, client_id)
                 if change.entity not in (old.entity, new.entity) or old.sensor != new.sensor:
                     continue
-                if old.limit is None or new.limit is None or not new.limit > 0:
+                # No client has the rate of the largest value, which stands for no limit.
+                if old.limit in (None, key.value_type.maximum) or new.limit is None or not new.limit > 0:
                     continue
+                assert old.limit is not None
                 seconds = (old.limit - new.limit) / new.limit * _WINDOW_S
                 if seconds > worst.get(change.entity, (0.0, ""))[0]:
                     worst[change.entity] = seconds, f"{key} {humanize(key, old.limit)} to {humanize(key, new.limit)}"

@@ -178,6 +178,7 @@ def _meant(text: str, unit: str) -> str | None:
 _GROUPED = re.compile(r"\s*\d{1,3}([_,' ])\d{3}(?:\1\d{3})*\s*", re.ASCII)
 """A number whose thousands are set apart."""
 _NO_LIMIT = ("unlimited", "none", "off")
+_LIFTED = "unlimited lifts a limit of bytes or connections; deleting the key gives the default, if there is one"
 """What people write for no limit, which is no value."""
 
 
@@ -193,9 +194,12 @@ def parse_value(key: QuotaKey, text: str) -> Value:
     if _GROUPED.fullmatch(text):
         raise InputError(f"{key}: {text!r} is not a number", hint=f"did you mean {re.sub('[^0-9]', '', text)}?")
     match = _NUMBER.match(text)
+    no_limit = text.strip().lower() in _NO_LIMIT
+    if no_limit and key.value_type.maximum is not None:
+        return key.value_type.maximum
     if match is None:
         what = repr(text)
-        lifts = "; to lift a limit, delete the key" if text.strip().lower() in _NO_LIMIT else ""
+        lifts = ", so large that no client reaches it; deleting the key gives the default" if no_limit else ""
         raise InputError(f"{key}: {what} is not a number", hint=f"a positive number of {key.unit}{lifts}")
     if len(match["number"]) > _LONGEST_NUMBER:
         raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
@@ -211,16 +215,14 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
         return number
     exact = Decimal(number)
     if not exact.is_finite():
-        raise InputError(
-            f"{key}: {format_number(number)} is not a finite number", hint="to lift a limit, delete the key"
-        )
+        raise InputError(f"{key}: {format_number(number)} is not a finite number", hint=_LIFTED)
     # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
     plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
     shown = format_number(number) if plain else f"{exact:g}"
     if exact <= 0:
         raise InputError(
             f"{key}: {shown} must be greater than 0",
-            hint="to lift a limit, delete the key; Kafka cannot forbid traffic by a quota of 0",
+            hint=f"{_LIFTED}; Kafka cannot forbid traffic by a quota of 0",
         )
     if maximum is None:
         value = float(exact)

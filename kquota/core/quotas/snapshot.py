@@ -93,9 +93,13 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
         return len(self.quotas)
 
     @cached_property
-    def addresses(self) -> Mapping[str, Entity]:
-        """The named ips by their `address`; of two that spell the same one, the last."""
-        return {address(entity.ip): entity for entity in self.quotas if isinstance(entity.ip, str)}
+    def addresses(self) -> Mapping[str, Sequence[Entity]]:
+        """The named ips by their `address`, which several may spell."""
+        found: dict[str, list[Entity]] = {}
+        for entity in self.quotas:
+            if isinstance(entity.ip, str):
+                found.setdefault(address(entity.ip), []).append(entity)
+        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuotaSnapshot):

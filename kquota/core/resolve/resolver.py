@@ -109,6 +109,14 @@ class Resolution:
     shadows: tuple[Shadowed, ...] = ()
     ignored: tuple[Ignored, ...] = ()
 
+    @property
+    def is_determined(self) -> bool:
+        """Whether it is certain which limit holds: several entities may spell one address."""
+        return not any(each.reason == ONE_ADDRESS for each in self.ignored)
+
+
+ONE_ADDRESS = "not determined: another entity spells the same address, and the last write decides"
+
 
 def encode_user(user: str) -> str:
     """`Sanitizer.sanitize`: UTF-8 bytes other than A-Z a-z 0-9 . - _ as upper-case %XX."""
@@ -285,9 +293,8 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
     The name of an entity is an address however it is spelled: a broker looks it up (`IpConfigHandler`).
     """
     key = QuotaKey.CONNECTION_CREATION_RATE
-    named = Entity(ip=ip)
-    if named not in snapshot:
-        named = snapshot.addresses.get(address(ip), named)
+    spelled = [each for each in snapshot.addresses.get(address(ip), ()) if key in snapshot[each]]
+    named = next((each for each in spelled if each.ip == ip), spelled[0] if spelled else Entity(ip=ip))
     candidates = ((Level.IP, named), (Level.DEFAULT_IP, Entity(ip=DEFAULT)))
     matches = [
         Shadowed(level, entity, snapshot[entity][key])
@@ -300,6 +307,8 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
         for each in snapshot.ignored
         if (isinstance(name := each.entity.ip, str) and address(name) == address(ip)) or each.entity.ip is DEFAULT
     )
+    if len({snapshot[each][key] for each in spelled}) > 1:
+        ignored += tuple(Ignored(each, key, snapshot[each][key], ONE_ADDRESS) for each in spelled if each != named)
     if not matches:
         return Resolution(key, None, None, None, sensor, ignored=ignored)
     winner = matches[0]
