@@ -32,6 +32,7 @@ from kquota.core.quotas.selector import Pattern, Selector
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow
+from kquota.documents.foreign import refuse_others
 from kquota.documents.validation import MOST, Mistake, refuse
 from kquota.errors import InputError
 
@@ -160,7 +161,13 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
     """
     text = read_text(path)
-    document = parse(path, text)
+    try:
+        document = parse(path, text)
+        if document.get("kind") != KIND:
+            refuse_others(path, text)
+    except InputError:
+        refuse_others(path, text)
+        raise
     found = mistakes_in(path, document, "quotas")
     misfits = {mistake.steps[:2] for mistake in found}
     if len(found) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):

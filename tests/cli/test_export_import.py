@@ -105,6 +105,36 @@ def test_import_names_file_and_line(kquota: Kquota, tmp_path: Path) -> None:
     assert done.complaint == "kquota: warning: rpk.yaml, line 1: Kafka has no quotas by client-id-prefix"
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser",
+            "this is Strimzi's KafkaUser (kquota import --from strimzi f)",
+        ),
+        ('{\n"apiVersion": "kafka.strimzi.io/v1beta2", "kind": "KafkaUser"}', "this is Strimzi's KafkaUser"),
+        ('resource "kafka_quota" "a" {\n}', "this is Terraform's kafka_quota (kquota import --from terraform f)"),
+        ("context: a\nprojects: []\n", "this is Julie's topology"),
+        ("- hosts: all\n  tasks:\n  - stephane.kafka_quotas:\n      entries: []\n", "this is an Ansible playbook's"),
+        ("quotas:\n- principal: a\n  producer-byte-rate: 1\n", "this is kafka-helmsman's quotas"),
+        ("Configs for client-id 'a' are x=1", "this is output of kafka-configs (kquota import --from kafka-configs f)"),
+        ('{"error_code": 40301, "message": "Forbidden"}', "this is an error message"),
+    ],
+)
+def test_other_tools_files_are_refused_by_name(kquota: Kquota, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "f").write_text(text)
+    for command in (("lint", "f"), ("plan", "--quotas", "f", "f"), ("import", "--from", "rpk", "f")):
+        done = kquota(*command)
+        assert (done.code, done.out) == (3, "")
+        assert done.complaint.startswith(f"kquota: f: {message}")
+
+
+def test_an_empty_pipe_has_no_quotas_to_import(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("\n")
+    for dialect in import_.FORMATS:
+        assert kquota("import", "--from", dialect, "f").code == 3
+
+
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 TRICKY = QuotaSnapshot(
     {

@@ -108,7 +108,7 @@ def test_strimzi_reads_back(snapshot: QuotaSnapshot) -> None:
         # Strimzi's KafkaUserModel: the name of the resource unless the spec has one; certificates are CN=name.
         user = spec.get("userName", f"CN={name}" if "authentication" in spec else name)
         read[Entity(user=user)] = {keys[written]: float(number) for written, number in spec["quotas"].items()}
-    assert QuotaSnapshot(read) == expected
+    assert QuotaSnapshot(read) == expected == strimzi.read("users.yaml", exported.text)
     assert len({resource["metadata"]["name"] for resource in resources}) == len(resources)
     assert (expected == snapshot) == (not exported.unsaid)
 
@@ -142,7 +142,7 @@ def test_terraform_reads_back(snapshot: QuotaSnapshot) -> None:
         part = from_hcl(body["entity_type"]).replace("-", "_")
         name = from_hcl(body["entity_name"]) if "entity_name" in body else DEFAULT
         read[Entity(**{part: name})] = {QuotaKey(from_hcl(key)): float(value) for key, value in body["config"].items()}
-    assert QuotaSnapshot(read) == expected
+    assert QuotaSnapshot(read) == expected == terraform.read("quotas.tf", exported.text)
     addresses = re.findall(r'^resource "kafka_quota" (.*) \{$', exported.text, re.MULTILINE)
     assert len(set(addresses)) == len(addresses)
     assert (expected == snapshot) == (not exported.unsaid)
@@ -296,6 +296,20 @@ def test_strimzi_keeps_a_certificates_user_apart_from_one_of_its_name() -> None:
             "kafka-configs --alter --user a --add-config-file x",
             "f, line 1: --add-config-file: the values are in another",
         ),
+        (kafka_configs, "kafka-configs --alter --user a", "f, line 1: --alter without --add-config"),
+        (kafka_configs, "kafka-configs –alter --user a --add-config a=1", "f, line 1: a typographic dash (U+2013)"),
+        (kafka_configs, "kafka-configs.sh --describe --all", "f: no command in it sets quotas"),
+        (rpk, "{}", "f, line 1: document: 'quotas' is a required property"),
+        (rpk, "# none", "f: no document in it"),
+        (jikkou, "apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no quota"),
+        (strimzi, "apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no KafkaUser"),
+        (
+            strimzi,
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {quotas: {a: 1}}",
+            "f, line 4: ",
+        ),
+        (terraform, 'provider "kafka" {}', "f: no resource of the type kafka_quota in it"),
+        (terraform, 'resource "kafka_quota" "a" {\n  for_each = var.all\n}', "f, line 1: for_each, count and"),
         (rpk, "quotas: [", "f, line 1: "),
         (rpk, "- a", "f, line 1: expected a mapping, found array"),
         (rpk, "quotas:\n  - entity: []\n    values: []", "f, line 2: quotas[0].entity: "),
@@ -354,3 +368,74 @@ items:
     snapshot = jikkou.read("f", stream)
     assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 10**7}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 1", "f, line 7"]
+
+
+def test_other_lines_of_a_pasted_text_are_named() -> None:
+    pasted = """$ kafka-configs.sh --describe --entity-type clients
+OpenJDK 64-Bit Server VM warning: something
+Configs for clients:old one are producer_byte_rate=1
+  Configs for client-id ‘web’ are consumer_byte_rate=2
+Configs for client-id 'none' are
+Configs for topic 't' are a=b"""
+    snapshot = kafka_configs.read("f", pasted)
+    assert dict(snapshot) == {Entity(client_id="old one"): {PRODUCER: 1}, Entity(client_id="web"): {CONSUMER: 2}}
+    assert [problem.where for problem in snapshot.problems] == ["f, line 1", "f, line 2", "f, line 6"]
+
+
+def test_a_script_of_windows_and_what_an_article_made_of_one() -> None:
+    script = """@echo off\r
+rem kafka-configs.bat --alter --user c --add-config producer_byte_rate=1\r
+call %HOME%\\kafka-configs.bat --alter ^\r
+  --add-config "producer_byte_rate=1" --user a\r
+kafka-configs.bat --alter --user b\u00a0--add-config producer_byte_rate=1\r
+kafka-configs.bat —alter --user b --add-config producer_byte_rate=1\r
+"""
+    snapshot = kafka_configs.read("f", script)
+    assert dict(snapshot) == {Entity(user="a"): {PRODUCER: 1}}
+    assert [problem.where for problem in snapshot.problems] == ["f, line 5", "f, line 6"]
+    with pytest.raises(InputError, match="--user has a variable"):
+        kafka_configs.read("f", "kafka-configs.bat --alter --user %WHO% --add-config producer_byte_rate=1")
+
+
+def test_resources_of_kubernetes_and_terraform() -> None:
+    users = """\
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: kafka.strimzi.io/v1beta2, kind: KafkaTopic, metadata: {name: t}}
+- apiVersion: kafka.strimzi.io/v1beta2
+  kind: KafkaUser
+  metadata: {name: web}
+  spec: {authentication: {type: tls}, quotas: {producerByteRate: 1, requestPercentage: 5}}
+- {apiVersion: kafka.strimzi.io/v1beta2, kind: KafkaUser, metadata: {name: none}}
+"""
+    snapshot = strimzi.read("f", users)
+    assert dict(snapshot) == {Entity(user="CN=web"): {PRODUCER: 1, REQUEST: 5}}
+    assert [problem.where for problem in snapshot.problems] == ["f, line 4"]
+    hcl = """\
+# resource "kafka_quota" "no" { }
+resource "kafka_quota" "a" {
+  entity_type = "client-id" // "}"
+  config = { producer_byte_rate = "1", "consumer_byte_rate" : 2 }
+}
+resource "kafka_quota" "b" {
+  entity_type = "user"
+  entity_name = "$${a}"
+  config = {
+    "request_percentage" = 5
+  }
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+resource "kafka_quota" "c" {
+  entity_type = "user"
+  entity_name = var.user
+  config = { "request_percentage" = 5 }
+}
+resource "confluent_kafka_client_quota" "d" {
+}
+"""
+    snapshot = terraform.read("f", hcl)
+    assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 1, CONSUMER: 2}, Entity(user="${a}"): {REQUEST: 5}}
+    assert [problem.where for problem in snapshot.problems] == ["f, line 16", "f, line 21"]

@@ -11,11 +11,12 @@ import click
 from kquota.cli import grammar, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
-FORMATS = ("kafka-configs", "rpk", "jikkou")
+FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 
 
 @click.command("import", cls=grammar.Command)
@@ -25,10 +26,11 @@ FORMATS = ("kafka-configs", "rpk", "jikkou")
 def command(file: Path, format_: str, out: Path | None) -> int:
     """Read another tool's quotas, and write them as a quotas file.
 
-    Of kafka-configs, what 'kafka-configs --describe' printed (of 2.8 or the current one), or a shell script of its
-    --alter commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of Jikkou, its resources.
-    FILE - is stdin. Credentials are no quotas and left out; what Kafka has no quotas for is named on stderr, and the
-    exit code is 9.
+    Of kafka-configs, what 'kafka-configs --describe' printed (of any release), or a shell script of its --alter
+    commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of Jikkou and Strimzi, their
+    resources; of Terraform, kafka_quota of the provider Mongey/kafka. FILE - is stdin. Credentials are no quotas and
+    left out; what cannot be read as a quota is named on stderr, and the exit code is 9. A file in which nothing is
+    understood is an error.
 
     \b
     Examples:
@@ -51,11 +53,21 @@ def command(file: Path, format_: str, out: Path | None) -> int:
 
 
 def read(file: Path, format_: str) -> QuotaSnapshot:
-    """The quotas of a file in another tool's format. Raises InputError naming the file and the line."""
+    """The quotas of a file in another tool's format.
+
+    Raises InputError naming the file and the line, also where nothing is understood: no quotas is an answer, too.
+    """
     from kquota.documents.encoding import read_raw_text
+    from kquota.documents.foreign import refuse_others
 
     text = read_raw_text(file)
     name = "standard input" if str(file) == "-" else str(file)
     module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
-    snapshot: QuotaSnapshot = module.read(name, text)
+    if not text.strip():
+        raise InputError(f"{name}: it is empty", hint="the command that writes it may have failed")
+    try:
+        snapshot: QuotaSnapshot = module.read(name, text)
+    except InputError:
+        refuse_others(name, text, format_)
+        raise
     return snapshot

@@ -13,7 +13,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, parsed_documents, quoted
-from kquota.documents.foreign import Exported, as_double, divided
+from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
 from kquota.errors import InputError
 
 _API = "kafka.jikkou.io/"
@@ -90,7 +90,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
     """
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}
     problems = []
-    for document in parsed_documents(name, text):
+    documents = parsed_documents(name, text)
+    for document in documents:
         kind = document.data.get("kind")
         if kind not in (_KIND, _LIST) and isinstance(kind, str):
             problems.append(Problem(document.place(()), f"{kind} is no quota"))
@@ -106,6 +107,10 @@ def read(name: str, text: str) -> QuotaSnapshot:
                 if entity in quotas:
                     raise InputError(f"{entity} is given twice")
                 quotas[entity] = values
+    if not text.startswith(_HEAD) and not any(
+        "jikkou.io/" in str(document.data.get("apiVersion")) for document in documents
+    ):
+        raise nothing_understood(problems, f"{name}: no resource of Jikkou in it")
     return QuotaSnapshot(quotas, tuple(problems))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
-from kquota.documents.foreign import Exported, as_double, divided
+from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
 from kquota.errors import InputError
 
 _HEAD = """\
@@ -60,13 +60,13 @@ def _pairs(snapshot: QuotaSnapshot, entity: Entity) -> str:
 
 # --- Import --------------------------------------------------------------------------------------------------------
 
-_DESCRIBED = re.compile(r"(?:Quota configs|Configs) for (?P<entity>.*) are (?P<pairs>.*)\Z", re.DOTALL)
-_NOT_QUOTAS = re.compile(
-    r"\s*\Z|Warning: --zookeeper is deprecated|Use --bootstrap-server instead|SCRAM credential configs for "
-)
-_USER = r"(?:user-principal '(?P<user>.+)'|(?:the )?default user-principal)"
-_CLIENT = r"(?:client-id '(?P<client>.+)'|(?:the )?default client-id)"
-_IP = r"(?:ips? '(?P<ip>.+)'|(?:the )?default ips?)"
+_DESCRIBED = re.compile(r"\s*(?:Quota configs|Configs) for (?P<entity>.*) are(?: (?P<pairs>.*))?\Z", re.DOTALL)
+_SCRAM = "SCRAM credential configs for "
+_NOT_QUOTAS = re.compile(rf"\s*\Z|Warning: --zookeeper is deprecated|Use --bootstrap-server instead|{_SCRAM}")
+# Kafka 0.9 and 0.10.0 wrote clients:NAME; word processors turn the quotation marks round.
+_USER = r"(?:user-principal ['‘](?P<user>.+)['’]|users:(?P<old_user>.+)|(?:the )?default user-principal)"
+_CLIENT = r"(?:client-id ['‘](?P<client>.+)['’]|clients:(?P<old_client>.+)|(?:the )?default client-id)"
+_IP = r"(?:ips? ['‘](?P<ip>.+)['’]|(?:the )?default ips?)"
 _TITLES = [re.compile(pattern, re.DOTALL) for pattern in (f"{_USER}, {_CLIENT}", _USER, _CLIENT, _IP)]
 # A stored credential has commas of its own; so does one that a command sets.
 _STORED_SCRAM = re.compile(
@@ -85,37 +85,45 @@ Quotas = dict[Entity, dict[QuotaKey, Value]]
 def read(name: str, text: str) -> QuotaSnapshot:
     """The quotas of what `kafka-configs --describe` printed, or of a shell script of `kafka-configs --alter` commands.
 
-    SCRAM credentials, which are no quotas, are left out; commands about other things become problems. Raises InputError
-    naming the line, also for a command that has a variable where an entity or a value should be.
+    SCRAM credentials, which are no quotas, are left out; other lines and commands about other things become problems.
+    Raises InputError naming the line, also for a command that has a variable where an entity or a value should be, and
+    for a text in which nothing is of the tool.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if any(_DESCRIBED.match(line) for line in lines):
-        return QuotaSnapshot(_described(name, lines))
-    if any(map(str.strip, lines)) and not _TOOL.search(text) and not all(map(_NOT_QUOTAS.match, lines)):
-        raise InputError(f"{name}: neither what kafka-configs --describe prints nor a script of its commands")
-    return _commanded(name, text)
+    text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
+    if any(_DESCRIBED.match(line) or line.startswith(_SCRAM) for line in lines):
+        return _described(name, lines)
+    if _TOOL.search(text) or _OPTION_ALTER.search(text):
+        return _commanded(name, text)
+    raise InputError(f"{name}: neither what kafka-configs --describe prints nor a script of its commands")
 
 
-def _described(name: str, lines: list[str]) -> Quotas:
+def _described(name: str, lines: list[str]) -> QuotaSnapshot:
     quotas: Quotas = {}
+    problems = []
     for number, line in enumerate(lines, 1):
         match = _DESCRIBED.match(line)
         if match is None and _NOT_QUOTAS.match(line):
             continue
         with _at(name, number):
-            if match is None:
-                raise InputError("not a line that kafka-configs prints of quotas")
-            title = next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
-            if title is None:
-                raise InputError("not a user, client-id or ip")
+            title = match and next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
+            if match is None or title is None:
+                reason = "not a line of quotas" if match is None else "not a user, client-id or ip"
+                problems.append(Problem(f"{name}, line {number}", reason))
+                continue
             names = title.groupdict()
             # A part that is there without a name is the default.
             entity = Entity(
-                *(names[part] or DEFAULT if part in names else None for part in ("user", "client", "ip")),
+                *(
+                    names[part] or names.get(f"old_{part}") or DEFAULT if part in names else None
+                    for part in ("user", "client", "ip")
+                ),
             )
-            pairs = _STORED_SCRAM.sub("", match["pairs"])
+            pairs = _STORED_SCRAM.sub("", match["pairs"] or "")
             quotas.setdefault(entity, {}).update(_values(pairs))
-    return quotas
+    if not quotas and not any(line.startswith(_SCRAM) for line in lines):
+        raise nothing_understood(problems, "")
+    return QuotaSnapshot(quotas, tuple(problems))
 
 
 def _values(pairs: str) -> dict[QuotaKey, Value]:
@@ -147,9 +155,17 @@ def _value(key: QuotaKey, text: str) -> Value:
 def _commanded(name: str, text: str) -> QuotaSnapshot:
     quotas: Quotas = {}
     problems = []
+    understood = False
+    if _WINDOWS.search(text):
+        for pattern, posix in _AS_POSIX:
+            text = pattern.sub(posix, text)
     for number, words in _commands_within(name, text):
         tool = next((index for index, word in enumerate(words) if _TOOL.search(word.text)), None)
         if tool is None and not _alters_quotas(words):
+            continue
+        typographic = next(filter(None, (_TYPOGRAPHIC.search(word.bare) for word in words)), None)
+        if typographic is not None:
+            problems.append(Problem(f"{name}, line {number}", _advice(typographic)))
             continue
         with _at(name, number):
             command = _Command.of(words if tool is None else words[tool + 1 :])
@@ -160,11 +176,16 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
             if not command.is_about_quotas:
                 problems.append(Problem(f"{name}, line {number}", "not about users, clients or ips"))
                 continue
+            if not command.add.strip() and not command.delete.strip():
+                raise InputError("--alter without --add-config or --delete-config sets and deletes nothing")
+            understood = True
             values = quotas.setdefault(command.entity, {})
             values.update(_values(_GIVEN_SCRAM.sub("", command.add)))
             for key_name in filter(None, map(str.strip, command.delete.split(","))):
                 if not key_name.startswith("SCRAM-"):
                     values.pop(QuotaKey.parse(key_name), None)
+    if not understood and not text.startswith(_HEAD) and all("typographic" in problem.message for problem in problems):
+        raise nothing_understood(problems, f"{name}: no command in it sets quotas")
     return QuotaSnapshot(quotas, tuple(problems))
 
 
@@ -173,6 +194,8 @@ class _Word:
     text: str
     expands: bool
     """Whether the shell puts something in."""
+    bare: str = ""
+    """The text without its quoted parts, each of which is a NUL."""
 
 
 def _alters_quotas(words: list[_Word]) -> bool:
@@ -183,6 +206,24 @@ def _alters_quotas(words: list[_Word]) -> bool:
 
 _OPTION = re.compile(r"--?([a-z]+(?:-[a-z]+)*)(?==|\Z)")
 """Kafka's tool takes one dash as well."""
+_WINDOWS = re.compile(r"(?im)\.(?:bat|cmd)\b|[\^`][ \t]*$")
+_AS_POSIX = (
+    (re.compile(r"(?im)^[ \t]*@?(?:rem\b|::).*$"), ""),
+    (re.compile(r"(?m)[\^`][ \t]*\n"), r"\\\n"),
+    (re.compile(r"%(\w+)%|%~?\d"), "$_"),
+)
+"""Comments, lines that go on, and variables of cmd and PowerShell."""
+_OPTION_ALTER = re.compile(r"(?:^|\s)--?alter\b")
+_TYPOGRAPHIC = re.compile(
+    r"\A-?[\u2010-\u2015\u2212\ufe58\ufe63\uff0d](?=-?[a-z])|\A[‘’“”«»„‚]|[^\S\t\r\n ]|[\u200b\ufeff]"
+)
+"""What word processors and web pages make of dashes before options, of quotation marks, and of blanks."""
+
+
+def _advice(typographic: re.Match[str]) -> str:
+    char = typographic[0][-1]
+    kind = "quotation mark" if char in "‘’“”«»„‚" else "blank" if char.isspace() or char in "\u200b\ufeff" else "dash"
+    return f"a typographic {kind} (U+{ord(char):04X}) in {typographic.string!r}: type an ordinary one"
 
 
 @dataclass(frozen=True)
@@ -285,7 +326,7 @@ def _commands(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
     """(line, words) of each simple command, as a POSIX shell splits them before it puts anything in."""
     line = start = 1
     words: list[_Word] = []
-    pieces: list[tuple[str, bool]] = []
+    pieces: list[tuple[str, bool, bool]] = []
     position = 0
     while position < len(text) or pieces or words:
         token = _TOKEN.match(text, position)
@@ -296,15 +337,17 @@ def _commands(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
         if kind == "wrong":
             raise InputError(f"{name}, line {line}: a quotation mark or backslash is not closed")
         if kind == "single":
-            pieces.append((raw[1:-1], False))
+            pieces.append((raw[1:-1], False, False))
         elif kind == "double":
-            pieces.append((re.sub(r"\\(?:\n|([$`\"\\]))", r"\1", raw[1:-1]), bool(_EXPANSION.search(raw))))
+            pieces.append((re.sub(r"\\(?:\n|([$`\"\\]))", r"\1", raw[1:-1]), bool(_EXPANSION.search(raw)), False))
         elif kind == "escaped":
-            pieces += [] if raw[1] == "\n" else [(raw[1], False)]
+            pieces += [] if raw[1] == "\n" else [(raw[1], False, False)]
         elif kind == "plain":
-            pieces.append((raw, bool(_EXPANSION.search(raw))))
+            pieces.append((raw, bool(_EXPANSION.search(raw)), True))
         elif pieces:
-            words.append(_Word("".join(piece for piece, _ in pieces), any(expands for _, expands in pieces)))
+            texts, expands, plain = zip(*pieces, strict=True)
+            bare = "".join(text if is_plain else "\0" for text, is_plain in zip(texts, plain, strict=True))
+            words.append(_Word("".join(texts), any(expands), bare))
             pieces = []
         if kind == "end":
             if words:

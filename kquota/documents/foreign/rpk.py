@@ -13,7 +13,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.encoding import parsed_documents, quoted
-from kquota.documents.foreign import Exported, as_double, divided
+from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
 from kquota.errors import InputError
 
 _HEAD = """\
@@ -76,7 +76,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
     """
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}
     problems = []
-    for document in parsed_documents(name, text):
+    documents = parsed_documents(name, text)
+    for document in documents:
         document.validate("rpk")
         for number, entry in enumerate(document.data.get("quotas") or ()):
             steps = ("quotas", number)
@@ -89,6 +90,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
                 if entity in quotas:
                     raise InputError(f"{entity} is given twice")
                 quotas[entity] = dict(_value(value) for value in entry["values"])
+    if not documents:
+        raise nothing_understood(problems, f"{name}: no document in it")
     return QuotaSnapshot(quotas, tuple(problems))
 
 

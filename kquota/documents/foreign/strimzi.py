@@ -10,10 +10,11 @@ import hashlib
 import re
 
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import INT_MAX, QuotaKey, Value, format_value
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.encoding import quoted
-from kquota.documents.foreign import Exported, as_double, divided
+from kquota.core.quotas.quota import INT_MAX, QuotaKey, Value, check_value, format_value
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.documents.encoding import Document, parsed_documents, quoted
+from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
+from kquota.errors import InputError
 
 _HEAD = """\
 # Client quotas as Strimzi's KafkaUser resources (kafka.strimzi.io/v1; before Strimzi 0.49 it is v1beta2). Put the name
@@ -84,3 +85,39 @@ def _no_quota(key: QuotaKey, value: Value) -> str | None:
         if value > INT_MAX:
             return f"{format_value(key, value)} is more than {INT_MAX}, the most that Strimzi takes"
     return reason
+
+
+def read(name: str, text: str) -> QuotaSnapshot:
+    """The quotas of KafkaUser resources: single ones, lists as kubectl prints them, or a stream of both.
+
+    Resources of another kind become problems. Raises InputError naming the line.
+    """
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
+    problems = []
+    is_its_own = False
+    for document in parsed_documents(name, text):
+        document.validate("strimzi")
+        items = document.data.get("items")
+        resources = [((), document.data)] if items is None else [(("items", at), item) for at, item in enumerate(items)]
+        for steps, resource in resources:
+            is_its_own |= "strimzi.io/" in str(resource.get("apiVersion"))
+            if resource["kind"] != "KafkaUser":
+                problems.append(Problem(document.place(steps), f"{resource['kind']} is no KafkaUser"))
+                continue
+            with document.at(steps):
+                spec = resource.get("spec") or {}
+                entity = Entity(user=_user(resource["metadata"]["name"], spec))
+                if entity in quotas:
+                    raise InputError(f"{entity} is given twice")
+                given = spec.get("quotas") or {}
+                quotas[entity] = {key: check_value(key, given[word]) for key, word in _KEYS.items() if word in given}
+    if not is_its_own and not text.startswith(_HEAD):
+        raise nothing_understood(problems, f"{name}: no resource of Strimzi in it")
+    return QuotaSnapshot(quotas, tuple(problems))
+
+
+def _user(resource: str, spec: Document) -> str:
+    """The inverse of `_identity`: who the operator sets the quotas for."""
+    has_certificate = (spec.get("authentication") or {}).get("type") in ("tls", "tls-external")
+    name: str = spec.get("userName", f"CN={resource}" if has_certificate else resource)
+    return name

@@ -10,11 +10,12 @@ import hashlib
 import re
 import unicodedata
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import format_value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import quoted
-from kquota.documents.foreign import Exported, as_double, divided
+from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
+from kquota.errors import InputError
 
 _HEAD = """\
 # Client quotas for Terraform's provider Mongey/kafka. A resource without entity_name is the default entity.
@@ -63,3 +64,78 @@ def _no_resource(entity: Entity) -> str | None:
     if name is not DEFAULT and not unicodedata.is_normalized("NFC", name):
         return "Terraform writes the name in another form of Unicode (NFC)"
     return None
+
+
+_TEXT = r'"(?:\\.|[^"\\\n])*"'
+_COMMENT = re.compile(rf"({_TEXT})|(?:\#|//)[^\n]*|/\*.*?\*/", re.DOTALL)
+_HEAD_OF = re.compile(r'^[ \t]*resource\s+"?(?P<type>\w*quota\w*)"?\s+"?[\w-]+"?\s*', re.MULTILINE)
+_BODY = re.compile(rf'\{{((?:{_TEXT}|[^"{{}}]|\{{(?:{_TEXT}|[^"{{}}])*\}})*)\}}')
+_CONFIG = re.compile(rf'\bconfig\s*=?\s*\{{((?:{_TEXT}|[^"}}])*)\}}')
+_ATTRIBUTE = re.compile(rf'("[^"\n]*"|[\w-]+)[ \t]*[=:][ \t]*({_TEXT}|[^\s,{{}}"]*)([^\n,}}]*)')
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|([$%])[$%](?=\{)")
+_KINDS = {kind.value: kind for kind in EntityType}
+
+
+class _Unread(Exception):
+    """A resource that only Terraform understands."""
+
+
+def read(name: str, text: str) -> QuotaSnapshot:
+    """The quotas of `kafka_quota` resources whose names and values stand in the text.
+
+    Resources with variables, and other providers' quotas, become problems. Raises InputError naming the line.
+    """
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
+    problems = []
+    plain = _COMMENT.sub(lambda match: match[1] or "\n" * match[0].count("\n"), text)
+    for head in _HEAD_OF.finditer(plain):
+        where = f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"
+        body = _BODY.match(plain, head.end())
+        try:
+            if head["type"] != "kafka_quota" or body is None:
+                raise _Unread(f"{head['type']} is not read" if body else "the resource does not end")
+            entity, values = _resource(body[1])
+            if entity in quotas:
+                raise InputError(f"{entity} is given twice")
+            quotas[entity] = values
+        except _Unread as reason:
+            problems.append(Problem(where, str(reason)))
+        except InputError as error:
+            raise InputError(f"{where}: {error.message}", hint=error.hint) from None
+    if not quotas and not text.startswith(_HEAD):
+        raise nothing_understood(problems, f"{name}: no resource of the type kafka_quota in it")
+    return QuotaSnapshot(quotas, tuple(problems))
+
+
+def _resource(body: str) -> tuple[Entity, dict[QuotaKey, Value]]:
+    config = _CONFIG.search(body)
+    outside = {key: value for key, value, rest in _ATTRIBUTE.findall(_CONFIG.sub("", body)) if not rest.strip()}
+    if config is None or not {"for_each", "count"}.isdisjoint(re.findall(r"\w+", _CONFIG.sub("", body))):
+        raise _Unread("for_each, count and computed values are known to Terraform only")
+    kind = _literal(outside.get("entity_type", ""))
+    if kind not in _KINDS:
+        raise InputError(f"entity_type {kind!r} is not one of {', '.join(_KINDS)}")
+    named = re.search(r"\bentity_name\b", _CONFIG.sub("", body))
+    name = _literal(outside.get("entity_name", "")) if named else DEFAULT
+    entity = Entity(*(name if each is _KINDS[kind] else None for each in EntityType))
+    values = {}
+    for key_text, raw, rest in _ATTRIBUTE.findall(config[1]):
+        key = QuotaKey.parse(key_text.strip('"'))
+        values[key] = parse_value(key, _literal(raw + rest.strip()))
+    return entity, values
+
+
+def _literal(raw: str) -> str:
+    """A number's or a string's text, without templates."""
+    if re.fullmatch(r"[-+.\w]*\d[-+.\w]*", raw) and re.match(r"[-+]?\d", raw):
+        return raw
+    if not re.fullmatch(_TEXT, raw) or re.search(r"(?<![$%\\])[$%]\{", raw):
+        raise _Unread(f"{raw or 'an expression'}: its value is known to Terraform only")
+    return _ESCAPE.sub(_unescaped, raw[1:-1])
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[4]:
+        return match[4]
+    code = match[1] or match[2]
+    return chr(int(code, 16)) if code else {"n": "\n", "r": "\r", "t": "\t"}.get(match[3], match[3])
