@@ -32,7 +32,7 @@ from kquota.core.quotas.selector import Pattern, Selector
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow
-from kquota.documents.foreign import refuse_others
+from kquota.documents.foreign import csv, refuse_others
 from kquota.documents.validation import MOST, Mistake, refuse
 from kquota.errors import InputError
 
@@ -57,6 +57,8 @@ class QuotaFile:
     entries: Mapping[Entity, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     clusters: frozenset[str] = frozenset()
+    lines: Mapping[Entity, int] = field(default_factory=dict)
+    """The lines at which entities stand in a table; of a document, `entry_lines` knows them."""
 
     @property
     def snapshot(self) -> QuotaSnapshot:
@@ -154,13 +156,18 @@ def read_quotas(path: Path, cluster: str | None = None) -> QuotaSnapshot:
 
 
 def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
-    """Reads a quotas document; values are numbers or texts with human units and variables.
+    """Reads a quotas document, or a spreadsheet's table; values are numbers or texts with human units and variables.
 
     Without a cluster, overlays and the variables of clusters are left out. The names of KIP-599's drafts are understood
     and become problems: the rate is read under its shipped name, the burst is no quota and left out. Raises InputError
     naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
     """
     text = read_text(path)
+    if csv.is_table(text):
+        overlays = Overlays.of({}, cluster)
+        values, lines = csv.read_lines(path, text)
+        places = {entity: number for number, entity in enumerate(values)}
+        return QuotaFile(values, entries=places, clusters=overlays.clusters, lines=lines)
     try:
         document = parse(path, text)
         if document.get("kind") != KIND:

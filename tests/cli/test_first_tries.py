@@ -103,7 +103,7 @@ def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str
 
 def test_a_file_is_described_as_a_cluster_is(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["describe", "--quotas", "q.yaml", "--user", "bob", "-o", "csv"]) == 0
-    assert capsys.readouterr().out == "entity,key,value\nuser=bob,producer_byte_rate,1000000\n"
+    assert capsys.readouterr().out == ("user,client-id,ip,key,value,unit\nbob,,,producer_byte_rate,1000000,bytes/s\n")
     assert run(["describe", "--quotas", "q.yaml", "--broker", "1"]) == 2
     assert "ask them, by --bootstrap-server HOST:PORT" in capsys.readouterr().err
     assert run(["describe"]) == 2

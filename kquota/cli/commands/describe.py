@@ -181,7 +181,7 @@ def described(
     `mechanisms` are the users' SCRAM credentials, for `wide`; `without` is the note of a snapshot without quotas.
     """
     from kquota.cli.text import Column, entity_text
-    from kquota.core.quotas.quota import QuotaKey, format_value, humanize
+    from kquota.core.quotas.quota import QuotaKey, humanize
 
     def document() -> Document:
         from kquota.documents.quotas import quotas_document
@@ -189,12 +189,9 @@ def described(
         return quotas_document(snapshot)
 
     def csv() -> Csv:
-        rows = [
-            (str(entity), key.value, format_value(key, value))
-            for entity, values in snapshot.items()
-            for key, value in values.items()
-        ]
-        return Csv(("entity", "key", "value"), rows)
+        from kquota.documents.foreign.csv import HEADINGS, rows
+
+        return Csv(HEADINGS, rows(snapshot))
 
     def nothing() -> Sequence[Part]:
         return [Note(safe(without))]

@@ -16,7 +16,7 @@ from kquota.errors import InputError
 if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
-FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
+FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform", "csv")
 
 
 @click.command("import", cls=grammar.Command)
@@ -28,7 +28,8 @@ def command(file: Path, format_: str, out: Path | None) -> int:
 
     Of kafka-configs, what 'kafka-configs --describe' printed (of any release), or a shell script of its --alter
     commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of Jikkou and Strimzi, their
-    resources; of Terraform, kafka_quota of the provider Mongey/kafka. FILE - is stdin. Credentials are no quotas and
+    resources; of Terraform, kafka_quota of the provider Mongey/kafka; csv is the table that 'kquota describe -o csv'
+    writes, also as Excel and LibreOffice save it. FILE - is stdin. Credentials are no quotas and
     left out; what cannot be read as a quota is named on stderr, and the exit code is 9. A file in which nothing is
     understood is an error.
 

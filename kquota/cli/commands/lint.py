@@ -127,11 +127,11 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts, match: NamePattern
     quota_file = session.load_quota_file(file, cluster)
     every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     findings = _about(every, match)
-    lines = entry_lines(file, "quotas") if findings else ()
+    lines = entry_lines(file, "quotas") if findings and not quota_file.lines else ()
 
     def line(entity: Entity | None) -> int | None:
         number = None if entity is None else quota_file.entries.get(entity)
-        return None if number is None else lines[number]
+        return None if number is None or entity is None else quota_file.lines.get(entity) or lines[number]
 
     return findings, line
 

@@ -1,0 +1,102 @@
+"""Quotas as a table of a spreadsheet."""
+
+from __future__ import annotations
+
+import csv as standard
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.foreign import csv
+from kquota.documents.quotas import writable
+from kquota.errors import InputError
+from tests.cli.conftest import Kquota
+from tests.documents.snapshots import snapshots
+
+PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+
+
+@given(snapshots())
+def test_a_table_reads_back(snapshot: QuotaSnapshot) -> None:
+    said, _ = writable(snapshot)
+    for dialect in (
+        {},
+        {"delimiter": ";", "quoting": standard.QUOTE_ALL, "lineterminator": "\r\n"},
+        {"delimiter": "\t"},
+    ):
+        out = io.StringIO()
+        standard.writer(out, **dialect).writerows([csv.HEADINGS, *csv.rows(said)])  # type: ignore[arg-type]
+        text = out.getvalue()
+        if "\r" not in text.replace("\r\n", ""):  # the reader of files makes one kind of line ends
+            assert csv.read("t", "\ufeff" + text) == said
+
+
+def test_as_spreadsheets_save_it() -> None:
+    german = "sep=;\r\nuser;key;value;unit;;\r\n"
+    german += "<default>;producer_byte_rate;1,5;MB/s;;\r\n;;;;;\r\n007;request_percentage;12,5;;;\r\n"
+    assert csv.read("t", german) == QuotaSnapshot(
+        {Entity(user=DEFAULT): {PRODUCER: 1_500_000}, Entity("007"): {REQUEST: 12.5}}
+    )
+    tabs = 'Key\tValue\tUser\tClient-Id\nproducer_byte_rate\t"1024"\ta\t\\<default>\n'
+    assert csv.read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("a,,,producer_byte_rate,x,", "t, line 2, column 5 (value): producer_byte_rate: 'x' is not a number"),
+        (
+            "a,,,producer_byte_rate,1.05E+12,",
+            "t, line 2, column 5 (value): producer_byte_rate: 1.05E+12 may be rounded",
+        ),
+        ("a,,,producer_byte_rate,,", "t, line 2, column 5 (value): producer_byte_rate: no value is given"),
+        ("\na,,,rate,1,", "t, line 3, column 4 (key): unknown quota key 'rate'"),
+        ("a,,10.0.0.1,producer_byte_rate,1,", "t, line 2, column 1 (user): INVALID_REQUEST: an ip"),
+        ("a,,,connection_creation_rate,1,", "t, line 2, column 4 (key): "),
+        ("a,,,producer_byte_rate,1,,x", "t, line 2, column 7: a cell beyond"),
+        (
+            "a,,,producer_byte_rate,1,\na,,,producer_byte_rate,2,",
+            "t, line 3, column 4 (key): producer_byte_rate of user=a",
+        ),
+        ('"a,,,producer_byte_rate,1,', "t, line 2: not a table of a spreadsheet"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_column(rows: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        csv.read("t", f"user,client-id,ip,key,value,unit\n{rows}\n")
+    assert raised.value.message.startswith(message)
+
+
+def test_headings_are_checked() -> None:
+    for head, message in (
+        ("user,owner,key,value", "line 1, column 2: 'owner' is not a column"),
+        ("user,key", "column 3: there is"),
+    ):
+        with pytest.raises(InputError, match=message):
+            csv.read("t", head + "\na,b,c,d\n")
+
+
+def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp_path: Path) -> None:
+    text = "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: a}\n  values: {producer_byte_rate: 10MB}\n"
+    (tmp_path / "q.yaml").write_text(
+        text + "- entity: {client-id: {default: true}}\n  values: {request_percentage: 12.5}\n"
+    )
+    table = kquota("describe", "--quotas", "q.yaml", "-o", "csv").out
+    assert table.splitlines()[:2] == [
+        "user,client-id,ip,key,value,unit",
+        "a,,,producer_byte_rate,10000000,bytes/s",
+    ]
+    (tmp_path / "t.csv").write_text(table)
+    assert kquota("plan", "--quotas", "q.yaml", "--prune", "--exit-code", "t.csv").code == 0
+    assert kquota("lint", "t.csv", "--fail-on", "error").code == 0
+    imported = kquota("import", "--from", "csv", "t.csv", "--out", "i.yaml")
+    assert imported.code == 0
+    assert kquota("plan", "--quotas", "q.yaml", "--prune", "--exit-code", "i.yaml").code == 0
+    (tmp_path / "t.csv").write_text(table.replace("12.5", "0.0001"))
+    assert kquota("plan", "--quotas", "q.yaml", "--exit-code", "t.csv").code == 1
+    assert "t.csv:3: " in kquota("lint", "t.csv").out
