@@ -86,8 +86,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
     """The quotas of what `kafka-configs --describe` printed, or of a shell script of `kafka-configs --alter` commands.
 
     SCRAM credentials, which are no quotas, are left out; other lines and commands about other things become problems.
-    Raises InputError naming the line, also for a command that has a variable where an entity or a value should be, and
-    for a text in which nothing is of the tool.
+    Raises InputError naming the line, also for a command that has a variable where an entity or a value should be. A
+    text in which nothing is of the tool is an error, too.
     """
     text = text.replace("\r\n", "\n")
     lines = text.split("\n")
