@@ -30,7 +30,7 @@ def test_a_table_reads_back(snapshot: QuotaSnapshot) -> None:
         {"delimiter": "\t"},
     ):
         out = io.StringIO()
-        standard.writer(out, **dialect).writerows([csv.HEADINGS, *csv.rows(said)])  # type: ignore[arg-type]
+        standard.writer(out, **dialect).writerows([csv.HEADINGS, *csv.rows(said)])
         text = out.getvalue()
         if "\r" not in text.replace("\r\n", ""):  # the reader of files makes one kind of line ends
             assert csv.read("t", "\ufeff" + text) == said
