@@ -388,7 +388,7 @@ rem kafka-configs.bat --alter --user c --add-config producer_byte_rate=1\r
 call %HOME%\\kafka-configs.bat --alter ^\r
   --add-config "producer_byte_rate=1" --user a\r
 kafka-configs.bat --alter --user b\u00a0--add-config producer_byte_rate=1\r
-kafka-configs.bat —alter --user b --add-config producer_byte_rate=1\r
+kafka-configs.bat ——alter --user b --add-config producer_byte_rate=1\r
 """
     snapshot = kafka_configs.read("f", script)
     assert dict(snapshot) == {Entity(user="a"): {PRODUCER: 1}}

@@ -215,13 +215,13 @@ _AS_POSIX = (
 """Comments, lines that go on, and variables of cmd and PowerShell."""
 _OPTION_ALTER = re.compile(r"(?:^|\s)--?alter\b")
 _TYPOGRAPHIC = re.compile(
-    r"\A-?[\u2010-\u2015\u2212\ufe58\ufe63\uff0d](?=-?[a-z])|\A[‘’“”«»„‚]|[^\S\t\r\n ]|[\u200b\ufeff]"
+    r"\A-?[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]+-?(?=[a-z])|\A[‘’“”«»„‚]|[^\S\t\r\n ]|[\u200b\ufeff]"
 )
 """What word processors and web pages make of dashes before options, of quotation marks, and of blanks."""
 
 
 def _advice(typographic: re.Match[str]) -> str:
-    char = typographic[0][-1]
+    char = next(char for char in typographic[0] if not char.isascii())
     kind = "quotation mark" if char in "‘’“”«»„‚" else "blank" if char.isspace() or char in "\u200b\ufeff" else "dash"
     return f"a typographic {kind} (U+{ord(char):04X}) in {typographic.string!r}: type an ordinary one"
 
