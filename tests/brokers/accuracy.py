@@ -34,7 +34,7 @@ from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.event import UNKNOWN, UsageEvent
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
-from kquota.audit.sources.request_fast import connection_id
+from kquota.audit.sources.names import connection_id
 from kquota.audit.sources.request_line import parse_line
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows

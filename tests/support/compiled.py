@@ -13,7 +13,7 @@ COMPILED = Path(__file__).resolve().parents[2] / "build" / "numba"
 
 
 def main() -> None:
-    """Simulates a little, and audits a recorded log: that uses everything that is compiled."""
+    """Simulates and scans a little, and audits a recorded log: that uses everything that is compiled."""
     os.environ["NUMBA_CACHE_DIR"] = str(COMPILED)
 
     from kquota.core.enforcement import Generation, kernel
@@ -21,11 +21,12 @@ def main() -> None:
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.simulation import Client, Workload, simulate
-    from tests.audit import recorded
+    from tests.audit import recorded, test_scanner
 
     client = Client("c", "produce", "alice", pace=10, size=100, latency_ms=1)
     quotas = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 500}})
     simulate(Workload(20_000, (client,)), quotas, generation=Generation.N_PLUS_1_BY_LAST, using=kernel())
+    test_scanner.test_what_clients_send_is_usual()
     recorded.findings()
 
 

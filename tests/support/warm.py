@@ -36,7 +36,7 @@ from tests.support.shim import KINDS, NO_FORK, hand_over, kind_of, line
 
 ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("rich.console", "rich.progress", "rich.table", "kazoo.client")
-_HEAVY = ("numba", "orjson", "pandas", "pyarrow.parquet")
+_HEAVY = ("numba", "pandas", "pyarrow.parquet")
 _AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OMP_", "NUMBA_")
 """How variables begin that are read when an interpreter or a library starts."""
 _CHUNK = 65_536

@@ -14,8 +14,9 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import ModuleType
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -279,27 +280,41 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Block:
-    """Some lines of a split, with their ends; blank ones may be among them."""
+    """Some lines of a split; blank ones may be among them."""
 
-    lines: list[bytes]
+    text: bytes
+    """The lines with their ends."""
     number: int
     """How many lines came before."""
     offset: int
     """Where the first one begins."""
     whole: bool
     """Whether the split is a whole file, whose lines can be counted."""
-    starts: Sequence[int] = ()
-    """Where the lines begin, from `offset` on, when some were cut short or blank ones left out; else empty."""
-    numbers: Sequence[int] = ()
-    """How many lines are before each, from `number` on, when blank ones were left out; else empty."""
+    size: int
+    """In the file; larger than the text where that is one line that was cut short."""
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines, cut short at MAX_LINE_BYTES; of a text of mostly blank ones only the others."""
+        return self._cut[0]
+
+    @cached_property
+    def _cut(self) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
+        """The lines; where each begins, and how many are before it, where that does not follow from them."""
+        return _lines_of(self.text)
 
     def place(self, index: int) -> str:
-        """Where a line is: its number in a whole file, its byte offset in a piece of one."""
+        """Where one of the lines is."""
+        lines, starts, numbers = self._cut
         if self.whole:
-            return f"line {self.number + (self.numbers[index] if len(self.numbers) else index) + 1}"
-        return f"byte {self.offset + (self.starts[index] if len(self.starts) else sum(map(len, self.lines[:index])))}"
+            return self.place_of(numbers[index] if len(numbers) else index, 0)
+        return self.place_of(0, starts[index] if len(starts) else sum(map(len, lines[:index])))
+
+    def place_of(self, number: int, start: int) -> str:
+        """Where the line of that number in the text is, which begins there: its number in the file, else its byte."""
+        return f"line {self.number + number + 1}" if self.whole else f"byte {self.offset + start}"
 
 
 def blocks(split: Split, tally: Tally) -> Iterator[Block]:
@@ -318,17 +333,14 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
             offset = split.start - 1 + _skip_line(stream, split.end - split.start + 1)
             if offset >= split.end:
                 return
-        for found in _whole_lines(stream, split.path, tally):
-            lines = found.lines
-            last = not whole and offset + found.size >= split.end
-            if last:
-                starts = found.starts if len(found.starts) else itertools.accumulate(map(len, lines), initial=0)
-                count = sum(offset + start < split.end for start in itertools.islice(starts, len(lines)))
-                lines = lines[:count]
-            yield Block(lines, number, offset, whole, found.starts, found.numbers)
+        for text, size in _whole_lines(stream, split.path, tally):
+            last = not whole and offset + size >= split.end
+            if last and (cut := text.find(b"\n", split.end - offset - 1)) >= 0:
+                text = text[: cut + 1]
+            yield Block(text, number, offset, whole, size)
             if last:
                 return
-            offset, number = offset + found.size, number + found.total
+            offset, number = offset + size, number + _count(text)
 
 
 def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
@@ -352,26 +364,18 @@ def _skip_line(stream: IO[bytes], limit: int) -> int:
     return length
 
 
-class _Lines(NamedTuple):
-    """Lines as they come, cut short at MAX_LINE_BYTES; `starts` and `numbers` as in a Block."""
-
-    lines: list[bytes]
-    size: int
-    """Of all that was read, in bytes."""
-    total: int
-    """Of all the lines that were read."""
-    starts: Sequence[int] = ()
-    numbers: Sequence[int] = ()
-
-
 _BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
 _SHORT = 8
 """Records are longer: where lines are shorter on average, most of them are blank, and not worth a look each."""
 
 
-def _lines_of(data: bytes) -> _Lines:
-    """The lines in a text; of mostly blank ones only the others."""
-    count = data.count(b"\n") + (not data.endswith(b"\n"))
+def _count(text: bytes) -> int:
+    return text.count(b"\n") + (not text.endswith(b"\n"))
+
+
+def _lines_of(data: bytes) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
+    """As `Block._cut`."""
+    count = _count(data)
     if _SHORT * count > len(data) > 1000:
         text = np.frombuffer(data, np.uint8)
         ends = np.append(np.flatnonzero(text == ord("\n")) + 1, len(text))[:count]
@@ -379,16 +383,16 @@ def _lines_of(data: bytes) -> _Lines:
         numbers = np.flatnonzero(np.add.reduceat(~_BLANK[text], starts, dtype=np.int64))
         places = list(zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True))
         lines = [data[start:end][:MAX_LINE_BYTES] for start, end in places]
-        return _Lines(lines, len(data), count, [start for start, _ in places], numbers.tolist())
+        return lines, [start for start, _ in places], numbers.tolist()
     lines = io.BytesIO(data).readlines()
     if len(data) <= MAX_LINE_BYTES:
-        return _Lines(lines, len(data), count)
+        return lines, (), ()
     begins = list(itertools.accumulate(map(len, lines), initial=0))[:-1]
-    return _Lines([line[:MAX_LINE_BYTES] for line in lines], len(data), count, begins)
+    return [line[:MAX_LINE_BYTES] for line in lines], begins, ()
 
 
-def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]:
-    """All lines of a stream, some thousands at a time."""
+def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[bytes, int]]:
+    """All lines of a stream, some thousands at a time: (text, size in the file), which differ for a line cut short."""
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
     pending, dropped = bytearray(), 0
@@ -406,15 +410,14 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[_Lines]
             continue
         if dropped:
             end = data.find(b"\n") + 1
-            yield _Lines([bytes(pending)], len(pending) + dropped + end, 1, [0])
+            yield bytes(pending), len(pending) + dropped + end
             data, cut, pending, dropped, number = data[end:], cut - end, bytearray(), 0, number + 1
         damage = None if data else damage_of(stream)
         if damage is not None and damage.inside:
             pending = bytearray()  # half a line at best
         if text := bytes(pending) + data[:cut]:
-            lines = _lines_of(text)
-            yield lines
-            number += lines.total
+            yield text, len(text)
+            number += _count(text)
         if damage is not None:
             tally.leave(path, "file", f"{damage.reason} (after line {number})")
         if not data:

@@ -26,10 +26,10 @@ UNKNOWN_OFFSET: Final = -1
 """Stands for the offset of a batch that was produced without an answer (acks=0)."""
 NO_TRANSACTION: Final = -1
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-_ID: Final = "#"
+ID: Final = "#"
 """Stands before the id of a topic; no topic's name holds it."""
 _NONE: Final = 0
-_UNBOUNDED: Final = (1 << 31) - 1
+UNBOUNDED: Final = (1 << 31) - 1
 
 _APPENDED: Final = Struct("=7q")
 _COPIED: Final = Struct("=5q")
@@ -156,6 +156,11 @@ class DataLog:
         """What other brokers' data is understood by, too."""
         return DataLog(self.broker, ids=self.ids, ended=self.ended, throttled=self.throttled)
 
+    def show(self, table: str, rows: Int64s) -> None:
+        """Adds rows to one of the tables, as `add` does."""
+        held: bytearray = getattr(self, f"_{table}")
+        held += np.ascontiguousarray(rows).tobytes()
+
     def add(self, fields: Mapping[str, Any], moment: float, who: tuple[str, str, int, int]) -> None:
         """Takes a line of one of DATA_APIS, whose own time is `moment` (ms).
 
@@ -188,7 +193,7 @@ class DataLog:
     def _topic(self, fields: Mapping[str, Any], name: str) -> int:
         key = fields.get(name)
         if key is None:
-            key = _ID + fields["topicId"]
+            key = ID + fields["topicId"]
         code = self.topics.get(key)
         return self.topics.setdefault(key + "", len(self.topics)) if code is None else code
 
@@ -260,7 +265,7 @@ class DataLog:
             request.get("sessionEpoch", -1),
             response.get("sessionId", 0),
             request.get("isolationLevel", 0),
-            request.get("maxBytes", _UNBOUNDED),
+            request.get("maxBytes", UNBOUNDED),
             ~version if silent else version,
             asked,
             forgotten,

@@ -90,9 +90,15 @@ def check_moment(event: UsageEvent) -> UsageEvent:
     return event
 
 
-def position_of(topic: Any, partition: Any, offset: Any) -> int:
+def position_of(topic: Any, partition: int, offset: int) -> int:
     """A number for the first partition in a fetch and its offset; the same in every process."""
-    return crc32(f"{topic} {partition} {offset}".encode())
+    position: int = position_in(crc32(f"{topic}".encode()), partition, offset)
+    return position
+
+
+def position_in(topic: Any, partition: Any, offset: Any) -> Any:
+    """As `position_of`, by the CRC of the topic; of many at once, too."""
+    return ((topic * 1_000_003 + partition) * 1_000_003 + offset) & 0xFFFFFFFF
 
 
 @lru_cache(maxsize=16384)

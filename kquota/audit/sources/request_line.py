@@ -41,7 +41,7 @@ _TOOK: Final = ("totalTimeMs", "localTimeMs", "throttleTimeMs", "responseQueueTi
 
 JSON_LOG: Final = (2, 8, 0)
 """The first release that writes this log (KIP-673)."""
-_EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
+EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 
 # What a broker does between the charge and the line's time that the line does not tell: it turns the response into JSON
 # before it queues it, and the whole line into text when all is sent. In logs with microseconds of Kafka 3.9 and 4.4
@@ -49,7 +49,7 @@ _EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 UNTOLD_MS: Final = 0.2
 UNTOLD_FETCH_MS: Final = 0.25
 
-_START: Final = '{"isForwarded"'
+START: Final = '{"isForwarded"'
 _COMPLETED: Final = "Completed request:"
 _DECODE: Final = json.JSONDecoder().raw_decode
 _STAMP: Final = re.compile(
@@ -83,14 +83,14 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     Raises ValueError with a short reason for whatever is not a request-log line: no such line, no timestamp, a
     truncated or foreign JSON object, an API version whose sizes are not known.
     """
-    start = line.find(_START)
+    start = line.find(START)
     if start >= 0:
         moment = moment_before(line, start, zone)
     else:
         line, start, moment = _locate(line, zone)
     if moment is None:
         raise ValueError("no timestamp before the request")
-    if not line.startswith(_START, start):
+    if not line.startswith(START, start):
         return Line(parse_text(line[start:], moment, broker), moment, None)
     try:
         fields, _ = _DECODE(line, start)
@@ -136,7 +136,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     elif api == "SHARE_FETCH":
         size = share_fetch_size(header["requestApiVersion"], throttle_ms, fields["response"])
         charged, sized = (0, False) if size is None else (size, True)
-    elif api in _EXEMPT_APIS and not _is_refused(fields["response"]):
+    elif api in EXEMPT_APIS and not _is_refused(fields["response"]):
         exempt = True
     # Besides sending and queueing, which the line tells.
     charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
@@ -192,7 +192,7 @@ def sender_of(fields: Mapping[str, Any], topics: Sequence[Mapping[str, Any]], ac
     """
     software = fields.get("clientInformation")
     name = software.get("softwareName") if isinstance(software, dict) else None
-    library = JAVA if name == "apache-kafka-java" else OTHER_LIBRARY if name not in _NO_NAMES else 0
+    library = JAVA if name == "apache-kafka-java" else OTHER_LIBRARY if name not in NO_NAMES else 0
     for topic in topics:
         for partition in topic["partitionData"]:
             library += 4 * int(min(partition["index"] + 1, 31))
@@ -200,7 +200,7 @@ def sender_of(fields: Mapping[str, Any], topics: Sequence[Mapping[str, Any]], ac
     return library + (UNANSWERED if acks == 0 else 0)
 
 
-_NO_NAMES: Final = (None, "", "unknown")
+NO_NAMES: Final = (None, "", "unknown")
 
 
 def share_fetch_size(version: int, throttle_ms: int, response: Mapping[str, Any]) -> int | None:
@@ -241,9 +241,31 @@ def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
     if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
         fraction = line[21:24]
         if fraction.isascii() and fraction.isdigit() and line[20] in ",.":
-            return _second(line[1:20], None, zone) + int(fraction) + _UNSEEN[3]
+            return second_of(line[1:20], None, zone) + int(fraction) + _UNSEEN[3]
     stamps = list(_STAMP.finditer(line, 0, end))
     return _epoch_ms(stamps[-1], zone) if stamps else None
+
+
+class Layout(NamedTuple):
+    """Where a time stands in what is before a request: its second, its zone, the digits of its fraction."""
+
+    second: int
+    zone: int
+    zone_end: int
+    fraction: int
+    fraction_end: int
+
+
+def layout_before(text: str, zone: tzinfo) -> Layout | None:
+    """Where the time stands that `moment_before` finds before the end of a text; None for nowhere usual.
+
+    It stands there in any text that differs in digits only.
+    """
+    stamps = list(_STAMP.finditer(text))
+    if not stamps or _epoch_ms(stamps[-1], zone) != moment_before(text, len(text), zone):
+        return None
+    spans = (stamps[-1].span(name) for name in ("zone", "fraction"))
+    return Layout(stamps[-1].start(), *(max(place, 0) for span in spans for place in span))
 
 
 # Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
@@ -253,11 +275,11 @@ _UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(1
 def _epoch_ms(stamp: re.Match[str], zone: tzinfo) -> float:
     fraction = stamp["fraction"] or ""
     part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
-    return _second(stamp["second"], stamp["zone"], zone) + part + _UNSEEN[len(fraction)]
+    return second_of(stamp["second"], stamp["zone"], zone) + part + _UNSEEN[len(fraction)]
 
 
 @lru_cache(maxsize=4096)
-def _second(text: str, offset: str | None, zone: tzinfo) -> float:
+def second_of(text: str, offset: str | None, zone: tzinfo) -> float:
     """Epoch ms of `YYYY-MM-DD HH:MM:SS` in the given zone, or at the offset that stands with it. Raises ValueError."""
     if offset is not None and offset != "Z":
         minutes = int(offset[1:3]) * 60 + int(offset[-2:])
@@ -273,7 +295,7 @@ def _second(text: str, offset: str | None, zone: tzinfo) -> float:
 def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[datetime, datetime]]:
     """From when to when clocks of a zone showed the same times twice, where a log of that time (epoch ms) met it.
 
-    A log without offsets does not say which of the two hours a line is of: `_second` takes all for the first.
+    A log without offsets does not say which of the two hours a line is of: `second_of` takes all for the first.
     """
 
     def offset(second: int) -> timedelta:
@@ -320,7 +342,7 @@ def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
         raise ValueError("malformed JSON: nested too deeply") from None
     messages = [outer[name] for name in _MESSAGES if isinstance(outer.get(name), str)]
     for message in messages:
-        start = message.find(_START)
+        start = message.find(START)
         if start < 0 and _COMPLETED in message:
             start = message.find(_COMPLETED) + len(_COMPLETED)
         if start >= 0:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import tzinfo
+from functools import partial
 from struct import error as StructError
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, Batch, Column, Tally
-from kquota.audit.sources import CONTROLLER, ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.batch import Batch, Column, Tally
+from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
-from kquota.audit.sources.event import UsageEvent
+from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.mutations import TopicLog
-from kquota.audit.sources.request_fast import NOT_EXEMPT, ROW, UNSIZED, UNUSUAL, Names, reader
+from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, row_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.core.enforcement.kind import REQUEST
+from kquota.core.enforcement.kernel import is_kept
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
+
+if TYPE_CHECKING:
+    from kquota.audit.sources.scanner import Scanner
 
 DIALECT = "request-log"
 SIGHT: Final = {
@@ -45,83 +50,139 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
-    rows = _Rows(zone, broker, settings, connections)
-    for block in blocks(split, tally):
-        read_usual, read_rows = rows.read_usual, rows.rows
-        for index, line in enumerate(block.lines):
-            try:
-                read_rows += read_usual(line)
-                continue
-            except UNUSUAL:
-                if line.isspace():
-                    continue
-            try:
-                parsed = parse(line.decode(), broker, zone)
-                event = parsed.event
-                if event.controller is not None:
-                    rows.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
-                if connections is not None:
-                    connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
-                rows.see(parsed)
-                reason = event.exemption
-                if reason is None:
-                    rows.add(event)
-                else:
-                    tally.spare(reason, 1, event.request_ns, whole=True)
-            except ValueError as error:  # UnicodeDecodeError is one
-                reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-                tally.reject(split.path, block.place(index), reason, line.decode(errors="replace").rstrip("\r\n"))
+    scanner = _scanner(zone, split.rows)
+    rows = _Rows(zone, broker, settings, connections, scanner)
+    for some in _together(blocks(split, tally), _SCANNED_BYTES if scanner else 0):
+        if scanner is None or some[0].size > len(some[0].text):
+            for block in some:
+                for index, line in enumerate(block.lines):
+                    rows.read(line, partial(block.place, index), split.path, tally)
+        else:
+            rows.scan(some, scanner, split.path, tally)
         if len(rows) >= BATCH_ROWS:
             yield from rows.batches(tally)
-            rows = _Rows(zone, broker, settings, connections)
+            rows = _Rows(zone, broker, settings, connections, scanner)
     yield from rows.batches(tally)
     if connections:
         yield connections
 
 
+_SCANNED_BYTES: Final = 4 << 20
+_WORTH_IT, _WORTH_COMPILING = 20_000, 400_000
+"""Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
+_read = {"lines": 0}
+"""How many lines this process was given to read."""
+
+
+def _scanner(zone: tzinfo, lines: int) -> Scanner | None:
+    """The scanner, where it is worth its time; None without numba, and for a few lines."""
+    _read["lines"] += lines
+    if _read["lines"] < _WORTH_IT:
+        return None
+    try:
+        from kquota.audit.sources.scanner import Scanner
+        from kquota.audit.sources.walk import walk
+    except ImportError:
+        return None
+    return Scanner(zone) if _read["lines"] >= _WORTH_COMPILING or is_kept(walk) else None
+
+
+def _together(some: Iterable[Block], size: int) -> Iterator[list[Block]]:
+    """Blocks one behind the other, of so many bytes at least; each that was cut is alone."""
+    held: list[Block] = []
+    for block in some:
+        cut = block.size > len(block.text)
+        if held and (cut or block.offset - held[0].offset >= size):
+            yield held
+            held = []
+        held.append(block)
+        if cut:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
 class _Rows:
     """The rows of a batch."""
 
-    def __init__(self, zone: ZoneInfo, broker: str, settings: ReadSettings, connections: ConnectionLog | None) -> None:
-        self._broker, self._settings = broker, settings
-        self._names = Names(connections)
+    def __init__(
+        self,
+        zone: ZoneInfo,
+        broker: str,
+        settings: ReadSettings,
+        connections: ConnectionLog | None,
+        scanner: Scanner | None,
+    ) -> None:
+        self._zone, self._broker, self._connections = zone, broker, connections
+        self._names = Names()
         self.rows = bytearray()
         self.data = DataLog(broker) if settings.data else None
-        self.read_usual = reader(zone, self._names, self.data)
         self.topics = TopicLog(broker)
+        if scanner is not None:
+            scanner.begin(self._names, self.data, firsts=connections is not None)
 
     def __len__(self) -> int:
         shown = 0 if self.data is None else self.data.rows
         return max(len(self.rows) // ROW.size + len(self.topics.requests), shown)
 
-    def see(self, line: Line) -> None:
-        """Adds what a line that is not usual shows of the data; nothing of one that is damaged."""
+    def scan(self, some: list[Block], scanner: Scanner, path: str, tally: Tally) -> None:
+        """Adds the lines of blocks that are one behind the other."""
+        first = some[0]
+        text = b"".join(block.text for block in some)
+        if not text.endswith(b"\n"):
+            text += b"\n"
+        buffer = np.frombuffer(text + b"\n" * WIDTH, np.uint8)
+        at = number = 0
+        while at < len(text):
+            found = scanner.read(buffer, at, len(text))
+            if found.followers:
+                tally.spare("follower_fetch", found.followers, found.followers_ns, whole=True)
+            if self._connections is not None:
+                for connection, time_ms, opens in found.firsts:
+                    ip = client_address(connection)
+                    self._connections.add(ip, connection, time_ms, opens=opens)
+            whole, self.rows = self.rows, bytearray()
+            owners: list[int] = []
+            for line, begin in found.odd:
+                place = partial(first.place_of, number + line, begin)
+                self.read(text[begin : text.index(b"\n", begin) + 1], place, path, tally)
+                owners += [line] * (len(self.rows) // ROW.size - len(owners))
+            others = np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)
+            order = np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")
+            self.rows = whole
+            self.rows += np.concatenate([found.rows, others])[order].tobytes()
+            at, number = found.stop, number + found.count
+
+    def read(self, line: bytes, place: Callable[[], str], path: str, tally: Tally) -> None:
+        """Adds what a line shows; one that is no request is tallied."""
+        if line.isspace():
+            return
+        try:
+            parsed = parse(line.decode(), self._broker, self._zone)
+            event = parsed.event
+            if event.controller is not None:
+                self.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
+            if self._connections is not None:
+                self._connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
+            self._see(parsed)
+            reason = event.exemption
+            if reason is None:
+                self.rows += row_of(event, self._names)
+            else:
+                tally.spare(reason, 1, event.request_ns, whole=True)
+        except ValueError as error:  # UnicodeDecodeError is one
+            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+            tally.reject(path, place(), reason, line.decode(errors="replace").rstrip("\r\n"))
+
+    def _see(self, line: Line) -> None:
+        """Adds what a line shows of the data; nothing of one that is damaged."""
         fields, event = line.fields, line.event
         if self.data is None or fields is None or fields["isForwarded"] or event.api.upper() not in DATA_APIS:
             return
         who = (event.user, event.client_id, self._names.connections[event.connection], event.time_ms)
-        with suppress(*UNUSUAL):
+        with suppress(KeyError, TypeError, AttributeError, ValueError, StructError):
             self.data.add(fields, line.moment, who)
-
-    def add(self, event: UsageEvent) -> None:
-        """Adds what is not usual. Raises ValueError for a number that is out of range."""
-        row = (
-            event.time_ms,
-            API_KINDS.get(event.api, REQUEST) + (0 if event.sized else UNSIZED),
-            self._names.users[f":{event.user}"],
-            self._names.clients[event.client_id],
-            event.bytes,
-            # acks=0: the broker counts the thread time as exempt, the bytes as any other.
-            0 if event.acks == 0 else event.request_ns,
-            -1 if event.throttle_ms is None else event.throttle_ms,
-            self._names.connections[event.connection],
-            event.position,
-            event.request_ns if event.acks == 0 else NOT_EXEMPT,
-        )
-        try:
-            self.rows += ROW.pack(*row)
-        except StructError:
-            raise ValueError("a number is out of range") from None
 
     def batches(self, tally: Tally) -> Iterator[Batch | TopicLog | DataLog]:
         """What was added."""

@@ -120,7 +120,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         asked = _FETCH.match(request)
         exempt = asked is not None and int(asked["replica"]) >= 0
         if asked is not None and asked["topic"] is not None:
-            position = position_of(asked["topic"], asked["partition"], asked["offset"])
+            position = position_of(asked["topic"], int(asked["partition"]), int(asked["offset"]))
         if throttle_ms and ",responses=[]" in response:
             charged = UNKNOWN
         else:

@@ -94,12 +94,7 @@ class Kernel:
 
     def is_kept(self) -> bool:
         """Whether an earlier process left the machine code of the simulator's loop on the disk."""
-        function: Any = self.run_traffic
-        if self.mode is Mode.PLAIN or not hasattr(function, "stats"):  # numba can be told not to compile
-            return True
-        folder = function.stats.cache_path
-        # The name has the fingerprint of the source in it; behind it are the versions of Python and numba.
-        return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
+        return self.mode is Mode.PLAIN or is_kept(self.run_traffic)
 
 
 _MADE_HERE = ("mode", "column", "table")
@@ -180,6 +175,15 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
             function = unpacked(function, Path(folder) if folder else None)
         return numba.njit(cache=True, **options)(function)
     return numba.njit(**options)(function)
+
+
+def is_kept(function: Any) -> bool:
+    """Whether an earlier process left the machine code of a function on the disk."""
+    if not hasattr(function, "stats"):  # numba can be told not to compile
+        return True
+    folder = function.stats.cache_path
+    # The name has the fingerprint of the source in it; behind it are the versions of Python and numba.
+    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
 
 
 def _assemble(

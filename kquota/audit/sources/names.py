@@ -1,0 +1,93 @@
+"""Rows of a request log as numbers, and the numbers of the names in them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from kquota.audit.batch import API_KINDS
+from kquota.audit.sources.event import UsageEvent, client_address
+from kquota.core.enforcement.kind import REQUEST
+
+ROW: Final = Struct("=10q")
+"""A row: time_ms, kind (and UNSIZED), user and client-id (codes of `Names`), bytes, request_ns, throttle_ms,
+connection, position, as in a `Batch`; and the ns of thread time that are exempt, or NOT_EXEMPT."""
+UNSIZED: Final = 4
+"""Is added to the kind where the line does not hold the size (share fetches, old logs)."""
+NOT_EXEMPT: Final = -1
+WIDTH: Final = 32
+"""How many bytes a scanner may read behind the end of a text."""
+
+
+class Names:
+    """Numbers for the names of one batch."""
+
+    def __init__(self) -> None:
+        self.users = _Users()
+        self.clients = _Clients()
+        self.connections = _Connections()
+
+
+class _Users(dict[str, int]):
+    """Principals; `names` are those of their users."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __missing__(self, principal: str) -> int:
+        _, colon, user = principal.partition(":")
+        if not colon:
+            raise ValueError(principal)
+        self[principal] = len(self.names)
+        self.names.append(user)
+        return self[principal]
+
+
+class _Clients(dict[str | None, int]):
+    """Client-ids; that of null is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __missing__(self, client_id: str | None) -> int:
+        self[client_id] = len(self.names)
+        self.names.append(client_id or "")
+        return self[client_id]
+
+
+class _Connections(dict[str, int]):
+    """An id for each connection, the same in every process: a retry may be in a file that another one reads."""
+
+    def __missing__(self, connection: str) -> int:
+        client_address(connection)
+        self[connection] = connection_id(connection)
+        return self[connection]
+
+
+def connection_id(connection: str) -> int:
+    """The number of a connection in a batch."""
+    return int.from_bytes(blake2b(connection.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def row_of(event: UsageEvent, names: Names) -> bytes:
+    """The ROW of a request. Raises ValueError for a number that is out of range."""
+    try:
+        return ROW.pack(
+            event.time_ms,
+            API_KINDS.get(event.api, REQUEST) + (0 if event.sized else UNSIZED),
+            names.users[f":{event.user}"],
+            names.clients[event.client_id],
+            event.bytes,
+            # acks=0: the broker counts the thread time as exempt, the bytes as any other.
+            0 if event.acks == 0 else event.request_ns,
+            -1 if event.throttle_ms is None else event.throttle_ms,
+            names.connections[event.connection],
+            event.position,
+            event.request_ns if event.acks == 0 else NOT_EXEMPT,
+        )
+    except StructError:
+        raise ValueError("a number is out of range") from None

@@ -1,0 +1,703 @@
+"""The usual lines of a JSON request log, many at once: a compiled walk makes columns of them, and these become rows.
+
+SCHEMA is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the same
+line, and a line that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a field
+that is missing or out of range.
+
+Importing this module loads numba.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
+from kquota.audit.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY
+from kquota.audit.sources.connections import OPENING_API
+from kquota.audit.sources.data_log import DATA_APIS, ID, NO_TRANSACTION, UNBOUNDED, UNKNOWN_OFFSET, DataLog
+from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
+from kquota.audit.sources.mutations import TOLD_APIS
+from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED, WIDTH, Names
+from kquota.audit.sources.request_line import (
+    EXEMPT_APIS,
+    NO_NAMES,
+    START,
+    UNTOLD_FETCH_MS,
+    UNTOLD_MS,
+    Layout,
+    layout_before,
+    second_of,
+)
+from kquota.audit.sources.walk import (
+    BEGIN,
+    CELLS,
+    COUNT,
+    FALSE,
+    FIRST_CELL,
+    FIRST_SLOT,
+    FRACTION,
+    FULL,
+    INT,
+    INTS,
+    LINE,
+    LIST,
+    LONGEST,
+    NEW,
+    OBJECT,
+    ODD,
+    PARENT,
+    SECOND,
+    SHAPE,
+    TEXT,
+    TIME,
+    TYPE,
+    UNSET,
+    USUAL,
+    Found,
+    Plan,
+    Texts,
+    number_of,
+    walk,
+)
+from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.enforcement.kind import REQUEST
+
+Columns = Any
+Flags = Any
+
+# --- What is read.
+
+_HEADER: Final = {"requestApiVersion": INT, "correlationId": INT, "clientId": TEXT, "requestApiKeyName": TEXT}
+_EACH: Final = {
+    "isForwarded": ODD, "requestHeader": ODD, "connection": TEXT, "totalTimeMs": TIME, "localTimeMs": TIME,
+    "remoteTimeMs": TIME, "throttleTimeMs": INT, "responseQueueTimeMs": TIME, "sendTimeMs": TIME, "principal": TEXT,
+}  # fmt: skip
+SCHEMA: Final[dict[str, dict[str, Any]]] = {
+    "": {**dict.fromkeys((*_EACH, "request", "response"), ODD), "isForwarded": FALSE, "requestHeader": _HEADER},
+    "PRODUCE": {
+        **_EACH,
+        "request": {
+            "transactionalId": TEXT,
+            "acks": INT,
+            "topicData": [
+                {"name": TEXT, "topicId": TEXT, "partitionData": [{"index": INT, "recordsSizeInBytes": INT}]}
+            ],
+        },
+        "response": {
+            "responses": [
+                {
+                    "name": TEXT,
+                    "topicId": TEXT,
+                    "partitionResponses": [{"index": INT, "errorCode": INT, "baseOffset": INT}],
+                }
+            ]
+        },
+        "clientInformation": {"softwareName": TEXT},
+    },
+    "FETCH": {
+        **_EACH,
+        "request": {
+            "replicaId": INT,
+            "replicaState": {"replicaId": INT},
+            "sessionId": INT,
+            "sessionEpoch": INT,
+            "isolationLevel": INT,
+            "maxBytes": INT,
+            "topics": [
+                {
+                    "topic": TEXT,
+                    "topicId": TEXT,
+                    "partitions": [{"partition": INT, "fetchOffset": INT, "partitionMaxBytes": INT}],
+                }
+            ],
+            "forgottenTopicsData": [{"topic": TEXT, "topicId": TEXT, "partitions": [INT]}],
+        },
+        "response": {
+            "sessionId": INT,
+            "responses": [
+                {
+                    "topic": TEXT,
+                    "topicId": TEXT,
+                    "partitions": [
+                        {
+                            "partitionIndex": INT,
+                            "recordsSizeInBytes": INT,
+                            "abortedTransactions": COUNT,
+                            "divergingEpoch": ODD,
+                            "currentLeader": ODD,
+                            "snapshotId": ODD,
+                        }
+                    ],
+                }
+            ],
+        },
+    },
+    "SHARE_FETCH": {**_EACH, "response": {"errorCode": INT, "responses": COUNT}},
+    "OTHER": _EACH,
+}
+"""What is done with each value of a line, by the API; of the values of other keys only the JSON is checked.
+
+The first is a line up to its header. A list has the items of lists, which become rows of their own.
+"""
+
+
+class _Schema:
+    """The schema as tables: slots by the paths of keys, objects by the paths of lists."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, int] = {}
+        self.objects: dict[str, int] = {}
+        self.words: dict[str, int] = {"": 0}
+        self._actions: list[tuple[int, int, int]] = []
+        self.lists: list[bool] = []
+        self.tops = {api: self._add(api, keys, "", None) for api, keys in SCHEMA.items()}
+        for word in ("requestApiKey", "requestQueueTimeMs", "securityProtocol", "listener", "softwareVersion"):
+            self.words.setdefault(word, len(self.words))
+        for api in (*SCHEMA, OPENING_API.upper()):
+            self.words.setdefault(api, len(self.words))
+
+    def _add(self, path: str, keys: dict[str, Any], prefix: str, cell: int | None) -> int:
+        number = len(self.lists)
+        self.lists.append(cell is not None)
+        self.objects[path] = number
+        for key, action in keys.items():
+            word, name = self.words.setdefault(key, len(self.words)), prefix + key
+            if cell is None:
+                slot = self.slots.setdefault(name, FIRST_SLOT + len(self.slots))
+            else:
+                slot, cell = cell, cell + 1 if action != ODD else cell
+            kind, inside = action, 0
+            if isinstance(action, dict):
+                kind, inside = OBJECT, self._add(f"{path}.{key}", action, f"{name}.", None)
+            elif isinstance(action, list):
+                kind, (each,) = LIST, action
+                if each == INT:
+                    kind, each = INTS, {"": INT}
+                inside = self._add(f"{path}.{key}", each, "", FIRST_CELL)
+            self._actions.append((number, word, kind | inside << 8 | slot << 16))
+        assert cell is None or cell <= CELLS
+        return number
+
+    def plan(self) -> Plan:
+        """What a walk is to do."""
+        actions = np.zeros((len(self.lists), len(self.words)), np.int64)
+        for where, word, action in self._actions:
+            actions[where, word] = action
+        texts = [f'"{word}":'.encode() for word in self.words]
+        heads = np.full(len(self.words) + 1, self.tops["OTHER"])
+        for api in ("PRODUCE", "FETCH", "SHARE_FETCH"):
+            heads[self.words[api]] = self.tops[api]
+        head = self.objects[".requestHeader"]
+        name = self.slots["requestHeader.requestApiKeyName"]
+        return Plan(
+            actions,
+            np.frombuffer(b"".join(text.ljust(WIDTH, b"\0") for text in texts) + bytes(WIDTH), np.uint8),
+            np.array([len(text) for text in texts]),
+            np.array(self.lists),
+            heads,
+            np.zeros(actions.size, np.int64),
+            np.frombuffer(START.encode() + bytes(WIDTH), np.uint8),
+            np.array([FIRST_SLOT + len(self.slots), head, name, len(START)]),
+        )
+
+
+_SCHEMA: Final = _Schema()
+_PRODUCE, _FETCH, _SHARE_FETCH, _API_VERSIONS = (
+    _SCHEMA.words[api] for api in ("PRODUCE", "FETCH", "SHARE_FETCH", OPENING_API.upper())
+)
+_API: Final = re.compile("[A-Z_]+")
+_PARTS: Final = np.array([[*map(int, parts)] for parts in FETCH_PARTS])
+_EMPTY: Final = np.array([SHARE_FETCH_EMPTY[version] for version in range(len(SHARE_FETCH_EMPTY))])
+_MOST_BYTES: Final = 2**31 - 1
+_MOST: Final = 2**40
+_BLANKS: Final = np.frombuffer(b"\t\n\v\f\r ", np.uint8)
+_LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000
+
+# --- Texts and their meanings.
+
+_NEW: Final = np.iinfo(np.int64).min
+_INVALID: Final = _NEW + 1
+
+
+class _Meaning:
+    """A number for each text, made when it is first met; `_INVALID` where that cannot be."""
+
+    def __init__(self, make: Callable[[Any], int]) -> None:
+        self._make = make
+        self._values = np.full(_TEXTS, _NEW)
+
+    def of(self, scanner: Scanner, numbers: Int64s) -> Int64s:
+        """The numbers of texts; those of none are `_INVALID`."""
+        values = self._values[np.maximum(numbers, 0)]
+        for number in set(numbers[(values == _NEW) & (numbers >= 0)].tolist()):
+            try:
+                self._values[number] = self._make(scanner.text(number))
+            except (ValueError, TypeError, AttributeError):
+                self._values[number] = _INVALID
+        return np.where(numbers >= 0, self._values[np.maximum(numbers, 0)], _INVALID)
+
+    def forget(self) -> None:
+        """The texts have other numbers now."""
+        self._values[:] = _NEW
+
+
+class _Items(NamedTuple):
+    """The items of one kind of list, in the order of the log."""
+
+    rows: Int64s
+    """Their own numbers, which are the parents of others."""
+    line: Int64s
+    parent: Int64s
+    cells: Columns
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What was read of some lines."""
+
+    rows: Columns
+    """As of `names.ROW`, a line each."""
+    lines: Int64s
+    """Which lines these are."""
+    odd: list[tuple[int, int]]
+    """(line, where it begins) of those that are left, but for blank ones."""
+    count: int
+    """How many lines there are in all."""
+    stop: int
+    """Where the last one ends."""
+    followers: int
+    followers_ns: int
+    requests: Columns
+    """The numbers of (connection, correlation id, API) of each row."""
+    firsts: list[tuple[str, int, bool]]
+    """(connection, time, whether that opened it) of the earliest line of each connection, where that is asked for."""
+
+
+class Scanner:
+    """Reads lines of one log. `zone` is that of its times."""
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone, self._plan, slots = zone, _SCHEMA.plan(), FIRST_SLOT + len(_SCHEMA.slots)
+        lines = np.empty(_LINES * slots, np.int64)
+        scratch, stack = np.zeros(LONGEST, np.uint8), np.zeros(64, np.int64)
+        items = np.empty(_ITEMS * CELLS, np.int64)
+        self._found = Found(lines, lines.view(np.float64), items, scratch, stack, np.zeros(4, np.int64))
+        numbers = np.zeros((_TEXTS, 3), np.int64), np.zeros(_LETTERS, np.uint8)
+        layouts = np.zeros((_TEXTS, 6), np.int64)
+        self._texts = Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
+        self._shapes = 0
+        self._seconds = _Meaning(lambda text: int(second_of(text[:19], text[19:] or None, zone)))
+        self._crcs = _Meaning(lambda text: crc32(text.encode()))
+        self._software = _Meaning(
+            lambda text: JAVA if text == "apache-kafka-java" else OTHER_LIBRARY if text not in NO_NAMES else 0
+        )
+        self._meanings = [self._seconds, self._crcs, self._software]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begins anew with texts: the keys are the first."""
+        self._texts.slots[:] = -1
+        self._texts.used[:] = 0
+        self._texts.layouts[:] = 0
+        for word in _SCHEMA.words:
+            text = word.encode()
+            number_of(self._texts, np.frombuffer(text + bytes(WIDTH), np.uint8), 0, len(text), True)
+        for meaning in self._meanings:
+            meaning.forget()
+
+    def text(self, number: int) -> str | None:
+        """The text of that number."""
+        if number == 0:
+            return None
+        _, start, length = self._texts.entries[number].tolist()
+        letters: bytes = self._texts.letters[start : start + length].tobytes()
+        return letters.decode()
+
+    def begin(self, names: Names, data: DataLog | None, *, firsts: bool = False) -> None:
+        """The names that are met from now on go there, and what is shown of the data."""
+        self._data, self._wants_firsts = data, firsts
+        self._users = _Meaning(names.users.__getitem__)
+        self._clients = _Meaning(names.clients.__getitem__)
+        self._connections = _Meaning(names.connections.__getitem__)
+        unusual = TOLD_APIS | EXEMPT_APIS | ((DATA_APIS - {"PRODUCE", "FETCH"}) if data is not None else frozenset())
+        self._apis = _Meaning(
+            lambda text: (
+                _INVALID if text in unusual or not _API.fullmatch(text) else API_KINDS.get(text.lower(), REQUEST)
+            )
+        )
+        self._meanings[3:] = [self._users, self._clients, self._connections, self._apis]
+        if data is not None:
+            self._topics = _Meaning(lambda text: data.topics.setdefault(text, len(data.topics)))
+            self._ids = _Meaning(lambda text: data.topics.setdefault(ID + text, len(data.topics)))
+            self._transactions = _Meaning(
+                lambda text: (
+                    NO_TRANSACTION if text is None else data.transactions.setdefault(text, len(data.transactions))
+                )
+            )
+            self._data_users = _Meaning(lambda text: data.users.setdefault(text.partition(":")[2], len(data.users)))
+            self._data_clients = _Meaning(lambda text: data.clients.setdefault(text or "", len(data.clients)))
+            self._meanings += [self._topics, self._ids, self._transactions, self._data_users, self._data_clients]
+
+    def read(self, buffer: Any, start: int, stop: int) -> Usual:
+        """Reads lines, some thousands at most. `buffer` goes on behind `stop`, an end of a line, by WIDTH such ends."""
+        state, texts = self._found.state, self._texts
+        state[:3] = start, 0, 0
+        while True:
+            reason = walk(buffer, stop, self._plan, texts, self._found)
+            if reason != NEW:
+                break
+            shape = int(self._found.lines[int(state[1]) * int(self._plan.whole[0]) + SHAPE])
+            self._learn(shape, bytes(buffer[state[0] : state[0] + state[3]]))
+        usual = _Reading(self, buffer).usual()
+        used = texts.used.tolist()
+        if reason == FULL and (used[0] > _TEXTS - 1024 or used[1] > _LETTERS - 32 * LONGEST):
+            self._forget()
+        return usual
+
+    def _learn(self, shape: int, before: bytes) -> None:
+        """Learns where the time stands in what has that shape."""
+        self._shapes += 1
+        layout: Layout | None = None
+        try:
+            text = before.decode()
+            if self._shapes <= _MOST_SHAPES and text.isascii() and "\n" not in text and START not in text:
+                layout = layout_before(text, self._zone)
+        except ValueError:
+            pass
+        self._texts.layouts[shape] = (2, 0, 0, 0, 0, 0) if layout is None else (1, *layout)
+
+
+class _Reading:
+    """Some lines on the way from columns to rows."""
+
+    def __init__(self, scanner: Scanner, buffer: Any) -> None:
+        self.scanner, self.buffer, found = scanner, buffer, scanner._found
+        self.stop, self.count, items, _ = found.state.tolist()
+        slots = int(scanner._plan.whole[0])
+        self._lines = np.ascontiguousarray(found.lines[: self.count * slots].reshape(-1, slots).T)
+        self._items = np.ascontiguousarray(found.items[: items * CELLS].reshape(-1, CELLS).T)
+        self._lengths = scanner._texts.entries[:, 2]
+        self.usual_lines = self._lines[USUAL] == 1
+        self.size = np.zeros(self.count, np.int64)
+        self.position = np.zeros(self.count, np.int64)
+
+    def line(self, path: str) -> Int64s:
+        """The values of a slot."""
+        found: Int64s = self._lines[_SCHEMA.slots[path]]
+        return found
+
+    def time(self, path: str) -> Any:
+        """The values of a slot with times, ms."""
+        return self.line(path).view(np.float64)
+
+    def items(self, path: str) -> _Items:
+        """The items of a list."""
+        rows = np.flatnonzero(self._items[TYPE] == _SCHEMA.objects[path])
+        some = self._items[:, rows]
+        return _Items(rows, some[LINE], some[PARENT], some[FIRST_CELL:])
+
+    def refuse(self, lines: Any) -> None:
+        """These are not usual."""
+        self.usual_lines[lines] = False
+
+    def total(self, lines: Int64s, amounts: Any) -> Int64s:
+        """The sum of the amounts in each line."""
+        return np.bincount(lines, np.clip(amounts, -_MOST, _MOST), self.count).astype(np.int64)
+
+    def length(self, numbers: Int64s) -> Int64s:
+        """The lengths of texts; 0 for none."""
+        found: Int64s = self._lengths[np.maximum(numbers, 0)]
+        return found
+
+    def usual(self) -> Usual:
+        """The rows of the lines that are usual."""
+        scanner, refuse = self.scanner, self.refuse
+        local, sent, queued, total = map(self.time, ("localTimeMs", "sendTimeMs", "responseQueueTimeMs", "totalTimeMs"))
+        throttle, version = self.line("throttleTimeMs"), self.line("requestHeader.requestApiVersion")
+        for each in (local, sent, queued, total, throttle):
+            refuse(~((each >= 0) & (each <= MOST_MS)))
+        api_name, correlation = self.line("requestHeader.requestApiKeyName"), self.line("requestHeader.correlationId")
+        refuse(version == UNSET)
+        kinds = scanner._apis.of(scanner, np.where(self.usual_lines, api_name, UNSET))
+        users, clients, connections = (
+            meaning.of(scanner, np.where(self.usual_lines, self.line(path), UNSET))
+            for meaning, path in (
+                (scanner._users, "principal"),
+                (scanner._clients, "requestHeader.clientId"),
+                (scanner._connections, "connection"),
+            )
+        )
+        seconds = scanner._seconds.of(scanner, self._lines[SECOND])
+        for each in (kinds, users, clients, connections, seconds):
+            refuse(each == _INVALID)
+        layouts = scanner._texts.layouts[np.maximum(self._lines[SHAPE], 0)]
+        powers = 10.0 ** (layouts[:, 5] - layouts[:, 4])
+        moment = seconds + self._lines[FRACTION] * 1000 / powers + 500 / powers
+        done = moment - sent - queued
+        request_ns = np.rint(local * 1e6).astype(np.int64)
+        exempt_ns = np.full(self.count, NOT_EXEMPT)
+        produced, fetched, shared = (api_name == api for api in (_PRODUCE, _FETCH, _SHARE_FETCH))
+        charged = np.floor(done - np.where(fetched | shared, UNTOLD_FETCH_MS, UNTOLD_MS))
+        refuse(~((charged >= EARLIEST_MS) & (charged < LATEST_MS)))
+        self._produced(produced, version)
+        careless = produced & (self.line("request.acks") == 0)
+        exempt_ns[careless] = request_ns[careless]
+        request_ns[careless] = 0
+        replica = self._fetched(fetched, version, throttle)
+        answered = self.line("response.errorCode") * 0 + self.line("response.responses")
+        refuse(shared & ((answered < 0) | (self.line("response.errorCode") == UNSET)))
+        empty = shared & (throttle == 0) & (self.line("response.errorCode") == 0) & (answered == 0)
+        empty &= (version >= 0) & (version < len(_EMPTY))
+        self.size[empty] = _EMPTY[version[empty]]
+        kinds[shared & ~empty] += UNSIZED
+        if scanner._data is not None:
+            self._show(scanner._data, moment, done, charged, replica, produced, fetched, throttle, version)
+        follows = self.usual_lines & (replica >= 0)
+        lines = np.flatnonzero(self.usual_lines & ~follows)
+        time_ms = np.where(self.usual_lines, charged, 0).astype(np.int64)
+        columns = (
+            time_ms,
+            kinds,
+            users,
+            clients,
+            self.size,
+            request_ns,
+            throttle,
+            connections,
+            self.position,
+            exempt_ns,
+        )
+        firsts = []
+        if scanner._wants_firsts:
+            opens = api_name == _API_VERSIONS
+            order = np.lexsort((~opens, time_ms))
+            order = order[self.usual_lines[order]]
+            for first in order[np.unique(connections[order], return_index=True)[1]].tolist():
+                connection = scanner.text(int(self.line("connection")[first])) or ""
+                firsts.append((connection, int(time_ms[first]), bool(opens[first])))
+        begins, blank = np.append(self._lines[BEGIN], self.stop), np.isin(self.buffer[self._lines[BEGIN]], _BLANKS)
+        odd = np.flatnonzero(~self.usual_lines & ~(blank & (np.diff(begins) <= 2)))
+        return Usual(
+            np.stack([column[lines] for column in columns], axis=1),
+            lines,
+            list(zip(odd.tolist(), self._lines[BEGIN][odd].tolist(), strict=True)),
+            self.count,
+            self.stop,
+            int(follows.sum()),
+            int(request_ns[follows].sum()),
+            np.stack([column[lines] for column in (connections, correlation, api_name)], axis=1),
+            firsts,
+        )
+
+    def _produced(self, chosen: Flags, version: Int64s) -> None:
+        """Sizes as `sizes.produce_request_size`, and positions as `request_line.sender_of`."""
+        topics, parts = self.items("PRODUCE.request.topicData"), self.items("PRODUCE.request.topicData.partitionData")
+        name, _, count = topics.cells
+        index, records, _ = parts.cells
+        acks, many, transaction = (self.line(f"request.{key}") for key in ("acks", "topicData", "transactionalId"))
+        self.refuse(chosen & ((acks == UNSET) | (many < 0) | (version < 0) | (version >= len(PRODUCE_VERSIONS))))
+        self.refuse(chosen & (version >= 3) & (transaction < 0))
+        self.refuse(parts.line[(index == UNSET) | (records < 0) | (records > _MOST_BYTES)])
+        of_topic = version[topics.line]
+        self.refuse(topics.line[(count < 0) | ((of_topic < 13) & (name <= 0))])
+        names, client = self.length(name), self.length(self.line("requestHeader.clientId"))
+        tied = np.where(transaction > 0, _compact(self.length(transaction)), 1)
+        compact = np.where(of_topic >= 13, 16, _compact(names)) + _varint(count + 1) + 1
+        old_tied = np.where(version >= 3, 2 + self.length(transaction), 0)
+        size = 16 + client + np.where(version >= 9, 2 + tied + _varint(many + 1), 4 + old_tied)
+        size += self.total(topics.line, np.where(of_topic >= 9, compact, 6 + names))
+        size += self.total(parts.line, np.where(version[parts.line] >= 9, 5 + _compact(records), 8 + records))
+        self.size = np.where(chosen, size, self.size)
+        software = self.line("clientInformation.softwareName")
+        library = self.scanner._software.of(self.scanner, software)
+        self.refuse(chosen & (library == _INVALID) & (software != UNSET))
+        position = np.where(software == UNSET, 0, library) + np.where(acks == 0, UNANSWERED, 0)
+        first = _first_of(parts.line)
+        position[parts.line[first]] += 4 * np.minimum(index[first] + 1, 31)
+        self.position = np.where(chosen, position, self.position)
+
+    def _fetched(self, chosen: Flags, version: Int64s, throttle: Int64s) -> Int64s:
+        """Sizes as `sizes.fetch_response_size`, positions as `event.position_of`; the follower of each line, or -1."""
+        topics, parts = self.items("FETCH.response.responses"), self.items("FETCH.response.responses.partitions")
+        name, _, count = topics.cells
+        _, records, aborted = parts.cells
+        many = self.line("response.responses")
+        self.refuse(
+            chosen & ((many < 0) | (self.line("request.topics") < 0) | (version < 0) | (version >= len(_PARTS)))
+        )
+        of_topic, of_part = (np.clip(version[each.line], 0, len(_PARTS) - 1) for each in (topics, parts))
+        self.refuse(parts.line[(records < 0) | (records > _MOST_BYTES) | ((aborted == UNSET) & (of_part >= 4))])
+        self.refuse(topics.line[(count < 0) | ((of_topic < 13) & (name <= 0))])
+        names, aborted = self.length(name), np.maximum(aborted, 0)
+        size = _PARTS[np.clip(version, 0, len(_PARTS) - 1), 0] + np.where(version >= 12, _varint(many + 1), 0)
+        named = np.where(of_topic >= 13, 0, np.where(of_topic == 12, _compact(names), names))
+        each = _PARTS[of_topic, 1] + count * _PARTS[of_topic, 2] + named
+        size += self.total(topics.line, each + np.where(of_topic >= 12, _varint(count + 1), 0))
+        flexible = np.where(of_part >= 12, _varint(records + 1) + _varint(aborted + 1), 0)
+        size += self.total(parts.line, records + aborted * _PARTS[of_part, 5] + flexible)
+        self.size = np.where(chosen, np.where((throttle > 0) & (many == 0), UNKNOWN, size), self.size)
+        state, replica = self.line("request.replicaState"), self.line("request.replicaState.replicaId")
+        replica = np.where(state == 1, replica, _given(self.line("request.replicaId"), -1))
+        self.refuse(chosen & ((replica == UNSET) | ((state < 0) & (state != UNSET))))
+        asked, places = self.items("FETCH.request.topics"), self.items("FETCH.request.topics.partitions")
+        partition, offset, _ = places.cells
+        self.refuse(asked.line[asked.cells[2] < 0])
+        self.refuse(places.line[(partition == UNSET) | (offset == UNSET)])
+        first = _first_of(places.line)
+        topic = np.searchsorted(asked.rows, places.parent[first])
+        key = np.where(self.length(asked.cells[1][topic]) > 0, asked.cells[1][topic], asked.cells[0][topic])
+        self.refuse(places.line[first][key <= 0])
+        crcs = self.scanner._crcs.of(self.scanner, key)
+        self.position[places.line[first]] = position_in(crcs, partition[first], offset[first])
+        return np.where(chosen, replica, -1)
+
+    def _show(self, data: DataLog, moment: Any, done: Any, charged: Any, replica: Int64s, produced: Flags,
+              fetched: Flags, throttle: Int64s, version: Int64s) -> None:  # fmt: skip
+        """Adds to the data what `DataLog.add` would add of each line."""
+        scanner, refuse = self.scanner, self.refuse
+        remote, local, response = self.time("remoteTimeMs"), self.time("localTimeMs"), self.line("response")
+        both = produced | fetched
+        refuse(both & ((remote < 0) | (response == UNSET) | ((response != 1) & (self.line("request.acks") != 0))))
+        usable = self.usual_lines
+        begun_us, done_us = (
+            np.rint(np.where(usable, each * 1000, 0)).astype(np.int64) for each in (done - local - remote, done)
+        )
+        connection = scanner._connections.of(scanner, np.where(usable, self.line("connection"), UNSET))
+        # What was produced, with the answers to it.
+        base = "PRODUCE.request.topicData", "PRODUCE.response.responses"
+        stored, answers = self.items(f"{base[0]}.partitionData"), self.items(f"{base[1]}.partitionResponses")
+        topics = self.items(base[0])
+        owners = np.searchsorted(topics.rows, stored.parent)
+        acks = self.line("request.acks")
+        wanted = acks[stored.line] != 0
+        refuse(answers.line[(answers.cells == UNSET).any(axis=0)])
+        offset, failed = np.full(len(stored.rows), UNKNOWN_OFFSET), np.zeros(len(stored.rows), bool)
+        asked_keys = self._keys(stored, topics, wanted)
+        answer_keys = self._keys(answers, self.items(base[1]), acks[answers.line] != 0)
+        alike = np.zeros(self.count, np.int64)
+        np.add.at(alike, stored.line[wanted], 1)
+        np.subtract.at(alike, answers.line[acks[answers.line] != 0], 1)
+        refuse(alike != 0)
+        one, other = (
+            order[usable[lines[order]]]
+            for order, lines in ((asked_keys[1], stored.line), (answer_keys[1], answers.line))
+        )
+        if len(one) == len(other):
+            differ = asked_keys[0][one] != answer_keys[0][other]
+            twice = np.flatnonzero(np.diff(asked_keys[0][one]) == 0) + 1
+            refuse(stored.line[one][differ])
+            refuse(stored.line[one][twice])
+            offset[one], failed[one] = answers.cells[2][other], answers.cells[1][other] != 0
+        topic = self._topic_codes(topics)[owners]
+        index, size, _ = stored.cells
+        kept = usable[stored.line] & (size > 0) & ~failed
+        lines = stored.line[kept]
+        transaction = scanner._transactions.of(
+            scanner, np.where(produced & usable, np.maximum(self.line("request.transactionalId"), 0), UNSET)
+        )
+        rows = (
+            begun_us[lines],
+            done_us[lines],
+            topic[kept],
+            index[kept],
+            size[kept],
+            offset[kept],
+            transaction[lines],
+        )
+        # What was fetched.
+        asked, gone, given = (
+            (self.items(f"FETCH.{path}"), self.items(f"FETCH.{path}.partitions"))
+            for path in ("request.topics", "request.forgottenTopicsData", "response.responses")
+        )
+        refuse(asked[1].line[asked[1].cells[2] == UNSET])
+        refuse(gone[0].line[gone[0].cells[2] < 0])
+        refuse(given[1].line[given[1].cells[0] == UNSET])
+        tables = []
+        for topics, parts in (asked, gone, given):
+            codes = self._topic_codes(topics)[np.searchsorted(topics.rows, parts.parent)]
+            first, second = (
+                (parts.cells[1], parts.cells[2]) if topics is asked[0]
+                else (parts.cells[1] if topics is given[0] else 0 * parts.line, 0 * parts.line)
+            )  # fmt: skip
+            tables.append(np.stack([codes, parts.cells[0], first, second, parts.line], axis=1))
+        usable = self.usual_lines
+        data.show("appended", np.stack(rows, axis=1)[usable[lines]])
+        follows = tables[0][(replica[tables[0][:, 4]] >= 0) & usable[tables[0][:, 4]]]
+        at = follows[:, 4]
+        data.show("copied", np.stack([begun_us[at], follows[:, 0], follows[:, 1], replica[at], follows[:, 2]], axis=1))
+        reads = fetched & usable & (replica < 0)
+        lines = np.flatnonzero(reads)
+        counts = [np.bincount(table[:, 4], minlength=self.count)[lines] for table in tables]
+        table = np.concatenate(tables)
+        table = table[reads[table[:, 4]]]
+        data.show("parts", table[np.argsort(table[:, 4], kind="stable"), :4])
+        read_us = np.where(remote > 0, done_us, begun_us + np.rint(np.where(reads, local * 500, 0)).astype(np.int64))
+        silent = (throttle > 0) & (self.line("response.responses") == 0)
+        columns = (
+            read_us,
+            np.where(reads, charged, 0).astype(np.int64),
+            (moment % 1 == 0.5).astype(np.int64),
+            connection,
+            scanner._data_users.of(scanner, np.where(reads, self.line("principal"), UNSET)),
+            scanner._data_clients.of(scanner, np.where(reads, self.line("requestHeader.clientId"), UNSET)),
+            _given(self.line("request.sessionId"), 0),
+            _given(self.line("request.sessionEpoch"), -1),
+            _given(self.line("response.sessionId"), 0),
+            _given(self.line("request.isolationLevel"), 0),
+            _given(self.line("request.maxBytes"), UNBOUNDED),
+            np.where(silent, ~version, version),
+        )
+        unsent = np.flatnonzero(reads & silent)
+        who = (self.line(path)[unsent].tolist() for path in ("principal", "requestHeader.clientId"))
+        for user, client in set(zip(*who, strict=True)):
+            name = (scanner.text(user) or "").partition(":")[2]
+            data.throttled.add((data.broker, name, scanner.text(client) or ""))
+        data.show("fetched", np.stack([*(column[lines] for column in columns), *counts], axis=1))
+
+    def _keys(self, parts: _Items, topics: _Items, wanted: Flags) -> tuple[Int64s, Int64s]:
+        """(line, topic and partition of each as one number, the order of those that are wanted)."""
+        name, other, _ = topics.cells
+        topic = np.where(name != UNSET, name, other)[np.searchsorted(topics.rows, parts.parent)]
+        self.refuse(parts.line[wanted & ((topic < 0) | (parts.cells[0] < 0) | (parts.cells[0] >= 1 << 24))])
+        keys = parts.line << 44 | topic << 24 | parts.cells[0]
+        order = np.argsort(keys, kind="stable")
+        return keys, order[wanted[order]]
+
+    def _topic_codes(self, topics: _Items) -> Int64s:
+        """The codes of topics in the data."""
+        name, other, _ = topics.cells
+        scanner, usable = self.scanner, self.usual_lines[topics.line]
+        codes = np.where(
+            name > 0,
+            scanner._topics.of(scanner, np.where(usable & (name > 0), name, UNSET)),
+            scanner._ids.of(scanner, np.where(usable & (name <= 0) & (other > 0), other, UNSET)),
+        )
+        self.refuse(topics.line[codes == _INVALID])
+        return codes
+
+
+def _varint(number: Int64s) -> Int64s:
+    """As `sizes.varint_size`."""
+    return 1 + (number >= 1 << 7) + (number >= 1 << 14) + (number >= 1 << 21) + (number >= 1 << 28)
+
+
+def _compact(length: Int64s) -> Int64s:
+    """As `sizes.compact_size`."""
+    return length + _varint(length + 1)
+
+
+def _given(values: Int64s, instead: int) -> Int64s:
+    """Values, or what stands for those that are not there."""
+    return np.where(values == UNSET, instead, values)
+
+
+def _first_of(lines: Int64s) -> Int64s:
+    """The first item of each line."""
+    return np.flatnonzero(np.diff(lines, prepend=-1))

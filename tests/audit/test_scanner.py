@@ -1,0 +1,223 @@
+"""The compiled reading of usual lines: exactly what `request_line.parse` makes of them, or nothing."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from kquota.audit.batch import Batch, Tally
+from kquota.audit.sources import ReadSettings, Split, request_log
+from kquota.audit.sources.connections import ConnectionLog
+from kquota.audit.sources.data_log import DATA_APIS, DataLog
+from kquota.audit.sources.names import Names, row_of
+from kquota.audit.sources.request_line import parse
+from tests.audit import recorded
+from tests.audit.mutated_lines import mutated
+from tests.audit.request_lines import (
+    PARTITION,
+    REFUSED,
+    SHARED,
+    asking,
+    fetch,
+    fields,
+    line,
+    share_fetch,
+)
+
+LINES = int(os.environ.get("KQUOTA_MUTATED_LINES", "3000"))
+"""How many mutated lines are read both ways."""
+
+USUAL = [
+    *(fields(version=version) for version in range(9, 14)),
+    *(fetch([dict(PARTITION)], version, request=asking((0, 5))) for version in range(13, 19)),
+    fetch([], throttleTimeMs=300),
+    fetch([], request=asking((3, 77))),
+    fetch([{**PARTITION, "recordsSizeInBytes": size} for size in (0, 126, 127, 16382, 16383, 3_000_000)]),
+    *(share_fetch([], version) for version in range(4)),
+    share_fetch([SHARED]),
+    share_fetch([], throttleTimeMs=300),
+    share_fetch([], response=REFUSED),
+    fetch([PARTITION], request={"topics": [], "replicaState": {"replicaId": 2, "replicaEpoch": 1}}),
+    fetch([PARTITION], request={"topics": [], "replicaId": 2}),
+    fields("SHARE_ACKNOWLEDGE", 79, 2, request={}, response={}),
+    fields("METADATA", 3, 12, request={}, response={}),
+    fields("HEARTBEAT", 12, 4, request={}, response={}, principal="User:CN=a,OU=b:c"),
+]
+OLD, NAMED, CARELESS, TRANSACTIONAL = (
+    fields(version=3),
+    fetch([dict(PARTITION)], 12, request=asking((0, 5))),
+    fields(),
+    fields(),
+)
+NAMED["response"]["responses"][0]["topic"] = "pears"
+CARELESS["response"], CARELESS["request"]["acks"] = "", 0
+TRANSACTIONAL["request"]["transactionalId"] = "tx"
+USUAL += [OLD, NAMED, CARELESS, TRANSACTIONAL]
+
+
+class Fast:
+    """What the scanner makes of lines."""
+
+    def __init__(self, zone: Any = UTC, *, data: bool = False) -> None:
+        scanner = pytest.importorskip("kquota.audit.sources.scanner").Scanner(zone)
+        self.scanner, self.names = scanner, Names()
+        self.data = DataLog("1") if data else None
+
+    def __call__(self, lines: Sequence[bytes]) -> list[tuple[Any, ...] | None]:
+        """A row with names for each of its codes; "follower" for one of those, None for what is left."""
+        text = b"".join(lines)
+        buffer = np.full(len(text) + 64, 10, np.uint8)
+        buffer[: len(text)] = np.frombuffer(text, np.uint8)
+        at = 0
+        rows: list[Any] = []
+        self.scanner.begin(self.names, self.data)
+        while at < len(text):
+            found = self.scanner.read(buffer, at, len(text))
+            new: list[Any] = ["follower"] * found.count
+            for number, row in zip(found.lines.tolist(), found.rows.tolist(), strict=True):
+                new[number] = named(row, self.names)
+            for number, begin in found.odd:
+                new[number] = None
+                assert text.startswith(lines[len(rows) + number], begin)
+            assert new.count("follower") == found.followers
+            rows += new
+            at = found.stop
+        assert len(rows) == len(lines)
+        return rows
+
+
+def named(row: Sequence[Any], names: Names) -> tuple[Any, ...]:
+    return (*row[:2], names.users.names[row[2]], names.clients.names[row[3]], *row[4:])
+
+
+def slow(text: bytes, zone: Any = UTC, data: DataLog | None = None) -> Any:
+    """The same from the reading that knows everything; an error for what is no request."""
+    names = Names()
+    try:
+        parsed = parse(text.decode(), None, zone)
+    except ValueError as error:
+        return error
+    event = parsed.event
+    if data is not None and parsed.fields and not parsed.fields["isForwarded"] and event.api.upper() in DATA_APIS:
+        who = (event.user, event.client_id, names.connections[event.connection], event.time_ms)
+        with suppress(KeyError, TypeError, AttributeError, ValueError):
+            data.add(parsed.fields, parsed.moment, who)
+    if event.exempt:
+        return "follower" if event.exemption == "follower_fetch" else ValueError(event.exemption)
+    row = np.frombuffer(row_of(event, names), np.int64)
+    return named(row.tolist(), names)
+
+
+def shown(log: DataLog) -> list[Any]:
+    """What a log shows of the data, with names for codes."""
+    topics, transactions, users, clients = (
+        {code: name for name, code in known.items()} for known in (log.topics, log.transactions, log.users, log.clients)
+    )
+    tables = [np.stack(table, axis=1).tolist() for table in (log.appended, log.copied, log.fetched, log.parts)]
+    return [
+        [(*row[:2], topics[row[2]], *row[3:6], transactions.get(row[6])) for row in tables[0]],
+        [(row[0], topics[row[1]], *row[2:]) for row in tables[1]],
+        [(*row[:4], users[row[4]], clients[row[5]], *row[6:]) for row in tables[2]],
+        [(topics[row[0]], *row[1:]) for row in tables[3]],
+        sorted(log.throttled),
+    ]
+
+
+def same(lines: Sequence[bytes], zone: Any = UTC, *, data: bool = False) -> int:
+    """Holds both readings against each other; how many lines were left."""
+    fast = Fast(zone, data=data)
+    found, log = fast(lines), DataLog("1")
+    for line_, row in zip(lines, found, strict=True):
+        if row is not None:
+            assert row == slow(line_, zone, log if data else None), line_
+    if fast.data is not None:
+        assert shown(fast.data) == shown(log)
+    return found.count(None)
+
+
+def test_what_clients_send_is_usual() -> None:
+    assert same([line(value).encode() for value in USUAL]) == 0
+
+
+@pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kolkata")])
+def test_a_real_log_is_usual_and_read_the_same(zone: Any) -> None:
+    with gzip.open(recorded.LOG) as file:
+        lines = list(itertools.islice(file, 0, None, 9))
+    assert same(lines, zone) < len(lines) / 100
+    assert same(lines, zone, data=True) < len(lines) / 20
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_mutated_lines_are_read_the_same_or_left(data: bool) -> None:
+    lines = [line(value).encode() for value in USUAL]
+    with gzip.open(recorded.LOG) as file:
+        lines += [
+            text for text in itertools.islice(file, 0, None, 37) if b'{"isForwarded"' in text and len(text) < 6000
+        ]
+    for seed in range(0, LINES, 1000):
+        left = same(list(mutated(lines, 1000, seed)), data=data)
+        assert left < 900
+
+
+LAYOUTS = [
+    "2026-05-04T12:50:30.456+02:30 Completed request:{}",
+    "2026-05-04T12:50:31.456+05:30 Completed request:{}",
+    "2026-05-04 10:20:30 {}",
+    "[2026-05-04 10:20:31,000] [2026-05-04 10:20:30,456] Completed request:{}",
+    "<135>May  4 10:20:31 host kafka[1]: [2026-05-04 10:20:30,456] {}",
+    "2026-05-04T10:20:31.123456789Z stdout F [2026-05-04 10:20:30,456] DEBUG Completed request:{} (x)\r",
+]
+
+
+@pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kolkata")])
+def test_other_layouts_are_usual(zone: Any) -> None:
+    text = line(USUAL[0])
+    request = text[text.index("{") : text.rindex("}") + 1]
+    assert same([f"{layout.format(request)}\n".encode() for layout in LAYOUTS], zone) == 0
+
+
+def test_texts_that_fill_the_table_are_read_the_same() -> None:
+    lines = [line(fields(principal=f"User:{number}")).encode() for number in range(70_000)]
+    rows = Fast()(lines)
+    assert [row[2] for row in rows if row] == [str(number) for number in range(70_000)]
+
+
+def test_a_file_is_read_the_same_with_and_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    with gzip.open(recorded.LOG) as file:
+        lines = list(itertools.islice(file, 0, 6000))
+    lines += [b"\n", b" \r\n", *mutated(lines[:500], 500, 7), b"\n" * 3000, *lines[:3000], b"cut off"]
+    path = tmp_path / "request.log"
+    path.write_bytes(b"".join(lines))
+    found = []
+    for worth_it in (0, 1 << 60):
+        monkeypatch.setattr(request_log, "_WORTH_IT", worth_it)
+        monkeypatch.setattr(request_log, "_WORTH_COMPILING", worth_it)
+        for end in (-1, path.stat().st_size // 2):
+            tally = Tally()
+            settings = ReadSettings(broker="1", data=True, addresses=True)
+            pieces = list(request_log.read(Split("request-log", str(path), 0, end, 9000), settings, tally))
+            batches = [piece for piece in pieces if isinstance(piece, Batch)]
+            rows = [
+                [batch.user.texts(), batch.client_id.texts(), *(getattr(batch, name).tolist() for name in NUMBERS)]
+                for batch in batches
+            ]
+            logs = [piece for piece in pieces if isinstance(piece, ConnectionLog)]
+            data = [
+                [sorted(table, key=repr) for table in shown(piece)] for piece in pieces if isinstance(piece, DataLog)
+            ]
+            found.append((rows, logs, data, tally))
+    assert found[:2] == found[2:]
+
+
+NUMBERS = ("kind", "time_ms", "bytes", "request_ns", "bytes_complete", "throttle_ms", "connection", "detail")
