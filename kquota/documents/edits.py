@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import copy
+import functools
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from kquota.documents.encoding import compose, parse, rewritten, to_flow, to_json
+from kquota.documents.encoding import compose, parse, to_flow, to_json
 from kquota.errors import InputError
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -22,12 +23,12 @@ REMOVED: Final = object()
 def edited(path: Path, text: str, edits: Mapping[Steps, Any]) -> str:
     """The text of a YAML or JSON mapping with the values of some places replaced, added or `REMOVED`.
 
-    An item is added to a list at the index of its length. YAML that is written in a way that a splice cannot edit is
-    written anew, with its comments; JSON always is. Raises InputError when neither leads to the document that is meant.
+    An item is added to a list at the index of its length. JSON is written anew. Raises InputError for YAML that a
+    splice cannot bring to the document that is meant, such as values with anchors.
     """
     if not edits:
         return text
-    after = _applied(parse(path, text), edits)
+    after = _applied(_unshared(parse(path, text)), edits)
     if _is_json(text):
         return to_json(after)
     with contextlib.suppress(InputError, _Unfit):
@@ -36,10 +37,10 @@ def edited(path: Path, text: str, edits: Mapping[Steps, Any]) -> str:
         candidate = splices.made()
         if parse(path, candidate) == after:
             return candidate
-    candidate = rewritten(path, text, lambda data: _applied(data, edits))
-    if parse(path, candidate) != after:
-        raise InputError(f"{path}: cannot be updated as it is written", hint="write it as 'kquota export' does")
-    return candidate
+    raise InputError(
+        f"{path}: cannot be updated as it is written",
+        hint="write it without anchors and merge keys, as 'kquota export' does, or edit it by hand",
+    )
 
 
 def _is_json(text: str) -> bool:
@@ -50,20 +51,18 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def _unshared(data: Any) -> Any:
+    """A copy in which no object stands in two places, as an alias makes it."""
+    if isinstance(data, dict):
+        return {key: _unshared(value) for key, value in data.items()}
+    return [*map(_unshared, data)] if isinstance(data, list) else data
+
+
 def _applied(data: Any, edits: Mapping[Steps, Any]) -> Any:
     """The data with the edits made, in place. Items are removed from the end on: the indexes of others stay true."""
 
-    own: set[Steps] = set()
-
     def parent_of(steps: Steps) -> Any:
-        parent = data
-        for depth, step in enumerate(steps[:-1], 1):
-            # An alias stands for the very same object in two places.
-            if steps[:depth] not in own:
-                parent[step] = copy.deepcopy(parent[step])
-                own.update(steps[:deeper] for deeper in range(depth, len(steps)))
-            parent = parent[step]
-        return parent
+        return functools.reduce(operator.getitem, steps[:-1], data)
 
     for steps, value in edits.items():
         if value is not REMOVED:
@@ -224,16 +223,19 @@ class _Splices:
     ) -> None:
         first, last = next(iter(children.values()))[0], [*children.values()][-1]
         line_start = self._line_start(last[0].start_mark.index)
-        lead = self._text[line_start : last[0].start_mark.index]
         at = self._next_line(_end(last[1]))
         if node.id == "sequence":
-            if not re.fullmatch(r" *- +", lead):
+            # The dash may stand on a line of its own.
+            before = self._text[: last[0].start_mark.index].rstrip()
+            line_start = self._line_start(len(before))
+            dash = re.fullmatch(r"( *)-", before[line_start:])
+            if dash is None:
                 raise _Unfit
             apart = len(children) > 1 and self._is_blank_above(line_start)
             lines = []
             for value in added.values():
                 lines += [""] if apart else []
-                lines += _item_lines(value, lead[: lead.index("-")])
+                lines += _item_lines(value, dash[1])
         else:
             indent = " " * first.start_mark.column
             lines = [f"{indent}{key}: {to_flow(value)}" for key, value in added.items()]

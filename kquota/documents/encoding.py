@@ -429,30 +429,27 @@ def _check_size(path: object, text: str) -> None:
         )
 
 
-def _yaml(*, text: bool = False, safe: bool = True) -> YAML:
+def _yaml(*, text: bool = False) -> YAML:
     """A reader with bounds: how deep its text is nested, and how much aliases stand for. With `text` a time is text."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
-    from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor, SafeConstructor
-    from ruamel.yaml.scanner import RoundTripScanner, Scanner, ScannerError
+    from ruamel.yaml.constructor import ConstructorError, SafeConstructor
+    from ruamel.yaml.scanner import Scanner, ScannerError
 
-    def bounded(kind: Any) -> Any:
-        class Bounded(kind):  # type: ignore[misc]
-            def fetch_flow_collection_start(self, *args: Any, **options: Any) -> None:
-                super().fetch_flow_collection_start(*args, **options)
-                self._check_depth()
+    class BoundedScanner(Scanner):
+        def fetch_flow_collection_start(self, *args: Any, **options: Any) -> None:
+            super().fetch_flow_collection_start(*args, **options)
+            self._check_depth()
 
-            def add_indent(self, column: int) -> bool:
-                deeper: bool = super().add_indent(column)
-                self._check_depth()
-                return deeper
+        def add_indent(self, column: int) -> bool:
+            deeper: bool = super().add_indent(column)
+            self._check_depth()
+            return deeper
 
-            def _check_depth(self) -> None:
-                if len(self.flow_context) + len(self.indents) > DEEPEST:
-                    problem = f"it is nested more than {DEEPEST} levels deep"
-                    raise ScannerError(None, None, problem, self.reader.get_mark())
-
-        return Bounded
+        def _check_depth(self) -> None:
+            if len(self.flow_context) + len(self.indents) > DEEPEST:
+                problem = f"it is nested more than {DEEPEST} levels deep"
+                raise ScannerError(None, None, problem, self.reader.get_mark())
 
     class BoundedComposer(Composer):
         def compose_document(self) -> Any:
@@ -472,10 +469,10 @@ def _yaml(*, text: bool = False, safe: bool = True) -> YAML:
 
     if text:
         Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
-    yaml = YAML(typ="safe", pure=True) if safe else YAML()
-    yaml.Scanner = bounded(Scanner if safe else RoundTripScanner)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = BoundedScanner
     yaml.Composer = BoundedComposer
-    yaml.Constructor = Constructor if safe else RoundTripConstructor
+    yaml.Constructor = Constructor
     return yaml
 
 
@@ -810,20 +807,3 @@ def compose(text: str) -> Any:
 
 _composed = lru_cache(maxsize=1)(compose)
 """Several mistakes of a text may ask for their lines."""
-
-
-def rewritten(path: object, text: str, change: Callable[[Any], object]) -> str:
-    """A YAML text after a change of its data in place, with its comments, in the library's own style.
-
-    Raises InputError where the library cannot do that.
-    """
-    yaml = _yaml(safe=False)
-    yaml.preserve_quotes = True
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 4096
-    out = io.StringIO()
-    with _yaml_errors(path):
-        data = yaml.load(text)
-        change(data)
-        yaml.dump(data, out)
-    return out.getvalue()

@@ -254,19 +254,31 @@ def test_what_was_not_asked_for_and_what_no_file_can_say_stays(tmp_path: Path) -
         '{"kind": "kquota.quotas", "version": 1, "quotas": ['
         '{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 1}}]}',
         "{kind: kquota.quotas, version: 1, quotas: [{entity: {user: alice}, values: {producer_byte_rate: 1}}]}",
-        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: &a\n    user: alice\n"
-        "  values: &v {producer_byte_rate: 1}\n"
-        "- entity: {user: bob}\n  values: *v",
         "kind: kquota.quotas\nversion: 1\nquotas: # none\n-\n  entity: {user: alice}\n"
         "  values: {\n    producer_byte_rate: 1 # x\n  }\n",
     ],
-    ids=["json", "flow", "anchors", "odd"],
+    ids=["json", "flow", "odd"],
 )
 @pytest.mark.parametrize(
     "now", [{}, {ALICE: {CONSUMER: 5}}, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 3}, CAROL: {REQUEST: 5.0}}]
 )
 def test_any_way_of_writing_can_be_updated(tmp_path: Path, text: str, now: dict[Entity, Values]) -> None:
     update(tmp_path, text, now)
+
+
+def test_values_with_anchors_are_not_edited(tmp_path: Path) -> None:
+    text = (
+        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n"
+        "  values: &v {producer_byte_rate: 1}\n- entity: {user: bob}\n  values: *v\n"
+    )
+    with pytest.raises(InputError, match="cannot be updated as it is written") as raised:
+        update(tmp_path, text, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}})
+    assert raised.value.hint is not None
+    assert "without anchors" in raised.value.hint
+    # What anchors have no part in can be edited all the same.
+    more = text + "- entity: {user: carol}\n  values: {consumer_byte_rate: 5}\n"
+    now = {ALICE: {PRODUCER: 1}, BOB: {PRODUCER: 1}, CAROL: {CONSUMER: 7}}
+    assert update(tmp_path, more, now) == more.replace("rate: 5", "rate: 7 B/s")
 
 
 # --- Any file, any cluster -----------------------------------------------------------------------------------------
