@@ -277,7 +277,7 @@ def test_values_with_anchors_are_not_edited(tmp_path: Path) -> None:
     assert "without anchors" in raised.value.hint
     # What anchors have no part in can be edited all the same.
     more = text + "- entity: {user: carol}\n  values: {consumer_byte_rate: 5}\n"
-    now = {ALICE: {PRODUCER: 1}, BOB: {PRODUCER: 1}, CAROL: {CONSUMER: 7}}
+    now: dict[Entity, Values] = {ALICE: {PRODUCER: 1}, BOB: {PRODUCER: 1}, CAROL: {CONSUMER: 7}}
     assert update(tmp_path, more, now) == more.replace("rate: 5", "rate: 7 B/s")
 
 
