@@ -51,6 +51,8 @@ _MADE_UP: Final = -0.1
 _BUSY_MS: Final = 20_000
 """So long a client sends back to back between its mutes that it may do so as fast as it can."""
 _FULL: Final = 30_000
+_PIECE_MS: Final = 10_000
+"""The length of a quota window."""
 
 
 class Requests(NamedTuple):
@@ -107,7 +109,7 @@ class Seen(NamedTuple):
 
 
 def producer(requests: Requests) -> Seen:
-    """The kinds of producers that fit."""
+    """The kinds of producers that fit: one with a schedule, one that waits for its answers, or both."""
     times, sizes, throttle = requests.times, requests.sizes, np.maximum(requests.throttle, 0)
     gaps = np.diff(times)
     muted = throttle[:-1] > 0
@@ -128,55 +130,40 @@ def producer(requests: Requests) -> Seen:
     elif requests.library == OTHER_LIBRARY and requests.answered:
         queue = queue._replace(resends=partitions)
     free = gaps[~muted]
-    waiting = []
-    if waited.any():
-        early = queue._replace(times=_early(times, waited), why="requests may have waited since their client was muted")
-        waiting = [early] if (early.times != times).any() else []
     if len(times) < _ENOUGH:
-        return Seen([queue, *waiting], held_back, drained)
+        return Seen([queue], held_back, drained)
     thinks = _thinks(gaps, waited, free)
     why = "requests come a steady time after the answer before"
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
-    # Of the gaps the least, the quick, and the usual one.
-    least, quick, typical = _quantiles(free, 0.05, 0.1, 0.5) if len(free) else (0.0, 0.0, 0.0)
+    eager = waits._replace(kind=SATURATING, thinks=np.minimum(thinks, 0), why="requests come back to back")
+    # Of the gaps the least, and the usual one.
+    least, typical = _quantiles(free, 0.05, 0.5) if len(free) else (0.0, 0.0)
     is_even = _is_even(len(free), least, typical)
-    # The slowest answers may be those of a busy broker: a client that thinks least wants most.
-    eager = waits._replace(thinks=np.minimum(thinks, int(quick)))
     guesses = [queue]
     if held_back:
         overtakes = bool((gaps[muted] < 0.5 * typical).mean() > 0.02) if muted.any() else False
         slack = gaps - throttle[:-1]
         runs = times[-1] - times[0] >= _BUSY_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
         if runs and typical <= _LATE_MS:
-            kind = SATURATING
-            now = np.minimum(thinks, 0)
-            eager = waits._replace(kind=kind, thinks=now, why="requests come back to back from the start")
-            if _had_gaps(gaps, muted):
-                guesses = [_at_pace(queue, int(np.argmax(muted))), queue, eager]
-            else:
-                guesses = [eager, queue]
-        elif is_even and not overtakes and _stays_late(times, ~muted):
-            guesses = [waits, queue, eager]
+            had_gaps = _had_gaps(gaps, muted)
+            guesses = [_at_pace(queue, int(np.argmax(muted))), eager] if had_gaps else [eager, queue]
         elif is_even and not overtakes:
-            guesses = [queue, waits]
+            guesses = [waits, queue] if _stays_late(times, ~muted) else [queue, waits]
         else:
             guesses = [queue._replace(why="requests come back to back after a mute")]
-        guesses += waiting
     elif is_even:
-        wanders = _wanders(times, ~muted)
         if typical <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
-            now = np.minimum(thinks, 0)
-            guesses = [waits._replace(kind=SATURATING, thinks=now, why="requests come back to back"), queue]
+            guesses = [eager, queue]
         elif _stays_late(times, ~muted):
-            guesses = [waits, queue, eager]
-        elif wanders >= 1.5:
+            guesses = [waits, queue]
+        elif _wanders(times, ~muted) >= 1.5:
             guesses = [queue, waits]
         else:
             guesses = [queue._replace(why="requests keep a schedule")]
     elif least > 0.1 * typical:
         guesses = [queue, waits]
     if not requests.answered:
-        guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS] or [queue]
+        guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS]
     return Seen(guesses, held_back, drained)
 
 
@@ -214,7 +201,7 @@ def consumer(requests: Requests) -> Seen:
         spread = late._replace(times=spread_times, sizes=spread_sizes, thinks=never, partitions=never + 1)
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
-        guesses = [early, spread._replace(why="data comes evenly between two responses"), late]
+        guesses = [early, spread._replace(why="data comes evenly between two responses")]
     # A client processes what it got until its next request, also where that one is throttled and gets nothing.
     rows = np.flatnonzero(got)[:-1]
     gaps = requests.times[rows + 1] - requests.times[rows]
@@ -231,7 +218,7 @@ def consumer(requests: Requests) -> Seen:
         between = np.diff(times)
         even = len(between) > 0 and _is_even(len(between), *_quantiles(between, 0.05, 0.5))
         steady = even and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
-        guesses = [*guesses, busy] if steady else [busy, *guesses]
+        guesses = [guesses[0], busy] if steady else [busy, guesses[0]]
     return Seen(guesses, held_back, drained)
 
 
@@ -263,6 +250,43 @@ def resent(guess: Guess, charged_ms: Int64s) -> Guess | None:
             [guess.partitions[:first], np.arange(parts) % PARTITIONS, guess.partitions[after:]]
         ).astype(np.int64),
     )
+
+
+def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
+    """The client as it may come the next time: what the recording leaves to chance is drawn again.
+
+    Its pieces of one quota window may come in another order. Data of a consumer may have come at any time since the
+    response before. Records that wait go into as many requests as were recorded, or into fuller ones.
+    """
+    times, first = guess.times, int(guess.times[0])
+    piece = (times - first + int(draw.integers(_PIECE_MS))) // _PIECE_MS
+    order = np.arange(int(piece[-1]) + 1)
+    order = np.argsort(order + draw.uniform(0, 2, len(order)), kind="stable")
+    rows = np.concatenate([np.flatnonzero(piece == each) for each in order.tolist()])
+    place = np.argsort(order)[piece[rows]]
+    moved = times[rows] + (place - piece[rows]) * _PIECE_MS
+    moved = np.maximum(moved - max(first - int(moved[0]), 0), first)
+    thinks = guess.thinks.copy()
+    if len(thinks) > 1 and (thinks[1:] >= 0).all():
+        thinks[0] = int(np.median(thinks[1:]))
+    thinks = thinks[rows]
+    thinks[0] = -1
+    if guess.kind == CONSUMER:
+        before = np.concatenate([moved[:1], moved[:-1]])
+        moved = before + ((moved - before) * draw.uniform()).astype(np.int64)
+    found = guess._replace(
+        times=np.maximum.accumulate(moved).astype(np.int64),
+        sizes=guess.sizes[rows],
+        thinks=thinks,
+        partitions=guess.partitions[rows],
+    )
+    largest = int(guess.sizes.max())
+    if guess.merge and guess.merge > largest:
+        full = draw.uniform()
+        found = found._replace(
+            merge=int(largest + full * (guess.merge - largest)), batch=int(max(full * guess.batch, 1))
+        )
+    return found
 
 
 def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
@@ -383,13 +407,6 @@ def _wanders(times: Int64s, free: Any) -> float:
         return float(np.minimum(off, np.quantile(off, 0.9)).mean()) + 0.3
 
     return spread(_STEPS) / spread(1)
-
-
-def _early(times: Int64s, waited: Any) -> Int64s:
-    """The earliest that each request can have come: the beginning of the queue that it waited in."""
-    starts = np.where(np.concatenate([[False], waited]), 0, np.arange(len(times)))
-    early: Int64s = times[np.maximum.accumulate(starts)]
-    return early
 
 
 def _processing(gaps: Int64s) -> Int64s:

@@ -7,7 +7,8 @@ the runs are the bounds of a prediction. `kquota.audit.prediction` decides whose
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from kquota.audit.clients import (
     Seen,
     consumer,
     producer,
+    redrawn,
     resent,
 )
 from kquota.audit.in_force import Judged, scale_of
@@ -60,6 +62,10 @@ _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
 _KEPT: Final = "keeps the clients below the limit"
 _OTHER_QUOTA: Final = "another quota of its clients"
+DRAWS: Final = 4
+"""So often chance is drawn again."""
+_STUDENT: Final = 2.78
+"""So many times their root mean square hold 95 % of what is off by chance, by DRAWS of it (Student's t)."""
 MOST_TIME: Final = 2
 """A request takes at most so many times the thread time that a log holds: network threads take half of it."""
 
@@ -102,20 +108,22 @@ def simulated(
     using: Kernel,
 ) -> dict[CounterRef, Prediction]:
     """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet."""
-    runs, plain = _runs(group, models, settings, using)
+    runs, plain, redrawn_runs = _runs(group, models, settings, using)
     found = {}
     for place, counter in enumerate(group):
         mine = [model for model in models if place in model.charged]
         slowed = any(NONE not in model.charged for model in mine)
         met = [run.met[place] for run in runs]
-        found[counter.judged.ref] = _prediction(counter, mine, met, plain.met[place], slowed=slowed)
+        again = [run.met[place] for run in redrawn_runs]
+        found[counter.judged.ref] = _prediction(counter, mine, met, plain.met[place], again, slowed=slowed)
     return found
 
 
 def _runs(
     group: Sequence[SimulatedCounter], models: Sequence[Model], settings: AuditSettings, using: Kernel
-) -> tuple[list[Ran], Ran]:
-    """The runs, the most probable one first; and the first one in which nobody gives up a connection."""
+) -> tuple[list[Ran], Ran, list[Ran]]:
+    """The runs, the most probable one first; the first one in which nobody gives up a connection; and those of clients
+    of the most probable kinds in which chance is drawn again."""
     limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
     shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
     runs: list[Ran] = []
@@ -130,7 +138,14 @@ def _runs(
                 runs.append(_run(group, models, again, share, settings, using))
             runs.append(ran)
     assert plain is not None
-    return runs, plain
+    draw = np.random.default_rng(0)
+    drawn: list[Ran] = []
+    for _ in range(0 if limits else DRAWS):
+        guesses = [redrawn(model.seen.guesses[0], draw) for model in models]
+        ran = _run(group, models, guesses, _Share.LOGGED, settings, using)
+        late = _resent(guesses, ran.charged_ms)
+        drawn.append(ran if late is None else _run(group, models, late, _Share.LOGGED, settings, using))
+    return runs, plain, drawn
 
 
 def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] | None:
@@ -234,13 +249,15 @@ def _prediction(
     models: Sequence[Model],
     runs: Sequence[Met],
     plain: Met,
+    again: Sequence[Met],
     *,
     slowed: bool,
 ) -> Prediction:
     """The prediction of one counter, from the runs of its clients; in the `plain` one nobody gives up a connection.
 
-    Up to its first throttle time a counter meets what was recorded, and the replay's verdict is exact. Where
-    another quota of the clients delays them as well (`slowed`), they may stay below the limit: then the runs decide.
+    `again` are runs in which chance is drawn again: how much these vary widens the intervals. Up to its first throttle
+    time a counter meets what was recorded, and the replay's verdict is exact. Where another quota of the clients delays
+    them as well (`slowed`), they may stay below the limit: then the runs decide.
     """
     judged, recorded, recorded_ms = counter.judged, counter.recorded, counter.recorded_ms
     key = judged.ref.key
@@ -265,6 +282,11 @@ def _prediction(
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
     raised = open_ended and limit > _RAISED * (100 * wanted if timed else wanted)
+
+    def spread(value: Callable[[Met], float], most: float = math.inf) -> Interval:
+        found = _interval([value(met) for met in runs], [value(met) for met in again])
+        return replace(found, high=min(found.high or 0.0, most))
+
     kind, times_out = _kind(guesses, timed=timed), not timed and _times_out(guesses, plain)
     low = 0.75 if times_out else 1.0
     prediction = Prediction(
@@ -272,14 +294,14 @@ def _prediction(
         basis="; ".join(dict.fromkeys(guess.why for guess in guesses[:100])),
         verdict=verdict.value,
         # A consumer may stop with its recording, or go on until it has all.
-        throttle_time_ms=_total(runs, low, consumers=len(models) if fetches else 0),
-        throttle_time_max_ms=_interval([met.throttle_max_ms for met in runs]),
-        muted_share=_interval([min(met.muted_ms / (seconds * 1000), 1.0) for met in runs]),
-        delivered_per_s=_interval([met.delivered / scale / seconds for met in runs]),
+        throttle_time_ms=_total(runs, again, low, consumers=len(models) if fetches else 0),
+        throttle_time_max_ms=spread(lambda met: met.throttle_max_ms),
+        muted_share=spread(lambda met: min(met.muted_ms / (seconds * 1000), 1.0), most=1.0),
+        delivered_per_s=spread(lambda met: met.delivered / scale / seconds),
         wanted_per_s=Interval.at_least(wanted) if open_ended else Interval.exactly(wanted),
         done_ms=_done(runs),
-        left_units=_interval([met.left / scale for met in runs]),
-        throttled_requests=_interval([met.throttled for met in runs]),
+        left_units=spread(lambda met: met.left / scale),
+        throttled_requests=spread(lambda met: met.throttled),
         recorded_ms=recorded_ms,
         times_out=times_out,
         recorded_under=recorded,
@@ -299,7 +321,7 @@ def _prediction(
             return prediction.bounded(None, None, verdict.value, reason)
     if verdict is Verdict.UNDETERMINED:
         return prediction.undetermined(reason or "")
-    if verdict is Verdict.NOT_THROTTLED and any(met.throttled for met in runs):
+    if verdict is Verdict.NOT_THROTTLED and any(met.throttled for met in (*runs, *again)):
         return prediction.not_throttled()  # the throttle times are of other quotas
     return prediction.open_ended() if raised and verdict is Verdict.THROTTLED else prediction
 
@@ -432,18 +454,28 @@ def _times_out(guesses: Sequence[Guess], met: Met) -> bool:
     return False
 
 
-def _interval(values: Sequence[float], low: float = 1.0, others: Sequence[float] = ()) -> Interval:
-    """From the least to the most of several runs; the first is the most probable."""
-    return Interval(low * min(*values, *others, values[0]), values[0], max(values))
+def _interval(
+    values: Sequence[float], again: Sequence[float], low: float = 1.0, others: Sequence[float] = ()
+) -> Interval:
+    """From the least to the most of several runs, and of 95 % of what chance makes of the most probable one, the first.
+
+    `again` are values of runs in which chance was drawn again.
+    """
+    least, likely, most = low * min(*values, *others, values[0]), values[0], max(values)
+    if again:
+        off = _STUDENT * float(np.sqrt(np.mean((np.asarray(again, float) - likely) ** 2)))
+        least, most = max(min(least, likely - off), 0), max(most, likely + off)
+    return Interval(least, likely, most)
 
 
-def _total(runs: Sequence[Met], low: float, *, consumers: int) -> Interval:
+def _total(runs: Sequence[Met], again: Sequence[Met], low: float, *, consumers: int) -> Interval:
     """The throttle time until everything is delivered.
 
     A consumer may stop with its recording, or go on until it has all. Consumers of one counter take turns, and chance
     decides which of them is served: each may be muted for nearly all of the time.
     """
-    found = _interval([met.throttle_ms for met in runs], low, [met.early_ms for met in runs] if consumers else ())
+    early = [met.early_ms for met in runs] if consumers else ()
+    found = _interval([met.throttle_ms for met in runs], [met.throttle_ms for met in again], low, early)
     if consumers < 2 or not found.high:
         return found
     return replace(found, high=max(found.high, *(float(met.at_most_ms) for met in runs)))
