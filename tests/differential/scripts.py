@@ -1,8 +1,8 @@
 """Command lines of kafka-configs by mutation: lines as documentation and scripts have them, bent in a few places.
 
-`command_lines` draws lines from a grammar; here each begins as one that somebody wrote, so that what is wrong about it
-is what goes wrong in scripts: an empty variable, a quote too many, a trailing blank, an option twice, another form. The
-placeholders are those of `command_lines`. The same seed gives the same lines.
+What is wrong about a line is what goes wrong in scripts: an empty variable, a quote too many, a trailing blank, an
+option twice, another form. In the words of a line `@ADDRESS@` stands for the cluster, and `@FILE:text@` for the path of
+a file with that text. The same seed gives the same lines.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tests.differential.command_lines import ADDRESS, Words
-
+ADDRESS = "@ADDRESS@"
+Words = list[str]
 Rng = random.Random
 
 # --- What people write ---

@@ -2,90 +2,71 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
 
-from kquota.backends.properties import LARGEST
-from kquota.cli.kafka_configs import java
-from kquota.cli.kafka_configs.failures import Failure, Refusal, without_secrets
-from kquota.cli.kafka_configs.options import Options
+from kquota.backends.properties import read_properties
+from kquota.cli.kafka_configs.options import Options, Refusal
+from kquota.core.java import hash_order, string_hash
 
-# A separator counts where the next bracket, if there is any, opens.
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
+"""A separator counts where the next bracket, if there is any, opens."""
 _COMMA = re.compile("," + _OUTSIDE)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE, re.ASCII)
-_FORMAT_VERSION = "message.format.version"
+_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def to_add(options: Options, write: Callable[[str], None]) -> dict[str, str]:
-    """What is to be set, in the order in which Java's Properties hand it out; `write` prints a warning.
-
-    Raises Refusal and Failure.
-    """
-    pairs: dict[str, str] = {}
-    file = options.value("add-config-file")
-    if file is not None:
-        pairs = load_properties(file)
-    text = options.value("add-config")
-    if text is not None:
-        pairs |= parse_pairs(text, options.tool.pair_format)
-    ordered = {key: pairs[key] for key in java.properties_order(pairs)}
-    if options.tool.key_characters:
-        for key in ordered:
-            if not re.fullmatch(f"[{options.tool.key_characters}]*", key):
-                raise Refusal(f"Invalid character found for config key: {key}")
-    if _FORMAT_VERSION in ordered and options.tool.format_version_warning:
-        write(options.tool.format_version_warning.format(ordered[_FORMAT_VERSION]))
-    return ordered
+def to_add(options: Options) -> dict[str, str]:
+    """What is to be set, in Kafka's order. Raises Refusal and InputError."""
+    file, text = options.value("add-config-file"), options.value("add-config")
+    pairs = {} if file is None else read_properties(Path(file or "."))
+    pairs |= {} if text is None else parse_pairs(text)
+    for key in pairs:
+        if not re.fullmatch(r"[$a-zA-Z0-9._-]*", key):
+            raise Refusal(f"Invalid character found for config key: {key}")
+    return {key: pairs[key] for key in ordered(pairs)}
 
 
-def parse_pairs(text: str, form: str = '"key=val"') -> dict[str, str]:
-    """Reads `k=v,k=[v,v]` as Kafka does; brackets vanish from values.
+def ordered(keys: Iterable[str]) -> list[str]:
+    """The keys in the order in which Kafka's tool stores and prints them: Java's hash table's."""
+    return hash_order(list(keys), string_hash)
 
-    Raises Refusal for anything else; `form` is how it describes the items.
-    """
-    pieces = java.split(text, _COMMA, keep_trailing=False)
-    pairs = [java.split(piece, _EQUALS, keep_trailing=True) for piece in pieces]
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Reads `k=v,k=[v,v]` as Kafka does; brackets vanish from values. Raises Refusal for anything else."""
+    pieces = _COMMA.split(text)
+    while len(pieces) > 1 and not pieces[-1]:
+        pieces.pop()
+    pairs = [_EQUALS.split(piece) for piece in pieces if piece or text.strip(",") or not text]
     if any(len(pair) != 2 for pair in pairs):
-        raise Refusal(
-            f"requirement failed: Invalid entity config: all configs to be added must be in the format {form}."
-        )
-    return {java.trim(key): java.trim(value.replace("[", "").replace("]", "")) for key, value in pairs}
+        raise Refusal('Invalid entity config: all configs to be added must be in the format "key=val".')
+    return {key.strip(): value.replace("[", "").replace("]", "").strip() for key, value in pairs}
 
 
 def to_delete(options: Options) -> list[str]:
     """The keys to delete, in the order given, repetitions included."""
-    return [java.trim(key) for key in options.values("delete-config")]
+    return [key.strip() for key in options.values("delete-config")]
 
 
-def load_properties(path: str) -> dict[str, str]:
-    """Reads a file in `java.util.Properties` syntax. Raises Failure or Refusal as `Utils.loadProps` fails."""
-    import javaproperties
-
-    try:
-        with open(path or ".", "rb") as file:  # to Java an empty path is the folder that it works in
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise Failure("java.io.IOException", f"kquota: {path} is larger than {LARGEST >> 20} MiB")
-        properties: dict[str, str] = javaproperties.load(io.BytesIO(content))
-    except FileNotFoundError:
-        raise Failure("java.nio.file.NoSuchFileException", re.sub("/+", "/", path).rstrip("/")) from None
-    except PermissionError:
-        raise Failure("java.nio.file.AccessDeniedException", path) from None
-    except OSError as error:
-        raise Failure("java.io.IOException", error.strerror) from None
-    except javaproperties.InvalidUEscapeError:
-        raise Refusal("Malformed \\uxxxx encoding.") from None
-    return properties
+def parse_double(text: str) -> float | None:
+    """The number of a text as Java reads it (a final d or f is fine, underscores are not), or None."""
+    trimmed = text.strip()
+    return float(trimmed.rstrip("dDfF")) if _NUMBER.fullmatch(trimmed) else None
 
 
-def shown(pairs: dict[str, str]) -> str:
-    """`Properties.toString`, without passwords: `{k=v, k=v}`."""
-    return "{" + ", ".join(f"{key}={without_secrets(value)}" for key, value in pairs.items()) + "}"
-
-
-def shown_keys(keys: list[str]) -> str:
-    """How Scala prints the keys to delete."""
-    return f"ArrayBuffer({', '.join(keys)})" if keys else "List()"
+def double_text(number: float) -> str:
+    """A number as Kafka prints it: `1024.0`, `1.0E7`, `NaN`."""
+    if number != number:
+        return "NaN"
+    if abs(number) == float("inf"):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        text = format(Decimal(repr(number)), "f")
+        return text if "." in text else f"{text}.0"
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *rest = map(str, digits)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{exponent + len(rest)}"

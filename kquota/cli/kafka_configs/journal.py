@@ -10,16 +10,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from kquota.cli.kafka_configs.failures import Failure
+from kquota.core.change.plan import Change, Plan
+from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import Values
+from kquota.documents.journal import Entry, Journal
 from kquota.errors import Uncertain
-
-if TYPE_CHECKING:
-    from kquota.core.change.report import Outcome
-    from kquota.documents.journal import Entry, Journal
+from kquota.state import journal_folder
 
 _SETTING = "KQUOTA_KAFKA_CONFIGS_JOURNAL"
 Begin = Callable[[Entity, Values, Values], None]
@@ -39,14 +37,10 @@ def recording(cluster: str) -> Iterator[Begin]:
         yield record.begin
     except BaseException as error:
         # Of an error nothing remains, unless an answer was lost; of an interruption nobody knows.
-        known = isinstance(error, Exception) and not isinstance(error, Uncertain) and not _is_uncertain(error)
+        known = isinstance(error, Exception) and not isinstance(error, Uncertain)
         record.finish("rolled back" if known else "incomplete", str(error) or type(error).__name__)
         raise
     record.finish("applied")
-
-
-def _is_uncertain(error: Exception) -> bool:
-    return isinstance(error, Failure) and error.uncertain
 
 
 class _Record:
@@ -64,10 +58,6 @@ class _Record:
             return
         # Whatever is wrong with the journal: Kafka's tool would make the change.
         with contextlib.suppress(Exception):
-            from kquota.core.change.plan import Change, Plan
-            from kquota.documents.journal import Journal
-            from kquota.state import journal_folder
-
             self._journal = Journal(journal_folder())
             plan = Plan((Change(entity, before, after, relative=True),))
             self._entry = self._journal.begin(plan, cluster=self._cluster, command="kafka-configs", now=_now())

@@ -15,7 +15,7 @@ WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
     "Use --bootstrap-server instead to specify a broker to connect to.\n"
 )
-FORMAT = 'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+FORMAT = 'Invalid entity config: all configs to be added must be in the format "key=val".'
 Z, B = "--zookeeper 127.0.0.1:1", "--bootstrap-server 127.0.0.1:1"
 
 

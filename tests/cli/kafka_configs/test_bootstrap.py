@@ -67,9 +67,7 @@ def test_alter_and_describe_on_a_broker(tool: Tool, bootstrap: str, entity: str,
 )
 def test_what_the_broker_refuses(tool: Tool, bootstrap: str, change: str, message: str) -> None:
     line = f"--bootstrap-server {bootstrap} --user w --alter --add-config {change}"
-    exception = "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.InvalidRequestException"
-    error = f"Error while executing config command with args '{line}'\n{exception}: {message}\n"
-    assert tool(line) == Ran(1, "", error)
+    assert tool(line) == Ran(1, "", f"kquota: {message}\n")
 
 
 def test_values_as_the_broker_keeps_them(tool: Tool, bootstrap: str) -> None:
@@ -81,16 +79,6 @@ def test_values_as_the_broker_keeps_them(tool: Tool, bootstrap: str) -> None:
     assert settled(tool, f"{line} --describe", shown).out == shown
     bad = tool(f"{line} --alter --add-config producer_byte_rate=10MB")
     assert bad == Ran(1, "", "Cannot parse quota configuration value for producer_byte_rate: 10MB\n")
-
-
-@pytest.mark.parametrize("prefix", ["PLAINTEXT://", "SASL_SSL://", "http://", "://"])
-def test_an_address_with_a_protocol(tool: Tool, bootstrap: str, prefix: str) -> None:
-    """As it is in advertised.listeners: only the host and the port of it count."""
-    assert tool(f"--bootstrap-server {prefix}{bootstrap} --describe --user nobody") == Ran(0, "", "")
-
-
-def test_an_address_without_a_host(tool: Tool, bootstrap: str) -> None:
-    assert tool(f"--bootstrap-server :{bootstrap.partition(':')[2]} --describe --user nobody") == Ran(0, "", "")
 
 
 def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) -> None:
@@ -149,10 +137,8 @@ def test_credentials_that_a_broker_does_not_show(tool: Tool) -> None:
         ran = tool(f"--bootstrap-server {peer.bootstrap} --describe --entity-type users")
         assert ran.out.splitlines() == [
             "SCRAM credential configs for user-principal 'a' are UNKNOWN=iterations=1",
-            "Error retrieving SCRAM credential configs for user-principal 'b': ExecutionException:"
-            " org.apache.kafka.common.errors.InvalidRequestException: no",
+            "Error retrieving SCRAM credential configs for user-principal 'b': no",
         ]
         assert (ran.code, ran.err) == (0, "")
         refused = tool(f"--bootstrap-server {peer.bootstrap} --describe --entity-type users")
-    exception = "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization failed."
-    assert refused.err.splitlines()[1] == f"java.util.concurrent.ExecutionException: {exception}"
+    assert refused.err == "kquota: Cluster authorization failed.\n"

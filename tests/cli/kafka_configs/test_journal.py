@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kquota.cli.kafka_configs import bootstrap
-from kquota.cli.kafka_configs.failures import Failure
+from kquota.backends.kafka.raw import RawQuotas
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Entry, Journal
+from kquota.errors import Uncertain
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool, node
@@ -62,10 +62,10 @@ def test_a_change_whose_answer_was_lost(tool: Tool, monkeypatch: pytest.MonkeyPa
     """Nobody knows whether it was made."""
 
     def alter(*_: object) -> None:
-        raise Failure("java.util.concurrent.TimeoutException", uncertain=True)
+        raise Uncertain("no answer")
 
-    monkeypatch.setattr(bootstrap._Cluster, "describe", lambda *_: [])
-    monkeypatch.setattr(bootstrap._Cluster, "alter", alter)
+    monkeypatch.setattr(RawQuotas, "describe", lambda *_: [])
+    monkeypatch.setattr(RawQuotas, "alter", alter)
     assert tool("--bootstrap-server 127.0.0.1:1 --user u --alter --add-config producer_byte_rate=1").code == 1
     assert only(journal)[3] == "incomplete"
 

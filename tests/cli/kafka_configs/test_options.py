@@ -1,11 +1,10 @@
-"""The command line as jopt-simple reads it."""
+"""The command line as Kafka reads it."""
 
 from __future__ import annotations
 
 import pytest
 
-from kquota.cli.kafka_configs.options import parse
-from kquota.cli.kafka_configs.tool import CURRENT
+from kquota.cli.kafka_configs.options import Options
 
 USER = ["u"]
 
@@ -28,8 +27,8 @@ USER = ["u"]
         (["--alter=nonsense", "--user", "u"], USER),
     ],
 )
-def test_reads_options_as_jopt_does(argv: list[str], user: list[str]) -> None:
-    assert parse(argv, CURRENT).values("user") == user
+def test_reads_options_as_kafka_does(argv: list[str], user: list[str]) -> None:
+    assert Options(argv).values("user") == user
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_reads_options_as_jopt_does(argv: list[str], user: list[str]) -> None:
     ],
 )
 def test_lists_lose_empty_items(argv: list[str], keys: list[str]) -> None:
-    assert parse(argv, CURRENT).values("delete-config") == keys
+    assert Options(argv).values("delete-config") == keys
 
 
 @pytest.mark.parametrize(
@@ -60,5 +59,5 @@ def test_lists_lose_empty_items(argv: list[str], keys: list[str]) -> None:
     ],
 )
 def test_types_and_names_are_paired_by_position(line: str, types: list[str], names: list[str]) -> None:
-    options = parse(line.split(), CURRENT)
+    options = Options(line.split())
     assert (options.entity_types, options.entity_names) == (types, names)

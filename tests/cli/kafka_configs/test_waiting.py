@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota.backends.opening import connect
-from kquota.cli.kafka_configs import adminclient, bootstrap, zookeeper
+from kquota.cli.kafka_configs import bootstrap, zookeeper
 from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
@@ -84,11 +84,6 @@ def test_a_process_waits_as_it_is_installed(kquota: Kquota, chroot: str, kraft: 
     with late(kraft.bootstrap, 3.0) as address:
         ran = kquota("kafka-configs", "--bootstrap-server", address, "--describe", "--user", "nobody")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
-
-
-def test_it_waits_as_long_as_kafkas_tool() -> None:
-    assert zookeeper._TIMEOUT_S == 30
-    assert adminclient.api_timeout_ms({}) == 60_000
 
 
 def test_what_will_never_come_up_is_reported_at_once(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

