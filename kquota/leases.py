@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from kquota.core.change.plan import Cluster, Plan
 from kquota.core.change.report import Outcome
@@ -326,3 +327,22 @@ def by_place(entries: Sequence[Entry]) -> Iterator[tuple[Cluster, Leases]]:
         place = left[0].place
         yield place, Leases.of(entry for entry in entries if entry.is_of(place))
         left = [entry for entry in left[1:] if not entry.is_of(place)]
+
+
+def prune(journal: Journal, before: int) -> tuple[Entry, ...]:
+    """Removes the oldest entries, which began before that time (ms since the epoch), and returns them.
+
+    It stops at the first that is not over, as what came after it counts: a lease that is on, a run without an outcome,
+    request loggers that are switched on. Raises InputError for the folder.
+    """
+    pages = journal.read()
+    on = {lease.entry.id for _, leases in by_place(pages.entries) for lease in leases.on}
+
+    def is_over(entry: Entry) -> bool:
+        if entry.id in pages.undone:
+            return True
+        return entry.outcome is not None and entry.id not in on and not (entry.levels and entry.outcome == "incomplete")
+
+    gone = tuple(takewhile(lambda entry: entry.started < before and is_over(entry), pages.entries))
+    journal.remove(gone)
+    return gone

@@ -177,6 +177,11 @@ class Given:
         return None if name is None else config.context(name)
 
 
+def requires_message(name: str) -> bool:
+    """Whether writes to that context need a reason (`-m`)."""
+    return load_config().context(name).require_message
+
+
 def _name_left_out(address: Setting) -> None:
     """Says on a terminal that the environment names the cluster, and not the current context."""
     if not sys.stderr.isatty():

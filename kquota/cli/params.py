@@ -26,6 +26,7 @@ from kquota.core.quotas.pattern import NamePatterns
 if TYPE_CHECKING:
     from kquota.access import Access
     from kquota.core.change.broker import Broker
+    from kquota.documents.journal import Journal
 
 F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
@@ -493,6 +494,58 @@ def journal_option(function: F) -> F:
     )(function)
 
 
+def message_option(function: F) -> F:
+    """`-m`, `--message`: why somebody writes; `open_journal` knows it."""
+    return click.option(
+        "-m",
+        "--message",
+        metavar="TEXT",
+        expose_value=False,
+        callback=_keep_message,
+        help="Why, such as a ticket: 'kquota history' shows it.",
+    )(function)
+
+
+_MESSAGE = "kquota.message"
+_LONGEST_MESSAGE = 1000
+
+
+def _keep_message(ctx: click.Context, param: click.Parameter, message: str | None) -> None:
+    if message is not None and not 0 < len(message.strip()) <= _LONGEST_MESSAGE:
+        raise click.BadParameter(f"a message has 1 to {_LONGEST_MESSAGE} characters", ctx, param)
+    ctx.meta[_MESSAGE] = message and message.strip()
+
+
+def open_journal(folder: Path, access: Access | None = None, file: Path | None = None) -> Journal:
+    """The journal for a write: with the message of the command line, and the quotas file with its commit.
+
+    Raises click.UsageError where the cluster's context wants a message, and there is none.
+    """
+    from kquota.cli.contexts import requires_message
+    from kquota.documents.journal import Journal
+
+    message = click.get_current_context().meta.get(_MESSAGE)
+    if message is None and access is not None and access.context is not None and requires_message(access.context):
+        raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
+    return Journal(folder, message, None if file is None else _with_commit(file))
+
+
+def _with_commit(file: Path) -> str:
+    """The file, and the commit that has it as it is, where git knows one."""
+    import subprocess
+
+    git = ["git", "-c", "core.fsmonitor=false", "-C", str(file.absolute().parent)]
+    try:
+        for rest in (["diff", "--no-ext-diff", "--no-textconv", "--quiet", "HEAD"], ["log", "-1", "--format=%h"]):
+            done = subprocess.run(
+                [*git, *rest, "--", file.name], capture_output=True, text=True, timeout=2, check=True, errors="replace"
+            )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return str(file)
+    commit = done.stdout.strip()
+    return f"{file} ({commit})" if commit else str(file)
+
+
 def journal_folder() -> Path:
     """Beside the state of other programs (XDG base directories). Raises InputError without a home folder."""
     from kquota import state
@@ -612,6 +665,7 @@ def alter_options(function: F) -> F:
         click.option("--dry-run", is_flag=True, help="Show what would change and write nothing."),
         click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
         lease_option("lasts_ms"),
+        message_option,
         journal_option,
         given_cluster_options,
         shown_as("table", "json", "yaml", "csv", takes_output=True),

@@ -26,6 +26,8 @@ class Context:
     zk_jaas_file: Path | None = None
     timeout: float | None = None
     comment: str = ""
+    require_message: bool = False
+    """Whether every write needs a reason (`-m`)."""
 
     @property
     def addresses(self) -> Mapping[str, str]:
@@ -91,6 +93,7 @@ def _read_context(path: Path, name: object, entry: Document) -> Context:
         zk_jaas_file=file("zk-jaas-file"),
         timeout=entry.get("timeout"),
         comment=entry.get("comment", ""),
+        require_message=entry.get("require-message", False),
     )
     if context.timeout == math.inf:
         raise InputError("timeout: not a finite number")

@@ -47,7 +47,9 @@ _LOCK_WAIT_S = 5.0
 _SPARE_BYTES = 4096
 """What the outcome and the error may add to an entry, beside the entities that were left alone."""
 _LONGEST_ERROR = 1000
-_OLD_S = 24 * 3600
+_OLD_S = 60
+"""A run locks its room, and gives a file its name, long before."""
+_LEFT = re.compile(rf"\.(?:(?P<id>{_ID.pattern})\.spare|.*\.json\..*)", re.ASCII)
 _MARK = ".ended"
 """The file of `Journal.mark`."""
 
@@ -82,6 +84,10 @@ class Entry:
     part: Kept = ()
     """Of the entry that it `undoes`, the values that it takes back; empty for all that are left."""
     unknown: tuple[Entity, ...] | None = None
+    message: str | None = None
+    """Why it was done, in the words of who did it: a ticket, a reason."""
+    file: str | None = None
+    """The quotas file that it was done by, and its commit where git knows it."""
     known: Cluster | None = None
     """Of an entry without a cluster id, the cluster that other entries of the journal know at its address."""
 
@@ -288,6 +294,10 @@ class Journal:
     """The folder of entries; it is made when the first entry is. A file is written whole or not at all."""
 
     folder: Path
+    message: str | None = None
+    """Why its user writes, for the entries that are begun: a ticket, a reason."""
+    file: str | None = None
+    """The quotas file of those entries."""
 
     def begin(
         self,
@@ -326,6 +336,8 @@ class Journal:
                         by=_author(),
                         kept=kept,
                         part=part,
+                        message=self.message,
+                        file=self.file,
                     )
                     text = to_json(entry_document(entry))
                     try:
@@ -536,13 +548,20 @@ class Journal:
         return True
 
     def _sweep(self) -> None:
-        """Removes the rooms of those who were killed long ago."""
+        """Removes what killed runs have left: rooms that nobody holds, and files that never got their names."""
         for name in os.listdir(self.folder):
-            if name.startswith(".") and name.endswith(".spare"):
-                with contextlib.suppress(OSError):
-                    spare = self.folder / name
-                    if spare.stat().st_mtime < time.time() - _OLD_S:
-                        spare.unlink()
+            left, file = _LEFT.fullmatch(name), self.folder / name
+            if left is None or (left["id"] and self._hold_of(left["id"]).exists()):
+                continue
+            with contextlib.suppress(OSError):
+                if file.stat().st_mtime < time.time() - _OLD_S and not is_locked(file):
+                    file.unlink()
+
+    def remove(self, entries: Iterable[Entry]) -> None:
+        """Forgets entries. Raises InputError for the folder."""
+        with self._complaints():
+            for entry in entries:
+                self._file(entry.id).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _complaints(self, what: str = "written") -> Iterator[None]:
@@ -609,6 +628,8 @@ def entry_document(entry: Entry) -> Document:
         "expires": entry.expires,
         "undoes": entry.undoes,
         **({} if entry.by is None else {"by": entry.by}),
+        **({} if entry.message is None else {"message": entry.message}),
+        **({} if entry.file is None else {"file": entry.file}),
         "outcome": entry.outcome,
         "error": entry.error,
         **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
@@ -665,6 +686,8 @@ def _entry(file: Path) -> Entry:
         _kept(document.get("kept", ())),
         _kept(document.get("part", ())),
         tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
+        document.get("message"),
+        document.get("file"),
     )
 
 

@@ -393,3 +393,23 @@ def test_who_holds_an_entry_is_known_on_its_own_host(tmp_path: Path, monkeypatch
     assert not journal.is_abandoned(entry)
     journal.release(entry)
     assert journal.read().entries == (entry,)
+
+
+def test_what_killed_runs_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Rooms that nobody holds, and files that never got their names; what is new or held stays."""
+    journal = Journal(tmp_path)
+    killed = journal.begin(Plan(()), cluster="memory", command="alter", now=0)
+    room, temporary = tmp_path / f".{killed.id}.spare", tmp_path / f".{killed.id}.json.x1y2"
+    temporary.write_text("{")
+    journal.begin(Plan(()), cluster="memory", command="alter", now=0)
+    assert room.exists()
+    assert temporary.exists()
+    for file in (room, temporary):
+        os.utime(file, (0, 0))
+    with journal.writing(killed):
+        os.utime(room, (0, 0))
+        journal.begin(Plan(()), cluster="memory", command="alter", now=0)
+        assert room.exists()
+    assert not temporary.exists()
+    journal.begin(Plan(()), cluster="memory", command="alter", now=0)
+    assert not room.exists()

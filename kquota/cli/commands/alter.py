@@ -139,7 +139,7 @@ def command(
             )
             for entity in chosen
         ]
-    return carry_out(alterations, given.access(), writing, guards=guards, everything=everything)
+    return carry_out(alterations, given.access(), writing, guards=guards, everything=everything, file=file)
 
 
 def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> list[Alteration]:
@@ -187,6 +187,7 @@ def carry_out(
     guards: Guards | None = None,
     everything: bool = False,
     command: Command = "alter",
+    file: Path | None = None,
 ) -> int:
     """Alters on the one road, and says what came of it: the end of alter and delete.
 
@@ -199,6 +200,7 @@ def carry_out(
 
     check_sorting(COLUMNS)
     named = session.label(access)
+    book = Journal(writing.journal) if writing.dry_run else params.open_journal(writing.journal, access, file)
     dry_run, wait = writing.dry_run, writing.wait
     if wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
@@ -241,7 +243,7 @@ def carry_out(
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            known = leases.known_leases(Journal(writing.journal), lambda: place_of(backend))
+            known = leases.known_leases(book, lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
             consent.name_cluster(named)
@@ -254,7 +256,7 @@ def carry_out(
                     backend,
                     alterations,
                     consent=agree,
-                    journal=Journal(writing.journal),
+                    journal=book,
                     cluster=session.cluster_name(access),
                     guards=guards,
                     writing=stopping,
@@ -273,7 +275,7 @@ def carry_out(
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
     if not dry_run:
-        leases.warn_unread(altered.leases.unreadable, Journal(writing.journal))
+        leases.warn_unread(altered.leases.unreadable, book)
     leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"

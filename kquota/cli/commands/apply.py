@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kquota.cli.progress import Bar
     from kquota.core.change.plan import Cluster, Plan
     from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Command, Entry, Kept
+    from kquota.documents.journal import Command, Entry, Journal, Kept
     from kquota.documents.quotas import QuotaFile
     from kquota.leases import Lease, Leases
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
 @params.lease_option("duration")
+@params.message_option
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
 @params.cluster_options
@@ -92,6 +93,7 @@ def command(
     from kquota.cli import consent
     from kquota.core.change.plan import plan
     from kquota.core.change.review import Guards, with_review
+    from kquota.documents.journal import Journal
     from kquota.documents.plan import is_plan, read_plan
 
     quota_file: QuotaFile | None = None
@@ -107,6 +109,7 @@ def command(
     else:
         quota_file = session.load_quota_file(file, cluster)
     named = session.label(access)
+    book = Journal(journal) if dry_run else params.open_journal(journal, access, file)
     with session.open_backend(access) as backend:
         current = backend.describe()
         session.warn_problems(current)
@@ -129,7 +132,7 @@ def command(
             Terms(
                 session.cluster_name(access),
                 named,
-                journal,
+                book,
                 output,
                 yes=yes,
                 force=force,
@@ -165,7 +168,7 @@ class Terms:
 
     cluster: str
     named: str
-    journal: Path
+    journal: Journal
     output: str
     yes: bool = False
     force: bool = False
@@ -196,7 +199,6 @@ def carry_out(
     from kquota.cli.commands.plan import plan_view, summary
     from kquota.cli.text import many
     from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Journal
     from kquota.leases import kept, settles
     from kquota.reconcile import apply
 
@@ -205,7 +207,7 @@ def carry_out(
         show(plan_view(planned, labels), terms.output)
     wanted: Sequence[Lease] = ()
     if terms.undoes is None:
-        known = leases.known_leases(Journal(terms.journal), lambda: place_of(backend))
+        known = leases.known_leases(terms.journal, lambda: place_of(backend))
         wanted = keeps(known)
         leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
     if terms.dry_run:
@@ -226,7 +228,7 @@ def carry_out(
         report = apply(
             planned,
             backend,
-            journal=Journal(terms.journal),
+            journal=terms.journal,
             cluster=terms.cluster,
             clock=now,
             command=terms.command,
@@ -245,7 +247,7 @@ def carry_out(
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
     code = _conclude(report, stop.exit_code, changed_leases, params.there(terms.access))
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
-        leases.note_end(terms.expires, (), terms.access, terms.journal, dry_run=False)
+        leases.note_end(terms.expires, (), terms.access, terms.journal.folder, dry_run=False)
     return code
 
 

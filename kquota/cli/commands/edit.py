@@ -38,6 +38,7 @@ _MARK = "# kquota: "
 @params.match_option
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
+@params.message_option
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
@@ -78,6 +79,7 @@ def command(
     filters = selection.filters(strict=strict)
     named = session.label(access)
     editor = _editor()
+    book = params.open_journal(journal, access)
 
     def is_asked(entity: Entity) -> bool:
         return match.matches(entity) and any(wanted.matches(entity) for wanted in filters)
@@ -104,7 +106,7 @@ def command(
             code = carry_out(
                 with_review(made, current, file.guards(usual.most_deleted, usual.most_changed)),
                 backend,
-                Terms(session.cluster_name(access), named, journal, output, yes=yes, force=force),
+                Terms(session.cluster_name(access), named, book, output, yes=yes, force=force),
                 file.labels,
             )
             keep = code not in (ExitCode.OK, ExitCode.OUTPUT)

@@ -23,16 +23,25 @@ if TYPE_CHECKING:
 @click.command("history", cls=grammar.Command)
 @click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
 @click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
+@click.option("-n", "count", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @params.about_options("Only writes about")
 @click.option("--cluster", metavar="TEXT", help="Only writes to clusters with this in their address, as in CLUSTER.")
+@click.option(
+    "--prune",
+    type=params.DURATION,
+    metavar="TIME",
+    help="Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them.",
+)
 @click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
 @shown_as("table", "json")
 def command(
     id: str | None,
     since: int | None,
+    count: int | None,
     about: params.About,
     cluster: str | None,
+    prune: int | None,
     leases: bool,
     journal: Path,
 ) -> View:
@@ -54,13 +63,18 @@ def command(
     from kquota.changes import now
     from kquota.documents.journal import Journal, entry_document
     from kquota.leases import by_place
+    from kquota.leases import prune as pruned
 
     book = Journal(journal)
+    if prune is not None:
+        from kquota.cli.text import many
+
+        return View(screen=lambda: [Note(f"{many(len(pruned(book, now() - prune)), 'entry', 'entries')} deleted")])
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
-    narrowed = leases or since is not None or cluster is not None or bool(about)
+    narrowed = leases or count is not None or since is not None or cluster is not None or bool(about)
     if id is not None and narrowed:
-        raise click.UsageError("an ID is one entry: no --leases, --since, --cluster or names of entities beside it")
+        raise click.UsageError("an ID is one entry: no -n, --leases, --since, --cluster or names of entities beside it")
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
@@ -76,6 +90,8 @@ def command(
         entries = tuple(entry for entry in entries if _is_about(entry, about))
     if cluster is not None:
         entries = tuple(entry for entry in entries if cluster.casefold() in entry.cluster.casefold())
+    if count is not None:
+        entries = entries[-count:]
     if leases:
         entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
 
@@ -203,6 +219,7 @@ def _table(
     from kquota.cli.text import Column, moment, safe
 
     several = len({entry.cluster for entry in entries}) > 1
+    messages, files = (any(getattr(entry, name) for entry in entries) for name in ("message", "file"))
     return Table(
         [
             Column("ENTRY", whole=True),
@@ -210,6 +227,8 @@ def _table(
             Column("COMMAND", spare=1),
             Column("WHAT"),
             Column("OUTCOME"),
+            *([Column("MESSAGE", spare=1)] if messages else []),
+            *([Column("FILE", spare=2)] if files else []),
             Column("BY", spare=3 if several else 2),
             Column("CLUSTER", spare=2 if several else 3),
             Column("ID", whole=True, spare=4),
@@ -221,6 +240,8 @@ def _table(
                 entry.command,
                 _what(entry, leases),
                 _outcome(entry, pages, leases.get(entry.id, ()), now),
+                *([safe(entry.message or "-")] if messages else []),
+                *([safe(entry.file or "-")] if files else []),
                 safe(entry.by or "-"),
                 entry.cluster,
                 entry.id,
@@ -228,7 +249,7 @@ def _table(
             for entry in reversed(entries)
         ]
         + [
-            (safe(name.removesuffix(".json")), "", "", "", safe(f"unreadable: {why}"), "", "", "")
+            (safe(name.removesuffix(".json")), "", "", "", safe(f"unreadable: {why}"), *[""] * (3 + messages + files))
             for name, why in (unreadable.unreadable if unreadable else ())
         ],
     )

@@ -75,7 +75,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
                     entry,
                     access,
                     named=named,
-                    journal=journal,
+                    journal=book,
                     yes=True,
                     dry_run=dry_run,
                     output="table",
@@ -169,7 +169,7 @@ def _end(
         terms = Terms(
             entry.cluster,
             named,
-            journal,
+            Journal(journal),
             "table",
             yes=True,
             dry_run=assumed is not None,

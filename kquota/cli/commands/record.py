@@ -122,6 +122,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @click.option("--force", is_flag=True, help="Record in spite of the review: 'kquota help review' lists what it lifts.")
 @click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
+@params.message_option
 @params.journal_option
 @params.given_cluster_options
 @shown_as("table", "json", takes_output=True)
@@ -213,7 +214,7 @@ def command(
                 recorded = record(
                     drafted,
                     loggers,
-                    journal=Journal(journal),
+                    journal=params.open_journal(journal, access),
                     clock=now,
                     meters=meters,
                     stop=stop,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kquota.cli.commands.apply import Terms
     from kquota.core.change.plan import Plan
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.documents.journal import Command, Entry, Pages
+    from kquota.documents.journal import Command, Entry, Journal, Pages
 
 
 @click.command("undo", cls=grammar.Command)
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @params.about_options("Only the values of")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
+@params.message_option
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
@@ -63,7 +64,8 @@ def command(
         # The plan of the second depends on what the first leaves.
         raise click.UsageError("--dry-run is for one ID")
     named = session.label(access)
-    pages = Journal(journal).read()
+    book = Journal(journal) if dry_run else params.open_journal(journal, access)
+    pages = book.read()
     warn_unreadable(pages)
     with session.open_backend(access) as backend:
         here = place_of(backend)
@@ -82,7 +84,7 @@ def command(
                     entry,
                     access,
                     named=named,
-                    journal=journal,
+                    journal=book,
                     yes=yes,
                     dry_run=dry_run,
                     output=output,
@@ -92,7 +94,7 @@ def command(
                 terms = Terms(
                     entry.cluster,
                     named,
-                    journal,
+                    book,
                     output,
                     yes=yes,
                     dry_run=dry_run,
@@ -104,7 +106,7 @@ def command(
                 code = take_back(entry, pages, backend, terms, about)
             if code != ExitCode.OK:
                 return code
-            pages = Journal(journal).read()
+            pages = book.read()
     if dry_run:
         say(DRY_RUN)
     return ExitCode.OK
@@ -117,13 +119,20 @@ def warn_unreadable(pages: Pages) -> None:
 
 
 def switch_back(
-    entry: Entry, access: Access, *, named: str, journal: Path, yes: bool, dry_run: bool, output: str, command: Command
+    entry: Entry,
+    access: Access,
+    *,
+    named: str,
+    journal: Journal,
+    yes: bool,
+    dry_run: bool,
+    output: str,
+    command: Command,
 ) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.changes import now
     from kquota.cli import consent
     from kquota.cli.commands.record import SETTLED, complain, settled_table
-    from kquota.documents.journal import Journal
     from kquota.documents.record import taken_back_document
     from kquota.recorder import take_back as switched
 
@@ -140,7 +149,7 @@ def switch_back(
         ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
     consent.name_cluster(named)
     with session.open_broker_loggers(access) as loggers:
-        settled = switched(entry, loggers, journal=Journal(journal), clock=now, command=command)
+        settled = switched(entry, loggers, journal=journal, clock=now, command=command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
     show(view, output, written=True)
@@ -162,7 +171,6 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     from kquota.cli.commands.apply import carry_out
     from kquota.core.change.plan import Plan
     from kquota.core.change.review import related
-    from kquota.documents.journal import Journal
 
     by = pages.undone_by(entry) if entry.id in pages.undone else ()
     if by:
@@ -193,7 +201,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         reconcile.apply(
             back,
             backend,
-            journal=Journal(terms.journal),
+            journal=terms.journal,
             cluster=entry.cluster,
             clock=now,
             command="undo",
