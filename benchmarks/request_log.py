@@ -27,6 +27,7 @@ from typing import Any
 from kquota.audit import sources
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.pack import Packer
+from kquota.audit.portable import encode
 from kquota.audit.sources import ReadSettings, Split, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -175,7 +176,7 @@ def _pack(packer: Packer, splits: list[Split]) -> int:
         for part, batch in enumerate(sources.read(split, ReadSettings(broker="1"), tally)):
             assert isinstance(batch, Batch)
             for _, segment in packer.pack(batch, (number, part)):
-                segment.dumps()
+                encode(segment)
     assert not tally.rejected
     return tally.events + tally.exempt
 

@@ -5,9 +5,9 @@ An audit of a million clients has a million predictions, which would take more t
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -28,8 +28,11 @@ _TEXTS: Final = (AS_RECORDED, NO_DELAY, *(verdict.value for verdict in Verdict))
 _NUMBERS: Final = {text: number for number, text in enumerate(_TEXTS)}
 
 
+@dataclass(init=False, eq=False)
 class Predictions(Mapping[CounterName, Prediction]):
     """The prediction of each counter; a prediction is made when it is asked for."""
+
+    _packed: dict[str, str]
 
     def __init__(self, predictions: Iterable[tuple[CounterName, Prediction]] = ()) -> None:
         self._packed = dict(_all_packed(predictions))
@@ -80,34 +83,30 @@ def _name(text: str) -> CounterName:
     return rest[: int(length)], key, rest[int(length) :]
 
 
-def _all_packed(predictions: Iterable[tuple[CounterName, Prediction]]) -> Iterator[tuple[str, bytes]]:
-    """Each prediction in bytes. Many counters share the prediction of those before them, and then share its bytes."""
-    last, packed = None, b""
+def _all_packed(predictions: Iterable[tuple[CounterName, Prediction]]) -> Iterator[tuple[str, str]]:
+    """Each prediction as JSON. Many counters share the prediction of those before them, and then share its text."""
+    last, packed = None, ""
     for name, prediction in predictions:
         if prediction is not last:
             last, packed = prediction, _pack(prediction)
         yield _text(name), packed
 
 
-def _pack(prediction: Prediction) -> bytes:
-    return pickle.dumps([_short(value) for value in _values_of(prediction)], protocol=5)
+def _pack(prediction: Prediction) -> str:
+    return json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
 
 
-def _unpack(packed: bytes) -> Prediction:
-    return Prediction(*map(_whole, _values(packed)))
-
-
-def _values(packed: bytes) -> Any:
-    return pickle.loads(packed)  # noqa: S301 - packed in this audit
+def _unpack(packed: str) -> Prediction:
+    return Prediction(*map(_whole, json.loads(packed)))
 
 
 @lru_cache
-def _verdict(packed: bytes) -> Any:
-    return _whole(_values(packed)[_VERDICT])
+def _verdict(packed: str) -> Any:
+    return _whole(json.loads(packed)[_VERDICT])
 
 
 def _short(value: Any) -> Any:
-    """A value in few bytes. The length of a tuple says what it stands for."""
+    """A value in a short text. The length of a tuple says what it stands for."""
     kind = type(value)
     if kind is Interval:
         low, estimate, high = value.low, value.estimate, value.high
@@ -122,7 +121,7 @@ def _short(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    if type(value) is not tuple:
+    if type(value) is not list:
         return value
     match len(value):
         case 1:

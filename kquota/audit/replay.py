@@ -22,6 +22,7 @@ from kquota.audit.batch import UNKNOWN, Bools, Int64s
 from kquota.audit.findings import SCHEMA
 from kquota.audit.in_force import Judged
 from kquota.audit.part import OPTIONAL, ROWS, Collector, Part
+from kquota.audit.portable import decode, encode
 from kquota.audit.prediction import Recorder
 from kquota.audit.retries import RETRY_MS, KnownSizes, Retries
 from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Introduction, Segment
@@ -60,7 +61,7 @@ class _Later:
 
     def write(self, segment: Segment) -> None:
         """Adds one."""
-        data = segment.dumps()
+        data = encode(segment)
         self._places.append((segment.base_ms, self._file.tell(), len(data)))
         self._file.write(data)
 
@@ -69,7 +70,7 @@ class _Later:
         with self._file as file:
             for _, offset, length in sorted(self._places):
                 file.seek(offset)
-                yield Segment.loads(file.read(length))
+                yield decode(file.read(length))
 
 
 _COUNTS = ("events", "unsized", "rebuilt", "hits", "logged", "longest")
@@ -116,6 +117,11 @@ class Replay:
         self._members: list[Int64s] = []
         self._throttled_members: list[Int64s] = []
         self._logged_members: list[Int64s] = []
+        self._told: Bools = np.zeros(0, bool)
+        """Of each counter whether the export says what the broker answered: that it throttled, or that it did not.
+
+        Where it says nothing of some of the events, a 0 for all others would be taken for the whole. Known at the end.
+        """
         self._state: Any = None
         self._summaries: Any = None
         self._totals: dict[str, Any] = {}
@@ -392,6 +398,8 @@ class Replay:
         governing = [self._governing[number][max(self._governing[number])] for number in range(count)]
         changes = [_changes(self._governing[number]) for number in range(count)]
         known, throttled = ~totals["incomplete"], summaries["throttled"]
+        # For all of them at once: of one counter after the other it would take a step for each pair of counters.
+        self._told = (self._totals["hits"] > 0) | ~self._totals["silent"]
         told = self._told[:count]
         happened = known & (throttled > 0)
         verdicts = np.where(
@@ -467,15 +475,6 @@ class Replay:
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
         )
-
-    @property
-    def _told(self) -> Bools:
-        """Of each counter whether the export says what the broker answered: that it throttled, or that it did not.
-
-        Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
-        """
-        told: Bools = (self._totals["hits"] > 0) | ~self._totals["silent"]
-        return told
 
     def _clients_of(self, number: int) -> list[tuple[str, str]]:
         """(user, client-id) of each client of a counter."""

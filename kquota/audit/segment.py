@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -156,17 +155,6 @@ class Segment:
             part |= {name: np.zeros_like(self.member_events) for name in ("member_events", "member_values")}
             part |= {"introduction": None}
         return replace(self, counts=counts, times=compact(times), base_ms=base_ms, last_ms=last_ms, **part)
-
-    def dumps(self) -> bytes:
-        """The segment as bytes for the shuffle, between workers of one job."""
-        return pickle.dumps(self, protocol=5)
-
-    @staticmethod
-    def loads(blob: Any) -> Segment:
-        """The inverse of `dumps`."""
-        segment = pickle.loads(blob)  # noqa: S301 - written by this job's own workers
-        assert isinstance(segment, Segment)
-        return segment
 
 
 def fitting(least: int, most: int) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 import re
 import signal
 import socket
@@ -29,6 +28,7 @@ from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import under_spark_submit
 from kquota.audit.package import is_packed, named_package
+from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split, request_log, usage
@@ -52,7 +52,7 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     tasks = stages.deal(splits, 4 * cores)
     buckets = stages.bucket_count(splits, cores)
     # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
-    rows = [pa.array(range(len(tasks)), pa.int32()), pa.array([pickle.dumps(task, protocol=5) for task in tasks])]
+    rows = [pa.array(range(len(tasks)), pa.int32()), pa.array([encode(task) for task in tasks])]
     plan = session.createDataFrame(pa.table(rows, names=["id", "task"]))
     packers = shared(session, stages.Packers(settings, buckets))
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
@@ -174,12 +174,7 @@ def shared(session: Any, value: Any) -> Shared:
 def _mapper(packers: Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look_seldom()
-        splits = (
-            split
-            for batch in batches
-            for task in batch.column("task")
-            for split in pickle.loads(task.as_py())  # noqa: S301 - written by this job's own driver
-        )
+        splits = (split for batch in batches for task in batch.column("task") for split in decode(task.as_buffer()))
         for blob in stages.pack_splits(splits, packers.value):
             yield row_of(PACKED_SCHEMA, *blob)
 

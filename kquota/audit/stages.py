@@ -8,9 +8,8 @@ Where the sizes of fetches matter (`sizes_fetches`), it gives the blobs of the b
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
 from kquota.audit.pack import Packer
+from kquota.audit.portable import decode, encode
 from kquota.audit.predicted import Predictions
 from kquota.audit.prediction import Recorder
 from kquota.audit.rebuilt import Rebuilder, first_us
@@ -45,14 +45,42 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_MEASURED, _GOVERNING, _NOTED, _PREDICTED = "measured", "governing", "noted", "predicted"
-_SEGMENT, _TOPICS, _OTHER, _SIZES = b"s", b"t", b"o", b"z"
-"""The first byte of a blob: what follows."""
 _FIRST_MS = -(1 << 63)
 """The time of what is to come before all segments."""
 
 ROWS_PER_BUCKET = 4_000_000
 """A bucket for so many rows: tasks of a size that balances."""
+
+
+class Account(NamedTuple):
+    """What was read, some of what could not be, and what each source shows (`Tally.noted`)."""
+
+    quality: DataQuality
+    rejects: list[Reject]
+    noted: dict[str, set[str]]
+
+
+class Topics(NamedTuple):
+    """What one log tells of topics, and its place in the order of the export."""
+
+    ordinal: tuple[int, int]
+    log: TopicLog
+
+
+class Sizes(NamedTuple):
+    """The sizes of throttled fetches, packed as the fetches are."""
+
+    segment: Segment
+
+
+class Sampled(NamedTuple):
+    """The samples of one split."""
+
+    samples: list[Samples]
+
+
+Parcel = Segment | Topics | ConnectionLog | Sampled | Sizes | Account
+"""What the data of a blob for the reduce side hold."""
 
 
 class Blob(NamedTuple):
@@ -62,6 +90,7 @@ class Blob(NamedTuple):
     start_ms: int
     """The time of its first event, or _FIRST_MS; blobs of a bucket go to the reduce task in this order."""
     data: bytes
+    """A `Parcel`, by `portable.encode`; of the stage between, what a log shows of the data."""
 
 
 def deal(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
@@ -110,31 +139,29 @@ def pack_pieces(
             sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
             continue
         if isinstance(batch, TopicLog):
-            told = pickle.dumps((ordinal, batch), protocol=5)
-            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _TOPICS + told)
+            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, encode(Topics(ordinal, batch)))
             continue
         if isinstance(batch, ConnectionLog):
-            seen = pickle.dumps(batch, protocol=5)
-            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, _OTHER + seen)
+            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, encode(batch))
             continue
         if isinstance(batch, DataLog):
             yield from _data_blobs(batch, buckets)
             continue
         for packer in packers:
             for bucket, segment in packer.pack(batch, ordinal):
-                yield Blob(bucket, segment.base_ms, _SEGMENT + segment.dumps())
+                yield Blob(bucket, segment.base_ms, encode(segment))
     yield from _sampled_blobs(sampled)
 
 
 def account_blobs(quality: DataQuality, rejects: Sequence[Reject], noted: Mapping[str, set[str]]) -> Iterator[Blob]:
     """What was read, as blobs."""
-    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((quality, list(rejects)), protocol=5))
-    yield Blob(0, _FIRST_MS, _OTHER + pickle.dumps((_NOTED, dict(noted)), protocol=5))
+    yield Blob(0, _FIRST_MS, encode(Account(quality, list(rejects), dict(noted))))
 
 
 def segment_of(blob: Any) -> Segment | None:
     """The segment in the data of a blob; None where it holds something else."""
-    return Segment.loads(memoryview(blob)[1:]) if bytes(blob[:1]) == _SEGMENT else None
+    parcel = decode(blob)
+    return parcel if isinstance(parcel, Segment) else None
 
 
 def is_needed(blob: bytes, settings: AuditSettings) -> bool:
@@ -142,20 +169,15 @@ def is_needed(blob: bytes, settings: AuditSettings) -> bool:
 
     For who reads before all quotas are known, and so reads connections in any case.
     """
-    if blob[:1] != _OTHER or limits_ips(settings.variants):
-        return True
-    return not isinstance(pickle.loads(blob[1:]), ConnectionLog)  # noqa: S301 - written by this audit's own workers
+    return limits_ips(settings.variants) or not isinstance(decode(blob), ConnectionLog)
 
 
 def moved(blob: bytes, ordinal: tuple[int, int]) -> bytes:
     """The data of a blob whose usage has another place in the order of the export."""
-    segment = segment_of(blob)
-    if segment is not None:
-        return _SEGMENT + replace(segment, ordinal=ordinal).dumps()
-    if blob[:1] == _TOPICS:
-        _, log = pickle.loads(blob[1:])  # noqa: S301 - written by this audit's own workers
-        return _TOPICS + pickle.dumps((ordinal, log), protocol=5)
-    return blob
+    parcel = decode(blob)
+    if isinstance(parcel, Segment):
+        return encode(replace(parcel, ordinal=ordinal))
+    return encode(parcel._replace(ordinal=ordinal)) if isinstance(parcel, Topics) else blob
 
 
 def sizes_fetches(settings: AuditSettings) -> bool:
@@ -171,10 +193,10 @@ def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
     """
     if log.rows:
         start_us = first_us(log)
-        data = pickle.dumps((start_us, log), protocol=5)
+        data = encode((start_us, log))
         yield Blob(buckets + crc32(log.broker.encode()) % buckets, start_us // 1000, data)
     if shared := log.shared:
-        data = pickle.dumps((None, shared), protocol=5)
+        data = encode((None, shared))
         for bucket in range(buckets, 2 * buckets):
             yield Blob(bucket, _FIRST_MS, data)
 
@@ -187,7 +209,7 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
     shared: list[DataLog] = []
     brokers: dict[str, Rebuilder] = {}
     for blob in blobs:
-        start_us, log = pickle.loads(blob)  # noqa: S301 - written by this audit's own workers
+        start_us, log = decode(blob)
         if start_us is None:
             shared.append(log)
             continue
@@ -199,7 +221,7 @@ def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -
             for variant, quotas in enumerate(settings.variants):
                 packer = Packer(quotas, buckets, variant, False, settings.kept)
                 for bucket, segment in packer.pack(batch, (number, 0)):
-                    yield Blob(bucket, _FIRST_MS, _SIZES + segment.dumps())
+                    yield Blob(bucket, _FIRST_MS, encode(Sizes(segment)))
 
 
 KEPT_CLIENTS = 1_000_000
@@ -237,21 +259,32 @@ class Packers:
 def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
     """The samples of one split, by bucket."""
     for bucket, samples in sampled.items():
-        yield Blob(bucket, _FIRST_MS, _OTHER + pickle.dumps(samples, protocol=5))
+        yield Blob(bucket, _FIRST_MS, encode(Sampled(samples)))
 
 
-Output = tuple[Any, Any]
-"""What a reduce task finds: what it is, and the value."""
+@dataclass(frozen=True)
+class Found:
+    """What a reduce task finds of some counters: tables and governing for each of the settings' variants."""
+
+    tables: Sequence[pa.Table]
+    governing: Sequence[Governing]
+    predictions: Sequence[Predictions] = ()
+    timelines: dict[CounterName, Timeline] = field(default_factory=dict)
+    measured: dict[CounterRef, Measured] = field(default_factory=dict)
+
+
+Output = Account | Found
+"""What a reduce task gives."""
 
 
 def packed_outputs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
     """The outputs of `replay_blobs` for another process, which gives `unpacked` outputs to `result`."""
-    return (pickle.dumps(output, protocol=5) for output in replay_blobs(blobs, settings))
+    return map(encode, replay_blobs(blobs, settings))
 
 
 def unpacked(outputs: Iterable[Any]) -> Iterator[Output]:
     """The outputs that another process packed, each when it is its turn."""
-    return (pickle.loads(output) for output in outputs)  # noqa: S301 - written by this audit's own workers
+    return map(decode, outputs)
 
 
 def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Output]:
@@ -261,60 +294,57 @@ def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Outp
     recorder = Recorder() if settings.predicts and demand is None else None
     replayed = Replay(settings, [each for each in (watched, demand) if each is not None], recorder)
     samples: list[Samples] = []
-    topics: list[tuple[tuple[int, int], TopicLog]] = []
+    topics: list[Topics] = []
     connections: list[ConnectionLog] = []
-    remaining = iter(blobs)
-    first = None
-    for blob in remaining:
-        kind, data = bytes(blob[:1]), memoryview(blob)[1:]
-        if kind == _SEGMENT:
-            first = blob
-            break
-        if kind == _SIZES:
-            replayed.know(Segment.loads(data))
-            continue
-        item = pickle.loads(data)  # noqa: S301 - written by this audit's own workers
-        if kind == _TOPICS:
-            topics.append(item)
-        elif isinstance(item, ConnectionLog):
-            connections.append(item)
-        elif isinstance(item, list):
-            samples += item
-        else:
-            yield item
+    parcels: Iterator[Parcel] = map(decode, blobs)
+    first: list[Segment] = []
+    for parcel in parcels:
+        match parcel:
+            case Segment():
+                first.append(parcel)
+                break
+            case Sizes(segment):
+                replayed.know(segment)
+            case Topics():
+                topics.append(parcel)
+            case ConnectionLog():
+                connections.append(parcel)
+            case Sampled(some):
+                samples += some
+            case Account():
+                yield parcel
     charged: list[Segment] = []
     if topics:
         charged, tally = _charged(topics, settings)
-        yield DataQuality.of(tally, 0), []
-    events = () if first is None else (Segment.loads(memoryview(blob)[1:]) for blob in chain([first], remaining))
-    for segment in merge(charged, events, key=lambda segment: segment.base_ms):
+        yield Account(DataQuality.of(tally, 0), [], {})
+    # What comes before all segments has come.
+    segments: Iterator[Any] = chain(first, parcels)
+    for segment in merge(charged, segments, key=lambda segment: segment.base_ms):
         replayed.add(segment)
     if samples:
         governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         judged, ungoverned = judge(samples, settings, governing)
-        for variant, table in enumerate(judged):
-            yield variant, table
-        yield _GOVERNING, governing
-        yield DataQuality(ungoverned=ungoverned), []
+        yield Found(judged, governing)
+        yield Account(DataQuality(ungoverned=ungoverned), [], {})
     tables = replayed.finish()
-    for variant, table in enumerate(tables):
-        yield variant, table
-    yield _GOVERNING, replayed.governing
-    if connections:
-        window = Window.of(settings.windows, settings.generation)
-        opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
-        for variant, (table, _) in enumerate(opened):
-            yield variant, table
-        yield _GOVERNING, [governing for _, governing in opened]
     predictions = [Predictions() for _ in settings.variants]
     if recorder is not None:
         predictions = recorder.finish(replayed.refs, replayed.judged, settings)
-        yield _PREDICTED, predictions
-    if watched is not None:
-        yield None, watched.worst(replayed.refs, _throttled_still(tables[0], predictions[0]), settings.timelines)
-    if demand is not None:
-        measured = {replayed.refs[counter]: told for counter, told in demand.finish()}
-        yield _MEASURED, measured
+    yield Found(
+        tables,
+        replayed.governing,
+        predictions,
+        {}
+        if watched is None
+        else watched.worst(replayed.refs, _throttled_still(tables[0], predictions[0]), settings.timelines),
+        {}
+        if demand is None
+        else {ref: told for counter, told in demand.finish() if (ref := replayed.refs[counter]) is not None},
+    )
+    if connections:
+        window = Window.of(settings.windows, settings.generation)
+        opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
+        yield Found([table for table, _ in opened], [governing for _, governing in opened])
 
 
 def _throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
@@ -324,12 +354,10 @@ def _throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
     return findings.filter(pa.array([predictions.verdict((*name,)) in throttled for name in names], pa.bool_()))
 
 
-def _charged(
-    topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings
-) -> tuple[list[Segment], Tally]:
+def _charged(topics: Sequence[Topics], settings: AuditSettings) -> tuple[list[Segment], Tally]:
     """What controllers charged for topics, from all that their logs tell of them, in the order of the times."""
     logs: dict[str, list[TopicLog]] = {}
-    for _, log in sorted(topics, key=lambda told: told[0]):
+    for _, log in sorted(topics, key=lambda each: each.ordinal):
         logs.setdefault(log.broker, []).append(log)
     tally = Tally()
     segments = []
@@ -356,27 +384,22 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
     predictions = [Predictions() for _ in settings.variants]
-    for head, tail in outputs:
-        if isinstance(head, DataQuality):
+    for output in outputs:
+        if isinstance(output, Account):
             # Answers are many where each client's requests are counted: they are added up once, at the end.
-            answers.append(head.answers)
-            quality += replace(head, answers={})
-            rejects += tail
-        elif head is None:
-            timelines |= tail
-        elif head == _MEASURED:
-            measured |= tail
-        elif head == _PREDICTED:
-            for mine, found in zip(predictions, tail, strict=True):
-                mine.update(found)
-        elif head == _GOVERNING:
-            for parts, part in zip(governing, tail, strict=True):
-                parts.append(part)
-        elif head == _NOTED:
-            for dialect, shown in tail.items():
+            answers.append(output.quality.answers)
+            quality += replace(output.quality, answers={})
+            rejects += output.rejects
+            for dialect, shown in output.noted.items():
                 noted.setdefault(dialect, set()).update(shown)
-        else:
-            tables[head].append(tail)
+            continue
+        for variant, (table, part) in enumerate(zip(output.tables, output.governing, strict=True)):
+            tables[variant].append(table)
+            governing[variant].append(part)
+        for mine, found_there in zip(predictions, output.predictions, strict=bool(output.predictions)):
+            mine.update(found_there)
+        timelines |= output.timelines
+        measured |= output.measured
     quality = replace(quality, answers=add_up(answers))
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):

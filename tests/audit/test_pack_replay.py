@@ -19,6 +19,7 @@ from kquota.audit import local, replay, stages
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.findings import SCHEMA
 from kquota.audit.pack import Packer
+from kquota.audit.portable import decode, encode
 from kquota.audit.replay import Replay, find
 from kquota.audit.segment import Segment
 from kquota.audit.settings import AuditSettings
@@ -45,7 +46,7 @@ def audit(parts: Sequence[Sequence[Event]], audit_settings: AuditSettings, bucke
     for number, part in enumerate(parts):
         for packer in packers[number % 2]:
             for bucket, segment in packer.pack(oracle.batch(part), (number, 0)):
-                shuffled[bucket].append(Segment.loads(segment.dumps()))
+                shuffled[bucket].append(decode(encode(segment)))
     tables = [find(reversed(segments), audit_settings) for segments in shuffled.values()]
     return [
         pa.concat_tables([SCHEMA.empty_table(), *(table[variant] for table in tables)])

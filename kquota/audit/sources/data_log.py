@@ -118,9 +118,10 @@ class DataLog:
     """(transactional id, µs) of transactions that were committed or aborted."""
     throttled: set[tuple[str, str, str]] = field(default_factory=set)
     """(broker, user, client-id) of fetches that were throttled, and of which nothing was sent."""
-
-    def __post_init__(self) -> None:
-        self._appended, self._copied, self._fetched, self._parts = bytearray(), bytearray(), bytearray(), bytearray()
+    _appended: bytearray = field(default_factory=bytearray)
+    _copied: bytearray = field(default_factory=bytearray)
+    _fetched: bytearray = field(default_factory=bytearray)
+    _parts: bytearray = field(default_factory=bytearray)
 
     def __bool__(self) -> bool:
         return bool(self._appended or self._copied or self._fetched or self.ids or self.ended or self.throttled)

@@ -5,14 +5,9 @@ spool.py    packed usage on the disk, for the findings at the end.
 counters.py the state of one broker's counters, as a value that goes to bytes and back.
 episodes.py delays without a pause become episodes.
 follow.py   the follower: a turn reads what came, and gives the episodes that follow
-sinks.py    where episodes go: a file, a folder, a topic, an Alertmanager
+sinks.py    where episodes go: a file, an Alertmanager
 
 The map side of the batch audit runs as usage comes, and its blobs go to the spool. The findings are made by the reduce
 side of the batch audit from the whole spool, so they are the findings of the batch audit. Episodes come at once, from
 counters whose state is carried from turn to turn.
 """
-
-from typing import Final
-
-TOPIC: Final = "topic:"
-"""The beginning of a target of episodes that is a Kafka topic: `topic:NAME`."""

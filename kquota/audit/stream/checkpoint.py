@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from kquota.audit.portable import decode, encode
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError, Locked, Refused
 from kquota.lock import locked
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 
@@ -34,7 +34,7 @@ def save(
     try:
         with open(aside, "wb") as file:
             file.write(head + b"\n")
-            pickle.dump(dict(state), file, protocol=5)
+            file.write(encode(dict(state)))
             file.flush()
             os.fsync(file.fileno())
         aside.replace(folder / _NAME)
@@ -73,17 +73,15 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{folder}: cannot use it for checkpoints: {error.strerror or error}") from None
-    # What is in it is unpacked as Python objects: whoever can write there can have anything run.
+    # Whoever can write there can have the findings say anything.
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
         raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
     line, _, rest = data.partition(b"\n")
     compare(line, folder, settings, settle_ms, live)
     try:
-        state: dict[str, Any] = pickle.loads(rest)  # noqa: S301 - written by this user
-    except Exception as error:  # pickle raises whatever damaged bytes make it call
-        raise InputError(
-            f"{path}: the checkpoint is damaged ({type(error).__name__})", hint="remove it to begin anew"
-        ) from None
+        state: dict[str, Any] = decode(rest)
+    except ValueError as error:
+        raise InputError(f"{path}: the checkpoint is damaged: {error}", hint="remove it to begin anew") from None
     return state
 
 

@@ -7,7 +7,6 @@ has no place any more: it is counted in `late`, and left out.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -18,6 +17,7 @@ import numpy as np
 from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import UNKNOWN, Int64s
 from kquota.audit.part import Collector, Part
+from kquota.audit.portable import decode, encode
 from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay, changes_of
 from kquota.audit.retries import RETRY_MS, Retries
 from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Segment
@@ -34,7 +34,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
@@ -53,6 +53,15 @@ def _columns(numbers: Mapping[int, int]) -> tuple[Int64s, Int64s]:
     """The keys and the values of a mapping, which go to bytes as two blocks."""
     count = len(numbers)
     return np.fromiter(numbers, np.int64, count), np.fromiter(numbers.values(), np.int64, count)
+
+
+def _mapping(columns: Sequence[Int64s]) -> dict[int, int]:
+    """The mapping of two columns."""
+    return dict(zip(*(column.tolist() for column in columns), strict=True))
+
+
+_NOBODY: Final = CounterRef(-1, "", KEYS[0], "")
+"""A counter that was not introduced."""
 
 
 class _LookingBack(Retries):
@@ -293,23 +302,23 @@ class Counters(Replay):
             places[id(periods)] = place
         # The tables of the replay know who the counters are, and little else. Most of the time goes to objects of
         # classes, so there are none of each counter.
-        return pickle.dumps(
+        return encode(
             (
                 VERSION,
                 to_bytes(table),
-                [None if ref is None else tuple(ref) for ref in self.refs],
+                [list(column) for column in zip(*(ref or _NOBODY for ref in self.refs), strict=True)],
                 _columns(self._index),
                 [[tuple(each) for each in periods.values()] for periods in limits],
                 _columns({number: places[id(periods)] for number, periods in self._governing.items()}),
-                (np.fromiter(self._names, np.int64, len(self._names)), list(self._names.values())),
+                np.fromiter(self._names, np.int64, len(self._names)),
+                [list(column) for column in zip(*self._names.values(), strict=True)],
                 {name: self._totals[name][:count] for name in _KEPT},
-                self._incomplete_ms,
+                _columns(self._incomplete_ms),
                 self._held,
                 self._back._last,
                 self._episodes.open,
                 (self.newest_ms, self.settled_ms, self.late, self._forget_at),
-            ),
-            protocol=5,
+            )
         )
 
     def change(self, settings: AuditSettings) -> None:
@@ -321,19 +330,20 @@ class Counters(Replay):
     @classmethod
     def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
         """The counters that `dumps` wrote. Raises InputError for counters of another version."""
-        version, *values = pickle.loads(data)  # noqa: S301 - written by this audit itself
+        version, *values = decode(data)
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
-        table, refs, index, limits, places, (members, names), flags, self._incomplete_ms, *values = values
+        table, refs, index, limits, places, members, names, flags, incomplete, *values = values
         self._held, last, going, marks = values
-        self._index = dict(zip(*(column.tolist() for column in index), strict=True))
+        self._index = _mapping(index)
+        self._incomplete_ms = _mapping(incomplete)
         told = [{each.period: each for each in map(Governing._make, periods)} for periods in limits]
-        self._governing = {n: told[place] for n, place in zip(*(column.tolist() for column in places), strict=True)}
-        self._names = dict(zip(members.tolist(), names, strict=True))
-        count = len(refs)
+        self._governing = {number: told[place] for number, place in _mapping(places).items()}
+        self._names = dict(zip(members.tolist(), zip(*names, strict=True), strict=True))
+        count = len(refs[0]) if refs else 0
         self._make_room(max(64, 2 * count))
-        self.refs = [None if ref is None else CounterRef._make(ref) for ref in refs]
+        self.refs = [None if ref[0] < 0 else CounterRef._make(ref) for ref in zip(*refs, strict=True)]
         self._set_rows(from_bytes(table, self._engine.table), range(count))
         for name, column in flags.items():
             self._totals[name][:count] = column

@@ -138,7 +138,7 @@ class Tail:
         followed = {each.identity for each in self.files}
         for path in self.paths:
             if _URI.match(path):
-                raise InputError(f"{path}: --follow reads files of this machine, by their paths")
+                raise InputError(f"{path}: kquota follow reads files of this machine, by their paths")
             if not os.path.exists(path):
                 self.missing += [path] if path not in self.missing and path not in self._seen else []
                 continue
@@ -270,7 +270,7 @@ class Tail:
 
 def _identity(file: File) -> tuple[int, int]:
     if file.identity is None:
-        raise InputError(f"{file.path}: --follow reads files of this machine")
+        raise InputError(f"{file.path}: kquota follow reads files of this machine")
     return file.identity
 
 
