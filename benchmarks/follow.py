@@ -1,4 +1,4 @@
-"""`audit --follow` of a request log against the batch audit of the same log, in one process each.
+"""`kquota follow` of a request log against the batch audit of the same log, in one process each.
 
     python -m benchmarks.follow [--lines 200000] [--turn 20000] [--users 200] [--repeat 3]
     python -m benchmarks.follow --latency 5000 [--users 200]
@@ -8,7 +8,7 @@ CPU seconds are what a noisy machine leaves comparable. Also printed: CPU of a l
 bytes of the counters' state, and the bytes of the spool. Each user has two counters.
 
 With --latency, a log grows by so many lines a second for twenty seconds. Printed is the time from the first delay of an
-episode, when its line is written, to the line that `kquota audit --follow` prints of it.
+episode, when its line is written, to the line that `kquota follow` prints of it.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def latencies(rate: int, users: int, settle: str) -> tuple[list[float], int]:
         first = (line(number, int(time.time() * 1000) - 60_000 + 2 * number, random, 3) for number in range(15_000))
         log.write_text("".join(first))
         quotas.write_text(to_json(quotas_document(QUOTAS)))
-        command = [sys.executable, "-m", "kquota", "audit", str(log), "--broker", "1", "--quotas", str(quotas)]
-        command += ["--follow", "--settle", settle, "-o", "json"]
+        command = [sys.executable, "-m", "kquota", "follow", str(log), "--broker", "1", "--quotas", str(quotas)]
+        command += ["--settle", settle, "-o", "json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
             lines = process.stdout
@@ -162,7 +162,7 @@ def main() -> None:
             print(f"{asked.lines:,} lines in turns of {asked.turn:,}, predictions {'on' if predicts else 'off'}")
             print(f"  batch audit       {least:6.2f} s CPU  {1e6 * least / asked.lines:5.1f} us a line")
             print(
-                f"  --follow          {whole:6.2f} s CPU  {1e6 * whole / asked.lines:5.1f} us a line,"
+                f"  follow            {whole:6.2f} s CPU  {1e6 * whole / asked.lines:5.1f} us a line,"
                 f" ratio {whole / least:.2f}"
             )
             print(f"  of it the turns   {turns:6.2f} s CPU  {1e6 * turns / asked.lines:5.1f} us a line")

@@ -118,8 +118,8 @@ class World:
             script += " --once"
         if script.startswith("kquota watch"):
             return re.sub(r"--for \w+", "--for 2s", script)
-        if "--follow" in script:
-            return re.sub(r"--follow(?: --until-idle \w+)?", "--follow --until-idle 1s", script)
+        if script.startswith("kquota follow"):
+            return re.sub(r" --until-idle \w+", "", script) + " --until-idle 1s"
         return re.sub(r"\A(kquota probe \w+)(.*?)(?: --duration \w+|\Z)", r"\1 --duration 2s\2", script)
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.prediction import UNKNOWN, CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 
 AS_RECORDED: Final = "as recorded"
@@ -23,9 +23,13 @@ NO_DELAY: Final = "no request is throttled, so that all come as they were record
 _FIELDS: Final = tuple(field.name for field in fields(Prediction))
 _values_of: Final = attrgetter(*_FIELDS)
 _VERDICT: Final = _FIELDS.index("verdict")
-_TEXTS: Final = (AS_RECORDED, NO_DELAY, *(verdict.value for verdict in Verdict))
-"""Texts of most predictions, which are packed as their numbers."""
-_NUMBERS: Final = {text: number for number, text in enumerate(_TEXTS)}
+_COMMON: Final = (
+    *(Interval.exactly(0), UNKNOWN, RecordedUnder(), AS_RECORDED, NO_DELAY),
+    *(verdict.value for verdict in Verdict),
+)
+"""Values of most predictions, which are packed as their numbers: a million counters have ten million intervals."""
+_ZERO, _UNKNOWN = (0, None), (1, None)
+_NUMBERS: Final = {value: (number, None) for number, value in enumerate(_COMMON) if number > 1}
 
 
 @dataclass(init=False, eq=False)
@@ -97,7 +101,7 @@ def _pack(prediction: Prediction) -> str:
 
 
 def _unpack(packed: str) -> Prediction:
-    return Prediction(*map(_whole, json.loads(packed)))
+    return Prediction(*[_whole(each) if type(each) is list else each for each in json.loads(packed)])
 
 
 @lru_cache
@@ -111,23 +115,24 @@ def _short(value: Any) -> Any:
     if kind is Interval:
         low, estimate, high = value.low, value.estimate, value.high
         # Equal numbers of two types would be two numbers in a document.
-        return (low,) if low is estimate is high else (low, estimate, high)
+        if low is not estimate or low is not high:
+            return low, estimate, high
+        if low is None:
+            return _UNKNOWN
+        return _ZERO if low == 0 and type(low) is int else (low,)
     if kind is str:
-        number = _NUMBERS.get(value)
-        return value if number is None else (number, None)
+        return _NUMBERS.get(value, value)
     if kind is RecordedUnder:
-        return (value.source.value, value.limit, value.held_back, None)
+        return _NUMBERS.get(value) or (value.source.value, value.limit, value.held_back, None)
     return value
 
 
-def _whole(value: Any) -> Any:
-    if type(value) is not list:
-        return value
-    match len(value):
-        case 1:
-            return Interval.exactly(*value)
-        case 2:
-            return _TEXTS[value[0]]
-        case 3:
-            return Interval(*value)
+def _whole(value: list[Any]) -> Any:
+    match value:
+        case [number, None]:
+            return _COMMON[number]
+        case [low]:
+            return Interval(low, low, low)
+        case [low, estimate, high]:
+            return Interval(low, estimate, high)
     return RecordedUnder(Source(value[0]), *value[1:3])

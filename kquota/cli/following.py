@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
@@ -44,37 +44,30 @@ _BEHIND_S: Final = 10.0
 
 OPTIONS = (
     click.option(
-        "--follow",
-        is_flag=True,
-        help="Go on with a topic, or with files as they grow, are rotated or come anew; print an episode when"
-        " throttling begins and ends. Ctrl-C or SIGTERM ends it with the findings so far.",
-    ),
-    click.option(
         "--until-idle",
         type=params.DURATION,
         metavar="TIME",
-        help="With --follow: end when nothing came for so long. Only the findings are printed then.",
+        help="End when nothing came for so long. Only the findings are printed then.",
     ),
     click.option(
         "--checkpoint",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
-        help="With --follow: a folder for what is read; after an end or a kill the same command goes on from there.",
+        help="A folder for what is read; after an end or a kill the same command goes on from there.",
     ),
     click.option(
         "--settle",
         type=params.FINE_DURATION,
         show_default="500ms",
         metavar="TIME",
-        help="With --follow: how far behind the newest line of its broker a line may come and count in an episode.",
+        help="How far behind the newest line of its broker a line may come and count in an episode.",
     ),
     click.option(
         "--episodes",
         multiple=True,
         metavar="TARGET",
-        help="With --follow: where episodes go besides: a file of JSON lines, a folder (DIR/) of Parquet files, a topic"
-        " (topic:NAME) on --bootstrap-server, or the address of an Alertmanager (http://HOST:9093). May be given"
-        " several times.",
+        help="Where episodes go besides: a file of JSON lines, or the address of an Alertmanager (http://HOST:9093)."
+        " May be given several times.",
     ),
     click.option(
         "--keep",
@@ -82,10 +75,10 @@ OPTIONS = (
         default=20,
         show_default=True,
         metavar="GB",
-        help="With --follow: the most to keep on the disk for the findings at the end, some 40 bytes a request.",
+        help="The most to keep on the disk for the findings at the end, some 40 bytes a request.",
     ),
 )
-"""The options of `kquota audit` for following."""
+"""The options of `kquota follow`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +90,15 @@ class Following:
     settle_ms: int | None
     episodes: tuple[str, ...]
     keep_gb: int
-    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The settings of a librdkafka client of the cluster with the topics of `episodes`; they may hold a password."""
-    timeout_s: float = 10.0
-    """How long that cluster has to answer at first."""
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
         if usage.table is not None or usage.prometheus is not None:
-            raise click.UsageError("--follow reads files or a topic; --table and --prometheus are read once")
+            raise click.UsageError("kquota follow reads files or a topic; --table and --prometheus are read once")
         if usage.engine == "spark" or usage.master is not None:
-            raise click.UsageError("--follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame")
+            raise click.UsageError(
+                "kquota follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame"
+            )
 
 
 def options(function: F) -> F:
@@ -260,7 +251,7 @@ def follow(
         opened.callback(follower.close)
         targets = []
         for target in following.episodes:
-            targets.append(sinks.open_sink(target, warn, following.kafka, following.timeout_s))
+            targets.append(sinks.open_sink(target, warn))
             opened.callback(targets[-1].close)
             if targets[-1].forgets and follower.restarted:
                 targets[-1].put(follower.open_episodes())
@@ -278,9 +269,6 @@ def follow(
 
         def save() -> None:
             if following.checkpoint is not None:
-                # Whoever goes on from the checkpoint does not send again what came before it.
-                for target in targets:
-                    target.confirm()
                 follower.save()
 
         saved = idle_since = time.monotonic()
@@ -388,10 +376,3 @@ def line(episode: Episode) -> str:
             f"enough: {least}{rate_text(episode.enough, key.unit)}",
         ]
     return safe("  ".join(part for part in parts if part))
-
-
-def refuse_without_follow(given: dict[str, object]) -> None:
-    """Raises UsageError for an option that is given and means nothing without --follow."""
-    for name, value in given.items():
-        if value:
-            raise click.UsageError(f"--{name} goes with --follow")

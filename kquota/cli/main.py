@@ -45,6 +45,7 @@ GROUPS = {
     "Traffic": {
         "record": "Record the requests of brokers for a while: their request log, switched on and always back.",
         "audit": "Show who would be throttled, when, by which quota and by how much.",
+        "follow": "Follow a log or a topic: print when throttling begins and ends, and the findings at the end.",
         "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
         "simulate": "Show what brokers would do to a workload.",
         "top": "Show who is throttled or near it now: counter, quota, limit, rate, throttle time, clients.",
@@ -113,6 +114,10 @@ _ADVICE = {
     **{
         ("recommend", option): "--only PATTERN chooses the names to recommend for"
         for option in ("--user", "--client", "--client-id", "--match")
+    },
+    **{
+        ("audit", option): "'kquota follow' follows files and topics, with the same quotas and options"
+        for option in ("--follow", "--until-idle", "--checkpoint", "--episodes", "--settle", "--keep")
     },
     **{
         ("audit", option): "an audit is of all clients; -o csv and -o json name them in each row"

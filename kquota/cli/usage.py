@@ -262,14 +262,12 @@ class Asked:
         against: str | None = None,
         recorded_under: str | None = None,
         *,
-        writes_topic: bool = False,
         needs_quotas: bool = True,
     ) -> AuditSettings:
         """What the audit is asked to do; `against` is a file of other quotas, or `live`.
 
-        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`. With
-        `writes_topic` the options of a cluster say where a topic is, and a file of quotas may stand beside them.
-        Without `needs_quotas` there may be none at all.
+        `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`. Without
+        `needs_quotas` there may be none at all.
 
         Raises InputError, click.UsageError, and MissingDependency without the libraries of the audit.
         """
@@ -282,7 +280,7 @@ class Asked:
         broker = session.load_broker_settings(self.facts)
         topic = None if self.topic is None else self.topic_client()
         if needs_quotas or self.quotas.is_named:
-            quotas, other = self._quotas(against, only_a_file=self.topic is None and not writes_topic)
+            quotas, other = self._quotas(against, only_a_file=self.topic is None)
         else:
             quotas, other = _nothing_set(), None
         settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)

@@ -1,4 +1,4 @@
-"""Where episodes go: JSON lines, Parquet, and a small Alertmanager."""
+"""Where episodes go: JSON lines, and a small Alertmanager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from kquota.audit.stream import sinks
@@ -110,7 +109,7 @@ def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_pat
     (tmp_path / "usage.jsonl").write_text("".join(rows))
     quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 10_000}}]
     (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
-    words = ["audit", "usage.jsonl", "--quotas", "quotas.json", "--follow", "--checkpoint", "kept"]
+    words = ["follow", "usage.jsonl", "--quotas", "quotas.json", "--checkpoint", "kept"]
     words += ["--until-idle", "1s", "--episodes", f"http://127.0.0.1:{alertmanager.server_port}"]
     assert kquota(*words).code == 0
     before = len(alertmanager.got)
@@ -122,17 +121,6 @@ def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_pat
     (_, (alert,)) = alertmanager.got[before]
     assert alert["labels"]["counter"] == "alice:"
     assert "endsAt" not in alert
-
-
-def test_parquet_files(tmp_path: Path) -> None:
-    sink = sinks.open_sink(f"{tmp_path / 'episodes'}/", pytest.fail)
-    sink.put([episode(State.BEGAN), episode(State.ENDED)])
-    sink.close()
-    rows = pq.read_table(tmp_path / "episodes").to_pylist()
-    assert [row["state"] for row in rows] == ["began", "ended"]
-    assert rows[1]["id"] == episode(State.ENDED).name
-    assert rows[1]["enough"] == 1_234_568
-    assert rows[1]["clients"] == [{"user": "alice", "client_id": "app", "value": 5_000_000}]
 
 
 def test_json_lines_are_appended(tmp_path: Path) -> None:
@@ -153,19 +141,15 @@ def test_a_disk_that_is_full() -> None:
         sink.close()
 
 
-@pytest.mark.parametrize("target", ["folder/", "/dev/full"])
-def test_what_is_raised_before_a_sink_closes(tmp_path: Path, target: str) -> None:
+def test_what_is_raised_before_a_sink_closes() -> None:
     """A target that cannot take what is left when it is closed does not hide the error that ended the command."""
 
     def follow(*, fails: bool) -> None:
-        folder = tmp_path / "folder"
         with contextlib.ExitStack() as stack:
-            sink = sinks.open_sink(target if target.startswith("/") else f"{folder}/", pytest.fail)
+            sink = sinks.open_sink("/dev/full", pytest.fail)
             stack.callback(sink.close)
             with contextlib.suppress(InputError):
                 sink.put([episode(State.BEGAN)])
-            if folder.exists():
-                folder.rmdir()
             if fails:
                 raise Unreachable("the brokers are gone")
 
@@ -175,15 +159,11 @@ def test_what_is_raised_before_a_sink_closes(tmp_path: Path, target: str) -> Non
         follow(fails=False)
 
 
-def test_parquet_is_written_before_a_checkpoint(tmp_path: Path) -> None:
-    sink = sinks.open_sink(f"{tmp_path}/", pytest.fail)
-    sink.put([episode(State.BEGAN)])
-    sink.confirm()
-    assert pq.read_table(tmp_path).num_rows == 1
-
-
 def test_a_sink_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write episodes there"):
         sinks.open_sink(str(tmp_path / "none" / "file"), pytest.fail)
     with pytest.raises(InputError, match="not the address"):
         sinks.open_sink("http://", pytest.fail)
+    for target in ("topic:throttled", "episodes/", str(tmp_path)):
+        with pytest.raises(InputError, match="a file of JSON lines or to an Alertmanager"):
+            sinks.open_sink(target, pytest.fail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import time
@@ -17,11 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kquota.audit import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, usage_topic
-from kquota.audit.stream import sinks
 from kquota.audit.stream.follow import Follower
-from kquota.cli.main import run
 from kquota.core.change.history import QuotaHistory
-from kquota.errors import InputError, Unreachable
+from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events
 from tests.brokers.kafka import KafkaBroker, password_of
@@ -104,8 +101,8 @@ def test_from_the_shell(broker: KafkaBroker, kquota: Kquota, tmp_path: Path) -> 
     assert {finding["sensor"] for finding in document["findings"]} == {"alice:"}
     assert password_of("alice") not in done.out + done.err
 
-    to = ("--follow", "--until-idle", "1s", "-o", "json")
-    followed = kquota("audit", *where, "--quotas", str(tmp_path / "quotas.json"), *to)
+    to = ("--until-idle", "1s", "-o", "json")
+    followed = kquota("follow", *where, "--quotas", str(tmp_path / "quotas.json"), *to)
     assert (followed.code, followed.out) == (0, done.out)
 
     live = kquota("audit", *where)
@@ -167,161 +164,16 @@ def test_nothing_to_read(broker: KafkaBroker, topic: str, says: str) -> None:
         usage_topic.plan_topic(topic, broker.client("alice"), 30)
 
 
-@pytest.fixture
-def throttled(tmp_path: Path) -> tuple[str, ...]:
-    """The command that follows usage in which three clients are throttled twice, until nothing comes."""
-    rows = [
-        {"broker": "1", "user": user, "client_id": "c", "api": "produce", "bytes": 9000, "time_ms": start + at}
-        for start in (1_793_523_600_000, 1_793_523_700_000)
-        for at in range(0, 20_000, 500)
-        for user in ("alice", "bob", "zoë")
-    ]
-    (tmp_path / "usage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    values = {"entity": {"user": {"default": True}}, "values": {"producer_byte_rate": 10_000}}
-    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [values]}))
-    words = ("audit", "usage.jsonl", "--quotas", "quotas.json", "--checkpoint", "kept", "--follow")
-    return (*words, "--until-idle", "1s", "-o", "json")
-
-
-def written(broker: KafkaBroker, topic: str) -> list[tuple[int, str, dict[str, Any]]]:
-    """(partition, key, document) of all records of a topic, each partition in its order."""
-    with usage_topic.consuming({**broker.client("alice"), "isolation.level": "read_uncommitted"}) as (consumer, kafka):
-        ends = usage_topic.ends(topic, consumer, kafka, 30)
-        consumer.assign([kafka.TopicPartition(topic, partition, first) for partition, (first, _) in ends.items()])
-        many, found = sum(end - first for first, end in ends.values()), list[tuple[int, str, dict[str, Any]]]()
-        while len(found) < many:
-            for each in consumer.consume(many, 1):
-                if each.error() is None:
-                    found.append((each.partition(), each.key().decode(), json.loads(each.value())))
-    return found
-
-
-def test_episodes_go_to_a_topic(
-    broker: KafkaBroker,
-    kquota: Kquota,
-    throttled: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They are there before the checkpoint is; after a kill in between they come again, with the same ids."""
-    admin = AdminClient(broker.client("admin"))  # named: its futures fail once it is gone
-    admin.create_topics([NewTopic("episodes", 3, 1)])["episodes"].result(60)
-    to = ("--episodes", "topic:episodes", "--episodes", "lines.jsonl", "--bootstrap-server", broker.bootstrap)
-    saving: list[int] = []
-
-    def killed(_follower: Follower) -> None:
-        saving.append(len(written(broker, "episodes")))
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Follower, "save", killed)
-        patch.chdir(tmp_path)
-        with pytest.raises(Killed):
-            run([*throttled, *to])
-    first = written(broker, "episodes")
-    lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
-
-    assert saving == [len(first)]
-    # The second episodes go on: they come as open at the end, which the kill prevents.
-    assert [each["state"] for each in lines].count("began") == 6
-    assert [each["state"] for each in lines].count("ended") == 3
-    assert sorted(map(str, lines)) == sorted(str(document) for _, _, document in first)
-    assert all(key == document["id"] for _, key, document in first)
-    assert len({(partition, key) for partition, key, _ in first}) == len({key for _, key, _ in first})
-
-    again = kquota(*throttled, *to)
-    every = written(broker, "episodes")
-    assert again.code == 0, again.err
-    assert len(every) == 2 * len(first) + 3
-    states = {(key, document["state"]): str(document) for _, key, document in every}
-    assert len(states) == len(first) + 3
-    assert all(states[key, document["state"]] == str(document) for _, key, document in every)
-    last = {key: document["state"] for _, key, document in every}
-    assert sorted(last.values()) == ["ended"] * 3 + ["open"] * 3
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-@pytest.mark.parametrize(
-    ("topic", "code", "says"),
-    [
-        ("small", 3, "kquota: topic small: Broker: Message size too large (episodes are missing there; with"),
-        ("nowhere", 3, "kquota: topic nowhere: there is no such topic"),
-        ("", 3, "--episodes topic: without a name"),
-    ],
-)
-def test_a_topic_that_takes_no_episodes(
-    broker: KafkaBroker, kquota: Kquota, throttled: tuple[str, ...], tmp_path: Path, topic: str, code: int, says: str
-) -> None:
-    """One line, and no checkpoint that is ahead of the topic; nothing is created."""
-    small = NewTopic("small", 1, 1, config={"max.message.bytes": "100"})
-    admin = AdminClient(broker.client())
-    if topic == "small":
-        admin.create_topics([small])["small"].result(60)
-    done = kquota(*throttled, "--episodes", f"topic:{topic}", "--bootstrap-server", broker.bootstrap)
-
-    assert done.code == code
-    assert says in done.complaint
-    assert not (tmp_path / "kept" / "checkpoint").exists()
-    assert "nowhere" not in admin.list_topics().topics
-
-
-@pytest.mark.parametrize(
-    ("raised", "waits"), [(None, True), (InputError("the disk is full"), True), (KeyboardInterrupt(), False)]
-)
-def test_closing_a_topic_hides_no_error(
-    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, raised: BaseException | None, waits: bool
-) -> None:
-    """It waits for what is on its way, but not when a second signal ends all at once."""
-    asked: list[bool] = []
-
-    def lost() -> None:
-        asked.append(True)
-        raise Unreachable("the brokers are gone")
-
-    topic = sinks.Topic("usage", broker.client())
-    monkeypatch.setattr(topic, "confirm", lost)
-
-    def follow() -> None:
-        with contextlib.ExitStack() as stack:
-            stack.callback(topic.close)
-            if raised is not None:
-                raise raised
-
-    with pytest.raises(Unreachable if raised is None else type(raised)):
-        follow()
-    assert bool(asked) == waits
-
-
-def test_a_login_that_the_topic_refuses(
-    broker: KafkaBroker, kquota: Kquota, throttled: tuple[str, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "client.properties").write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
-        'PlainLoginModule required username="alice" password="wrong";\n'
-    )
-    where = ("--bootstrap-server", broker.sasl_bootstrap, "--command-config", "client.properties")
-    done = kquota(*throttled, "--episodes", "topic:usage", *where)
-
-    assert done.code == 5
-    assert "topic usage: " in done.complaint
-    assert "wrong" not in done.err
-
-
-@pytest.mark.parametrize("follow", [(), ("--follow",), ("--follow", "--until-idle", "1s", "--episodes", "topic:t")])
-def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, follow: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", ["audit", "follow"])
+def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, command: str) -> None:
     """It is given up after --timeout."""
     quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 2000}}]
     (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
-    (tmp_path / "usage.jsonl").touch()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = ("--bootstrap-server", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.5")
-        what = ("usage.jsonl",) if "--episodes" in follow else ("--topic", "t")
         kquota("audit", "--help")  # its libraries are not in the time
         begun = time.monotonic()
-        done = kquota("audit", *what, *where, "--quotas", "quotas.json", *follow)
+        done = kquota(command, "--topic", "t", *where, "--quotas", "quotas.json")
         took = time.monotonic() - begun
 
     assert done.code == 4

@@ -209,7 +209,7 @@ def test_a_folder_may_hold_what_kquota_wrote(kquota: Kquota, tmp_path: Path) -> 
     (tmp_path / "broker-7" / "later.yaml").write_text("# Soon\nkind: kquota.quotas\nversion: 1\nquotas: []\n")
     shutil.move(tmp_path / "kquota-quarantine.jsonl", tmp_path / "broker-7")
     done = kquota("audit", "broker-7", *told)
-    followed = kquota("audit", "broker-7", *told, "--follow", "--until-idle", "1s")
+    followed = kquota("follow", "broker-7", *told, "--until-idle", "1s")
 
     assert done.out == alone.out == followed.out
     assert "quotas.json: left out: a document kquota.quotas" in done.err
@@ -284,7 +284,7 @@ def test_usage_without_throttle_times_is_no_calm_log(kquota: Kquota, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "option", ["--fail-on throttled", "--against none.json", "--closed-loop", "--follow", "--out found", "--in-force"]
+    "option", ["--fail-on throttled", "--against none.json", "--closed-loop", "--out found", "--in-force"]
 )
 def test_what_needs_quotas_asks_for_them(kquota: Kquota, option: str) -> None:
     """A script that forgot its quotas never takes the answer for a pass."""

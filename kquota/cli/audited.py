@@ -1,0 +1,252 @@
+"""What the commands share that judge recorded usage, `kquota audit` and `kquota follow`: options, settings, answers."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import note, wrote
+from kquota.cli.views import Document, View, check_sorting
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.audit.result import AuditResult
+    from kquota.audit.run import Audit
+    from kquota.audit.settings import AuditSettings
+    from kquota.core.findings.closed_loop import ClosedLoop
+    from kquota.core.findings.whatif import Comparison
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Command(grammar.Command):
+    """A command that knows how it was called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_CALLED] = shlex.join(["kquota", str(self.name), *args])
+        return super().parse_args(ctx, args)
+
+
+_CALLED = "kquota.audit.called"
+
+_OPTIONS = (
+    click.option(
+        "--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name."
+    ),
+    click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled."),
+    click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet."),
+    click.option(
+        "--report",
+        type=click.Path(path_type=Path),
+        metavar="FILE.html",
+        help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no"
+        " network.",
+    ),
+    click.option(
+        "--against",
+        metavar="live|FILE",
+        help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
+    ),
+    usage.recorded_under_option,
+    click.option(
+        "--closed-loop",
+        is_flag=True,
+        help="Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
+        " requests at the same times.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["throttled", "undetermined", "newly-throttled", "throttled-more"]),
+        multiple=True,
+        help="Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined"
+        " (with --against: a quota that differs there), or when a client would be newly throttled, or throttled more,"
+        " compared with --against. May be given several times.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of an audit."""
+
+    top: int
+    show_all: bool
+    out: Path | None
+    report: Path | None
+    against: str | None
+    recorded_under: str | None
+    closed_loop: bool
+    fail_on: tuple[str, ...]
+
+
+def options(function: F) -> F:
+    """Adds the options that say what is wanted of an audit, as the argument `wanted`."""
+    function = params.collected("wanted", tuple(Wanted.__dataclass_fields__), Wanted)(function)
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | None = None) -> AuditSettings:
+    """The settings of an audit. `needs` is an option that needs quotas; without one they may be missing.
+
+    Then the brokers' own answers are counted (`ReadSettings.by_client`). Raises UsageError, InputError.
+    """
+    against = wanted.against
+    if output in ("table", "wide"):
+        check_sorting(findings.COLUMNS if against is None else whatif.COLUMNS)
+    if against is None and {"newly-throttled", "throttled-more"} & set(wanted.fail_on):
+        raise click.UsageError("what would change is known with --against live|FILE only")
+    from kquota.cli.report import MOST, check_report
+
+    if wanted.report is not None:
+        check_report(wanted.report)
+    names = ("fail_on", "against", "out", "report", "closed_loop", "recorded_under")
+    given = {f"--{name.replace('_', '-')}": getattr(wanted, name) for name in names}
+    given |= {"--quotas-journal": asked.journal, "--in-force": asked.in_force}
+    needs = needs or next((name for name, value in given.items() if value), None)
+    settings = asked.settings(against, wanted.recorded_under, needs_quotas=needs is not None)
+    snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
+    if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
+        if needs is not None:
+            hint = f"{needs} needs quotas: audit proposed ones with --quotas FILE"
+            raise InputError("no quotas are set: nobody would be throttled", hint=hint)
+        return replace(settings, read=replace(settings.read, by_client=True))
+    compared = settings.against is not None
+    return replace(
+        settings,
+        top_clients=None if compared else wanted.top,
+        per_client=wanted.report is not None or compared,
+        timelines=0 if wanted.report is None else MOST,
+    )
+
+
+def answered(
+    asked: usage.Asked, wanted: Wanted, settings: AuditSettings, run: Audit, output: str, *, in_a_line: bool = False
+) -> View:
+    """What an audit finds: writes what is wanted besides; the document is in a line where others came before it."""
+    from kquota.audit.held_back import audited
+
+    result = audited(run, settings)
+    if wanted.closed_loop:
+        result = replace(result, closed_loop=_closed_loops(result))
+    auditing.keep_rejects(result, asked.quarantine)
+    auditing.warn_repeated_hours(result.quality, settings.read.zone)
+    auditing.say_recorded_under(result, settings)
+    comparison = None
+    if settings.against is not None:
+        from kquota.audit.whatif import compare
+
+        comparison = compare(result, settings)
+        result = result.naming(wanted.top)
+    if wanted.out is not None:
+        result.write(wanted.out)
+    if wanted.report is not None:
+        _write_report(wanted.report, result, settings, comparison, asked.quarantine)
+    code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
+    if auditing.fails(wanted.fail_on, _answers(result, comparison)):
+        code = ExitCode.DIFFERENT
+    set_in = _quotas_from(asked, result)
+    if asked.quotas.file is None and (comparison is not None or output not in ("table", "wide")):
+        note(f"quotas: {set_in}")
+    view = findings.audited_view(
+        result,
+        settings,
+        comparison,
+        show_all=wanted.show_all,
+        reported=wanted.report is not None,
+        quotas_from=set_in,
+    )
+    if comparison is not None:
+        view = findings.compared_view(view, comparison, result, asked.quotas.file, wanted.against)
+    if in_a_line and view.document is not None:
+        view = replace(view, document=functools.partial(_in_a_line, view.document))
+    return replace(view, code=code)
+
+
+def without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: bool) -> View:
+    """What the usage itself says, where no quotas are given, or none are set."""
+    from kquota.cli.logged import logged_view
+
+    with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
+        result = run(settings)
+    auditing.keep_rejects(result, asked.quarantine)
+    auditing.warn_repeated_hours(result.quality, settings.read.zone)
+    if asked.quotas.is_named:
+        place = asked.quotas.file or session.label(asked.quotas.live.cluster.access())
+        why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"
+    else:
+        why = (
+            "the quotas are not known: --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT names them"
+        )
+    view = logged_view(result, settings, why, show_all=show_all)
+    return replace(view, code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK)
+
+
+def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
+    """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
+    from kquota.cli.text import safe
+
+    file = asked.quotas.file
+    place = str(file) if file is not None else f"live, {session.label(asked.quotas.live.cluster.access())}"
+    return safe(f"{place} ({len(result.quotas)} set)")
+
+
+def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:
+    """The document as the last of several, which are a line each."""
+    found = document()
+    yield from (found,) if isinstance(found, Mapping) else found
+
+
+def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
+    """The closed loop under the quotas and, where these are compared with others, under those."""
+    from kquota.core.findings.closed_loop import closed_loop
+
+    loops = []
+    for table, predictions in ((result.findings, result.predictions), (result.before, result.predictions_before)):
+        if table is None:
+            continue
+        alone = {
+            (row["broker"], row["key"], row["sensor"]): (row["clients"][0]["user"], row["clients"][0]["client_id"])
+            for row in table.to_pylist()
+            if row["client_count"] == 1 and row["clients"]
+        }
+        loops.append(closed_loop(predictions, alone))
+    return tuple(loops)
+
+
+def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
+    """What is true of what `--fail-on` can name."""
+    answers = {"throttled"} if result.throttled else set()
+    if comparison is not None:
+        return answers | comparison.answers
+    return answers | {"undetermined"} if result.undetermined else answers
+
+
+def _write_report(
+    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
+) -> None:
+    from kquota.cli.report import Report, write_report
+
+    report = Report(
+        list(result.found),
+        result.timelines,
+        result.quality,
+        auditing.reasons(result.rejects),
+        settings,
+        result.engine,
+        click.get_current_context().meta[_CALLED],
+        str(quarantine),
+        comparison,
+        result.quotas,
+    )
+    write_report(report, path)
+    wrote(path)
