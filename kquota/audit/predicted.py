@@ -106,7 +106,8 @@ def _unpack(packed: str) -> Prediction:
 
 @lru_cache
 def _verdict(packed: str) -> Any:
-    return _whole(json.loads(packed)[_VERDICT])
+    value = json.loads(packed)[_VERDICT]
+    return _whole(value) if type(value) is list else value
 
 
 def _short(value: Any) -> Any:
