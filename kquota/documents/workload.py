@@ -273,7 +273,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
 """The keys of a client that stand for one field each, and how they are read."""
 
 _ONLY: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("topics", "partitions", "strict", "api_timeout"), TOPIC_APIS),
+    **dict.fromkeys(("topics", "strict", "api_timeout"), TOPIC_APIS),
+    "partitions": (*TOPIC_APIS, FETCH_API),
     **dict.fromkeys(("backlog", "max_bytes", "max_wait"), (FETCH_API,)),
     "acks": (PRODUCE_API,),
     "backoff": (CONNECT_API,),

@@ -533,6 +533,20 @@ def test_the_version_says_which_recorded_requests_are_exempt(
     assert (done.code, client["name"], client["throttled_requests"] > 0) == (0, charged, True)
 
 
+def test_a_consumer_takes_a_mib_a_partition(kquota: Kquota, tmp_path: Path) -> None:
+    """A real consumer of one partition on Kafka 4.4.0 got 2.57 MB/s, and waited for 2.0 s at the longest."""
+    (tmp_path / "w.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 45\nmetrics_read: never\n"
+        "quotas: [{entity: {user: bob}, values: {consumer_byte_rate: 3000000}}]\n"
+        "clients: [{name: a, user: bob, api: fetch, size: 1kB, rate: 1, backlog: 150MB, partitions: 1}]\n"
+    )
+
+    (client,) = json.loads(kquota("simulate", "w.yaml", "-o", "json").out)["clients"]
+
+    assert 2_500_000 < client["delivered_rate"] < 3_300_000
+    assert client["throttle_time_max_ms"] <= 2000
+
+
 def test_topics_and_connections_are_replayed_as_the_audit_does(kquota: Kquota, tmp_path: Path) -> None:
     """Each kind of quota meets what the audit says of the same table."""
     (tmp_path / "usage.csv").write_text(

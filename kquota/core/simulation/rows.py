@@ -110,7 +110,7 @@ class Rows:
             to_client=column(lambda client: client.round_trip_ms - client.round_trip_ms // 2),
             think=column(lambda client: client.think_ms),
             in_flight=column(_in_flight),
-            max_bytes=column(lambda client: client.max_bytes),
+            max_bytes=column(lambda client: client.most_bytes),
             max_wait=column(lambda client: client.max_wait_ms),
             topics=column(lambda client: client.topics),
             retry=column(lambda client: client.retry),

@@ -86,15 +86,15 @@ class Client:
     """Request-handler time of a request, ns."""
     nanos_per_mib: int = 0
     network_nanos: int = 0
-    max_bytes: int = 50 * 2**20
-    """`fetch.max.bytes`."""
+    max_bytes: int | None = None
+    """The most that a fetch takes; None for the default of Kafka's clients (`most_bytes`)."""
     max_wait_ms: int = 500
     """`fetch.max.wait.ms`."""
     backlog: int = 0
     """Bytes that a consumer is behind at its start."""
     topics: int = 1
     partitions: int = 1
-    """Of each topic."""
+    """Of each topic; of a consumer, those that it fetches on a connection."""
     strict: bool = True
     """Whether its topic requests know THROTTLING_QUOTA_EXCEEDED; older ones are muted instead."""
     retry: bool = True
@@ -138,6 +138,11 @@ class Client:
     def saturates(self) -> bool:
         """Whether it always has something to send, or to fetch."""
         return self.pace is None and self.requests is None and self.given is None
+
+    @property
+    def most_bytes(self) -> int:
+        """What a fetch takes at most: `max.partition.fetch.bytes` of each partition, and `fetch.max.bytes` in all."""
+        return min(self.partitions * 2**20, 50 * 2**20) if self.max_bytes is None else self.max_bytes
 
     @property
     def mutates(self) -> bool:

@@ -231,7 +231,7 @@ class Oracle:
             bytes_ = fetched.sensor if fetched else FetchSensor()
             size = client.size
             if client.closed:
-                most = max(min(client.max_bytes, bytes_.max_fetch_bytes), size)
+                most = max(min(client.most_bytes, bytes_.max_fetch_bytes), size)
                 size = min(self.available(connection, now - client.latency_ms), most)
             delay = fetch_with_request(bytes_, requests, now, size, nanos).throttle_ms
             if delay <= 0:
