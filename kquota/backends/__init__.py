@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.quotas.version import Version
 
 
 class ClosesOnExit:
@@ -112,6 +113,15 @@ class KnowsPlace(Protocol):
 
     def elsewhere(self) -> str | None:
         """The place where brokers are, where none ever was at this one. Raises Unreachable or Unauthorized."""
+        ...
+
+
+@runtime_checkable
+class KnowsRelease(Protocol):
+    """A backend that knows which release of Kafka the brokers are."""
+
+    def release(self) -> Version | None:
+        """The release, or the newest one that kquota knows; None before 2.6. Raises Unreachable or Unauthorized."""
         ...
 
 

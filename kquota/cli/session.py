@@ -292,6 +292,31 @@ def _open_live(source: QuotaSource) -> QuotaBackend:
     return open_backend(access)
 
 
+def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
+    """The facts with the release of a live cluster's brokers, unless somebody gave one; it is named on stderr."""
+    if facts.is_named or access is None or access.is_zookeeper or not access.bootstrap_server:
+        return facts
+    from dataclasses import replace
+
+    from kquota.backends import KnowsRelease
+    from kquota.core.quotas.version import format_version
+    from kquota.errors import KquotaError
+
+    try:
+        with open_backend(access) as backend:
+            if not isinstance(backend, KnowsRelease):
+                return facts
+            version = backend.release()
+    except KquotaError:  # whoever reads the quotas says so
+        return facts
+    if version is None:
+        warn(f"the release of the brokers is not known, and taken for {facts.kafka_version}: give --kafka-version")
+        return facts
+    facts = replace(facts, kafka_version=format_version(version))
+    once(f"Kafka {facts.kafka_version}, by what the brokers serve (--kafka-version takes another)", note)
+    return facts
+
+
 def load_broker_settings(brokers: BrokerFacts) -> BrokerSettings | None:
     """What `--server-properties FILE` says to brokers of `--kafka-version`; None without a file.
 

@@ -277,14 +277,15 @@ class Asked:
         time_zone(self.log_timezone)
         from kquota.audit.run import settings_of
 
-        broker = session.load_broker_settings(self.facts)
+        facts = session.with_release(self.facts, (self.quotas.live if against == "live" else self.quotas).access)
+        broker = session.load_broker_settings(facts)
         topic = None if self.topic is None else self.topic_client()
         if needs_quotas or self.quotas.is_named:
             quotas, other = self._quotas(against, only_a_file=self.topic is None)
         else:
             quotas, other = _nothing_set(), None
-        settings = settings_of(quotas, self.facts, self.windows, against=other, broker=broker)
-        session.warn_approximations(self.facts.kafka_version)
+        settings = settings_of(quotas, facts, self.windows, against=other, broker=broker)
+        session.warn_approximations(facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
         read = replace(

@@ -14,7 +14,9 @@ import pytest
 
 from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
+from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.backends.tls import Tls
+from kquota.core.change.broker import RATE, BrokerAlteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import Rejected, Uncertain, Unreachable
@@ -456,3 +458,31 @@ def test_an_answer_of_more_entries_than_it_has_room_for() -> None:
         with pytest.raises(Unreachable, match=r"malformed: a frame of .* bytes with 30000000 entries"):
             backend.describe()
         assert time.process_time() - started < 10
+
+
+def of_2_6(request: wire.Request) -> wire.Response:
+    """What a broker of Kafka 2.6 answers, which knows no DescribeCluster."""
+    match request:
+        case wire.ApiVersionsRequest():
+            keys = {3: 9, 18: 3, 32: 3, 44: 1, 48: 0, 49: 0}
+            return wire.ApiVersionsResponse(0, [wire.ApiVersion(key, 0, most) for key, most in keys.items()])
+        case wire.MetadataRequest():
+            return wire.MetadataResponse(0, [wire.DescribeClusterBroker(7, "b7", 9092, None)], "an id", 7)
+        case wire.DescribeConfigsRequest(resources):
+            found = [wire.DescribeConfigsResult(0, None, 4, each.resource_name, []) for each in resources]
+            return wire.DescribeConfigsResponse(0, found)
+    return usual(request)
+
+
+def test_what_a_broker_of_2_6_cannot_do_is_said_before_a_write() -> None:
+    with Peer(lambda request, header: of_2_6(request)) as peer, KafkaBackend(peer.bootstrap) as backend:
+        assert (backend.release(), backend.broker_count(), backend.cluster_id()) == ((2, 6, 0), 1, "an id")
+        refused, altered = backend.alter([rate(Entity(ip="127.0.0.1")), rate(ALICE)])
+        written = [request for request in peer.requests if isinstance(request, wire.AlterClientQuotasRequest)]
+        with KafkaBrokerConfigs(peer.bootstrap) as configs, pytest.raises(Rejected, match=r"Kafka 2\.6: since 2\.7"):
+            configs.alter(BrokerAlteration(DEFAULT, {RATE: 200}))
+        assert not any(isinstance(request, wire.IncrementalAlterConfigsRequest) for request in peer.requests)
+    assert refused.error is not None
+    assert refused.error.message == "not enforced by Kafka 2.6: since 2.8 (KIP-612)"
+    assert altered.error is None
+    assert len(written) == 1

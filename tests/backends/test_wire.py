@@ -452,7 +452,7 @@ def test_an_endless_varint() -> None:
 
 @pytest.mark.parametrize(
     ("frame", "says"),
-    [("0003 0000 00000001 ffff", "unknown message 3"), ("0030 0002 00000001 ffff 00", "no version 2")],
+    [("0002 0000 00000001 ffff", "unknown message 2"), ("0030 0002 00000001 ffff 00", "no version 2")],
 )
 def test_requests_that_are_none_of_ours(frame: str, says: str) -> None:
     with pytest.raises(wire.FrameError, match=says):

@@ -16,6 +16,7 @@ from kquota.core.change.broker import BrokerConfig, Source
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from tests.backends.test_kafka_peers import Peer, of_2_6
 
 START_MS = 1_773_219_600_000
 """2026-03-11 09:00:00 UTC."""
@@ -240,6 +241,7 @@ def test_lint_asks_the_brokers_for_their_threads(
 ) -> None:
     backend = mocker.patch("kquota.cli.session.open_backend").return_value.__enter__.return_value
     backend.describe.return_value = QuotaSnapshot({Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: 500.0}})
+    backend.release.return_value = (4, 4, 0)
     configs = mocker.patch("kquota.cli.session.open_broker_configs").return_value.__enter__.return_value
     configs.describe.return_value = {
         DEFAULT: (),
@@ -256,3 +258,15 @@ def test_lint_asks_the_brokers_for_their_threads(
         "lint", "--bootstrap-server", "localhost:9092", "--threads", "9", "--callback", "C", "-o", "json"
     )
     assert configs.describe.call_count == 1
+
+
+@pytest.mark.parametrize("arguments", [("resolve", "--user", "alice"), ("lint",), ("simulate", "w.yaml")])
+def test_a_live_clusters_release_is_the_default(command: Command, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "w.yaml").write_text(
+        "kind: kquota.workload\nversion: 1\nduration: 1\nclients: [{name: a, api: produce, rate: 1MB, size: 1000}]\n"
+    )
+    with Peer(lambda request, header: of_2_6(request)) as peer:
+        _, _, said = command(*arguments, "--bootstrap-server", peer.bootstrap)
+        _, _, given = command(*arguments, "--bootstrap-server", peer.bootstrap, "--kafka-version", "3.9")
+    assert "Kafka 2.6, by what the brokers serve" in said
+    assert "by what the brokers serve" not in given

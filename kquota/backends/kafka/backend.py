@@ -22,6 +22,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.version import Version
 from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
@@ -132,9 +133,8 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return tuple(entity for entity, values in expected.items() if not _shows(shown.get(entity, {}), values))
 
     def broker_count(self) -> int:
-        """How many brokers are alive. Raises Unreachable or Unauthorized, and Rejected by brokers before Kafka 2.8."""
-        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
-        (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+        """How many brokers are alive. Raises Unreachable, Unauthorized or Rejected."""
+        answer = self._session.describe_cluster(wire.BROKERS, self._session.deadline())
         if answer.error_code != NONE:
             raise error_of(answer.error_code, answer.error_message)
         return len(answer.brokers)
@@ -145,13 +145,17 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return f"kafka://{self._bootstrap}"
 
     def cluster_id(self) -> str | None:
-        """Kafka's cluster id; None for brokers before Kafka 2.8 and for brokers that do not say. Raises Unreachable."""
-        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=False)
+        """Kafka's cluster id; None for brokers that do not say. Raises Unreachable."""
         try:
-            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+            answer = self._session.describe_cluster(wire.BROKERS, self._session.deadline())
         except (Rejected, Unauthorized):
             return None
         return answer.cluster_id or None if answer.error_code == NONE else None
+
+    def release(self) -> Version | None:
+        """The brokers' release, as far as their messages tell; None before 2.6. Raises Unreachable, Unauthorized."""
+        self._session.ask([], wire.DescribeClusterResponse, self._session.deadline())
+        return self._session.version
 
     def _current(self, entities: Sequence[Entity]) -> tuple[Stored, dict[Entity, KquotaError]]:
         """What is set on those entities, and maybe others; and which of them the broker refuses to describe.

@@ -21,6 +21,7 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
 from kquota.backends.serverprops import inter_broker_of, listeners_of, settings_of
 from kquota.core.change.broker import (
+    RATE,
     Broker,
     BrokerAlteration,
     BrokerAlterResult,
@@ -38,7 +39,7 @@ from kquota.core.change.broker import (
 from kquota.core.enforcement.connection import protected_listener
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.quotas.entity import DEFAULT
-from kquota.core.quotas.version import Version
+from kquota.core.quotas.version import CONNECTION_RATES, Since, Version, format_version
 from kquota.errors import InputError, Rejected, Unreachable
 
 # `DescribeConfigsResponse.ConfigSource`.
@@ -84,8 +85,10 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         broker = alteration.broker
         before = self._rates(broker)
         result = BrokerAlterResult(broker, before, alteration.applied_to(before))
-        if broker is not DEFAULT and alteration.set:
-            self._check_listeners(broker, alteration)
+        if alteration.set:
+            self._check_age(broker)
+            if broker is not DEFAULT:
+                self._check_listeners(broker, alteration)
         if result.changed:
             self._write(alteration, validate_only=validate_only)
         return result
@@ -117,6 +120,14 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
                 for config in shown
             ]
         return tuple(sorted(shown, key=lambda config: rank(config.name)))
+
+    def _check_age(self, broker: Broker) -> None:
+        """Raises Rejected by a broker that would take the rate, and does not know it."""
+        with self._asking(broker) as (session, _):
+            version = session.version
+        if version is not None and version < CONNECTION_RATES:
+            since = Since(CONNECTION_RATES, "KIP-612")
+            raise Rejected(f"{RATE} is not enforced by Kafka {format_version(version)}: {since}")
 
     def _check_listeners(self, broker: int, alteration: BrokerAlteration) -> None:
         """Raises InputError for the rate of a listener that the broker has not: it would take it, to no effect."""

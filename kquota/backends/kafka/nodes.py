@@ -85,9 +85,8 @@ class Nodes:
 
     def _described(self) -> wire.DescribeClusterResponse:
         deadline = self._session.deadline()
-        request = wire.DescribeClusterRequest(False, self._kind)
         while True:
-            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, deadline)
+            answer = self._session.describe_cluster(self._kind, deadline)
             if answer.error_code == NONE:
                 return answer
             pause_or_raise(answer.error_code, answer.error_message, deadline)

@@ -9,8 +9,11 @@ from typing import TypeVar
 from kquota.backends import wire
 from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.kafka.address import Server, Servers
+from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.wire.releases import version_of
+from kquota.core.quotas.version import Version
 from kquota.errors import Unreachable
 
 ATTEMPTS = 3
@@ -52,6 +55,22 @@ class Session:
     def is_kraft(self) -> bool:
         """Whether the cluster runs without ZooKeeper, as far as is known; True before the first request."""
         return self._connection is None or self._connection.speaks(_DESCRIBE_QUORUM)
+
+    @property
+    def version(self) -> Version | None:
+        """The brokers' release by what they serve; None before 2.6, and before the first request."""
+        return None if self._connection is None else version_of(self._connection.offered)
+
+    def describe_cluster(self, kind: int, deadline: Deadline) -> wire.DescribeClusterResponse:
+        """The nodes of that kind; of brokers before 2.8 from their metadata. Raises as `ask` does."""
+        old = kind == wire.BROKERS and not self._open(deadline).speaks(wire.ApiKey.DESCRIBE_CLUSTER)
+        if not old or not self._open(deadline).speaks(wire.ApiKey.METADATA):
+            (answer,) = self.ask([wire.DescribeClusterRequest(False, kind)], wire.DescribeClusterResponse, deadline)
+            return answer
+        (told,) = self.ask([wire.MetadataRequest()], wire.MetadataResponse, deadline)
+        return wire.DescribeClusterResponse(
+            told.throttle_time_ms, NONE, None, None, told.cluster_id or "", told.controller_id, told.brokers
+        )
 
     def deadline(self) -> Deadline:
         """The end of a wait that begins now."""

@@ -16,6 +16,7 @@ from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.snapshot import Values
+from kquota.core.quotas.version import ignored
 from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
 
 # A controller refuses a request of more operations as a whole, with POLICY_VIOLATION
@@ -96,6 +97,7 @@ class Writer:
         try:
             if pending:  # how much a request may hold is known of a connection only
                 self._session.ask([], wire.AlterClientQuotasResponse, self._session.deadline())
+                pending = [alteration for alteration in pending if self._is_enforced(alteration)]
             for batch in _batches([*pending], OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
                 # What is there is read as late as can be: no broker compares it with what is expected.
                 writing = tasks = self._tasks(batch)
@@ -121,6 +123,17 @@ class Writer:
             if isinstance(first, kind) and all(isinstance(result.error, kind) for result in ordered):
                 raise first
         return ordered
+
+    def _is_enforced(self, alteration: Alteration) -> bool:
+        """Whether brokers of that age know all that is set; otherwise that is the result."""
+        version = self._session.version
+        if version is None or self._current is None:  # controllers, whose messages tell less
+            return True
+        reasons = (ignored(alteration.entity, key, version) for key in alteration.set)
+        if (reason := next(filter(None, reasons), None)) is None:
+            return True
+        self._results[alteration.entity] = AlterResult(alteration.entity, {}, {}, Rejected(reason))
+        return False
 
     def _lose(self, writing: Sequence[_Task], pending: Sequence[Alteration], error: Unanswered) -> None:
         """Nobody knows what became of the batch that was sent; the later ones never were."""

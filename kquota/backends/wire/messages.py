@@ -51,6 +51,7 @@ SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 class ApiKey(enum.IntEnum):
     """The messages, by Kafka's number and name."""
 
+    METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     DESCRIBE_CONFIGS = 32
@@ -245,6 +246,23 @@ class DescribeClusterResponse(NamedTuple):
     cluster_authorized_operations: Int32 = -(1 << 31)
 
 
+class MetadataRequest(NamedTuple):
+    """Asks for the brokers, as long as it names no topic: for those that know no DescribeCluster."""
+
+    topics: Sequence[String] = ()
+    allow_auto_topic_creation: Bool = False
+
+
+class MetadataResponse(NamedTuple):
+    """The brokers that are alive, and no topic."""
+
+    throttle_time_ms: Int32
+    brokers: Sequence[DescribeClusterBroker]
+    cluster_id: NullableString
+    controller_id: Int32
+    topics: Sequence[Int32] = ()
+
+
 class DescribableLogDirTopic(NamedTuple):
     """A topic and its partitions."""
 
@@ -427,6 +445,7 @@ Request: TypeAlias = (
     | DescribeConfigsRequest
     | IncrementalAlterConfigsRequest
     | DescribeClusterRequest
+    | MetadataRequest
     | DescribeLogDirsRequest
     | DescribeClientQuotasRequest
     | AlterClientQuotasRequest
@@ -439,6 +458,7 @@ Response: TypeAlias = (
     | DescribeConfigsResponse
     | IncrementalAlterConfigsResponse
     | DescribeClusterResponse
+    | MetadataResponse
     | DescribeLogDirsResponse
     | DescribeClientQuotasResponse
     | DescribedRows
@@ -480,6 +500,7 @@ APIS: Final = (
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 1, 1),
     Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 4, 2, min_version=1),
     Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 1, 0),
+    Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, 7, _NEVER, min_version=4),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 1, 1),
     Api(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
@@ -94,6 +95,9 @@ def command(
     if file is None:
         access = given.access()
         session.note_cluster(access)
+        if version is None and access.address is not None:
+            known = session.with_release(BrokerFacts(), access)
+            facts = replace(facts, version=known.version if known != BrokerFacts() else None)
         with session.open_backend(access) as backend:
             snapshot = backend.describe()
             leases = leases_of(backend).shown_in(snapshot.part(match.matches))

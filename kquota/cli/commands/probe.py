@@ -130,6 +130,7 @@ def command(
     if create_topic and partition:
         raise click.UsageError("a topic of --create-topic has partition 0 only")
     bootstrap, security = session.open_brokers(access)
+    facts = session.with_release(facts, access)
     from kquota.probe.run import ProbeRequest, run
 
     request = ProbeRequest(

@@ -116,6 +116,7 @@ def command(
       kquota resolve --who 'user=<default>' --clients usage.csv
       kquota resolve --who 'user=<default>' --match 'team-a-*'
     """
+    facts = session.with_release(facts, source.access)
     if clients is not None and who is None:
         raise click.UsageError("--clients goes with --who")
     if match and who is None and not all_pairs:

@@ -139,6 +139,8 @@ def command(
     from kquota.simulations import needed, planned_traffic, ready, recorded_traffic
 
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
+    if source.file is None:
+        facts = session.with_release(facts, source.access)
     if workload_file is not None:
         traffic = planned_traffic(workload_file, facts)
         quotas = _quotas(traffic, source)
