@@ -46,7 +46,13 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
                     "connection-accept-rate": acceptor.rate,
                     "connection-accept-throttle-time": acceptor.wait_mean_ms,
                     "ip-connection-accept-throttle-time": acceptor.closed_mean_ms,
+                },
+                "broker_metrics": {
+                    "mbean": "kafka.server:type=socket-server-metrics",
                     "broker-connection-accept-rate": acceptor.broker_rate,
+                },
+                "acceptor_metrics": {
+                    "mbean": acceptor.blocked_mbean,
                     "AcceptorBlockedPercent": acceptor.blocked_percent(result.duration_ms),
                 },
             }

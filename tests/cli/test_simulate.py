@@ -101,7 +101,11 @@ def test_json_is_as_the_schema_says(kquota: Kquota) -> None:
     listener = document["acceptors"][0]["metrics"]
     assert listener["mbean"] == "kafka.server:type=socket-server-metrics,listener=PLAINTEXT"
     assert listener["ip-connection-accept-throttle-time"] > 0
-    assert listener["AcceptorBlockedPercent"] == 0
+    assert document["acceptors"][0]["broker_metrics"]["mbean"] == "kafka.server:type=socket-server-metrics"
+    assert document["acceptors"][0]["acceptor_metrics"] == {
+        "mbean": "kafka.network:type=Acceptor,name=AcceptorBlockedPercent,listener=PLAINTEXT",
+        "AcceptorBlockedPercent": 0.0,
+    }
 
 
 def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
@@ -637,9 +641,9 @@ def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota
     assert (done.code, done.err) == (0, "")
     (acceptor,) = json.loads(done.out)["acceptors"]
     assert (acceptor["listener"], acceptor["waited"] > 0) == ("EXT", True)
-    assert 50 < acceptor["metrics"]["AcceptorBlockedPercent"] <= 100
+    assert 50 < acceptor["acceptor_metrics"]["AcceptorBlockedPercent"] <= 100
     assert acceptor["metrics"]["connection-accept-rate"] == pytest.approx(5, abs=1)
-    assert acceptor["metrics"]["broker-connection-accept-rate"] == acceptor["metrics"]["connection-accept-rate"]
+    assert acceptor["broker_metrics"]["broker-connection-accept-rate"] == acceptor["metrics"]["connection-accept-rate"]
     mean = acceptor["wait_ms"] / acceptor["waited"]
     assert 0 < acceptor["metrics"]["connection-accept-throttle-time"] == mean <= acceptor["wait_max_ms"]
     assert acceptor["metrics"]["ip-connection-accept-throttle-time"] is None

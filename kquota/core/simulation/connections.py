@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kquota.core.enforcement import Acceptors, ConnectionManager, Generation, Mode, kernel
+from kquota.core.enforcement import UNLIMITED_IP, Acceptors, ConnectionManager, Generation, Mode, kernel
 from kquota.core.enforcement.traffic import DONE, Traffic, take
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -185,6 +185,7 @@ class _Broker:
     def _ip(self, ip: str, now: int) -> _Ip | None:
         """The counter of an ip, where it has ever had a limit."""
         limit = self._manager.ips.get(ip, self._manager.default_ip)
+        limit = None if limit == UNLIMITED_IP else limit  # which no broker counts
         known = self._limits.setdefault(ip, [])
         if not known or known[-1][1] != limit:
             known.append(((now - self._workload.origin_ms) if known else 0, limit))

@@ -235,6 +235,11 @@ class Acceptor:
         return mbean("socket-server-metrics", listener=self.listener)
 
     @property
+    def blocked_mbean(self) -> str:
+        """The name of the MBean of `AcceptorBlockedPercent`, which is the acceptor's."""
+        return f"kafka.network:type=Acceptor,name=AcceptorBlockedPercent,listener={jmx_quoted(self.listener)}"
+
+    @property
     def wait_mean_ms(self) -> float | None:
         """The metric `connection-accept-throttle-time`: the average of the waits that are not 0."""
         return self.wait_ms / self.waited if self.waited else None
