@@ -25,8 +25,11 @@ from kquota.audit.rows import RECORD_BYTES, Rows
 from kquota.audit.settings import Together
 from kquota.audit.simulated import (
     BYTES,
+    KEPT,
     MOST_TIME,
+    OTHER_QUOTA,
     SimulatedCounter,
+    all_taken_back,
     kernel_for,
     kind_of,
     models_of,
@@ -35,7 +38,7 @@ from kquota.audit.simulated import (
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
-from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ MOST_ROWS: Final = 50_000_000
 MOST_CONNECTIONS: Final = 20_000
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
+MOST_OTHERS: Final = 100
+"""So many counters of thread time are tried that may be charged for the same fetches."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The kinds of counters whose rows are kept."""
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
@@ -206,10 +211,47 @@ class Recorder:
         for group in self._groups(alone, timed, settings.kept):
             simulated = self._simulate(group, settings, using)
             found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
+        self._take_back(refs, judged, in_force, settings, found)
         if self._file is not None:
             self._file.close()
         self._parts = []
         return found
+
+    def _take_back(
+        self,
+        refs: Sequence[CounterRef | None],
+        judged: Callable[[int], Judged],
+        in_force: InForce,
+        settings: AuditSettings,
+        found: Sequence[Predictions],
+    ) -> None:
+        """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
+        timed: dict[tuple[int, str, str], list[int]] = {}
+        for number, ref in enumerate(refs):
+            if ref is not None and ref.key is QuotaKey.REQUEST_PERCENTAGE and self._bare(number):
+                timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
+        for number, ref in enumerate(refs if timed else ()):
+            if ref is None or ref.key is not QuotaKey.CONSUMER_BYTE_RATE or not self._bare(number):
+                continue
+            mine = judged(number)
+            if mine.verdict is not Verdict.THROTTLED or mine.held_back or in_force.holds(mine):
+                continue
+            user = ref.sensor.partition(":")[0]
+            others = [n for tag in sorted({user, ""}) for n in timed.get((ref.variant, ref.broker, tag), ())]
+            for other in others[:MOST_OTHERS]:
+                theirs = judged(other)
+                spared = all_taken_back(mine, self._read(number), theirs, self._read(other), settings)
+                if spared:
+                    known = theirs.verdict is not Verdict.UNDETERMINED
+                    verdict = Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED
+                    settled = replace(mine, verdict=verdict)
+                    reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
+                    found[ref.variant].update({ref.name: _unknown(settled, in_force.recorded_under(mine), reason)})
+                    break
+
+    def _bare(self, counter: int) -> bool:
+        """Whether a counter has few enough requests for a replay beside another one, and lacks connections."""
+        return 0 < self._pieces.rows(counter) <= MOST_MUTATIONS and self._pieces.lacks_connections(counter)
 
     def _predict(
         self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings

@@ -32,12 +32,12 @@ from kquota.audit.in_force import Judged, scale_of
 from kquota.audit.retries import keys_of
 from kquota.audit.rows import Rows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import FETCH, PRODUCE
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
+from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, limit_at, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ _LATENCY_MS: Final = 1
 """From the end of a mute to the charge of the request that waited for it, on a broker that is not busy."""
 _RAISED: Final = 1.02
 """A limit of so many times what was delivered under another one is a higher one."""
-_KEPT: Final = "keeps the clients below the limit"
-_OTHER_QUOTA: Final = "another quota of its clients"
+KEPT: Final = "keeps the clients below the limit"
+OTHER_QUOTA: Final = "another quota of its clients"
 DRAWS: Final = 4
 """So often chance is drawn again."""
 _STUDENT: Final = 2.78
@@ -244,6 +244,42 @@ def _requests(rows: Rows, kinds: Any) -> Any:
     return keys_of(number * 8 + kinds, rows.time, rows.connection)
 
 
+def all_taken_back(mine: Judged, fetches: Rows, theirs: Judged, times: Rows, settings: AuditSettings) -> bool:
+    """Whether a counter of fetches throttles nobody beside one of thread time, which is charged for the same requests.
+
+    A broker takes the bytes of a fetch back where either of the quotas throttles it.
+    """
+    using = kernel(Mode.PLAIN)
+    of_bytes, of_time = (using.new_counter(settings.windows, settings.generation) for _ in range(2))
+    # Without the kinds of requests, those of one millisecond are taken in their order.
+    kind = FETCH if times.detail.any() else 0
+    _, here, there = np.intersect1d(
+        _requests(fetches, np.full(len(fetches), kind)), _requests(times, times.detail), return_indices=True
+    )
+    if not len(here):
+        return False
+    size = dict(zip(there.tolist(), fetches.size[here].tolist(), strict=True))
+    alone = np.delete(np.arange(len(fetches)), here)
+    events = [
+        (int(now), 0, row, int(nanos)) for row, (now, nanos) in enumerate(zip(times.time, times.size, strict=True))
+    ]
+    events += [(int(fetches.time[row]), 1, -1, int(fetches.size[row])) for row in alone]
+    for now, is_bytes, row, value in sorted(events, key=lambda event: event[:2]):
+        byte_limit, time_limit = limit_at(mine.limits, now), limit_at(theirs.limits, now)
+        if is_bytes:
+            delay = using.charge_counter(of_bytes, FETCH, now, float(value), byte_limit).throttle_ms
+        elif row in size:
+            counters = (of_bytes, byte_limit, of_time, time_limit)
+            _, _, throttle = using.charge_request(FETCH, *counters, now, float(size[row]), float(value), True, True)
+            delay = throttle.bandwidth_ms
+        else:
+            using.charge_counter(of_time, REQUEST, now, float(value), time_limit)
+            delay = 0
+        if delay > 0:
+            return False
+    return True
+
+
 def _prediction(
     counter: SimulatedCounter,
     models: Sequence[Model],
@@ -274,7 +310,7 @@ def _prediction(
     overruled = slowed and verdict is Verdict.THROTTLED and not held_back and not all(throttled)
     if overruled:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
-        reason = f"{_OTHER_QUOTA} {SLOWED}"
+        reason = f"{OTHER_QUOTA} {SLOWED}"
     elif held_back and verdict is not Verdict.UNDETERMINED:
         drained = drained and (not slowed or spared)
         verdict = _verdict_of([each is True for each in throttled], drained=drained)
@@ -314,7 +350,7 @@ def _prediction(
     if judged.verdict is Verdict.UNDETERMINED:
         return _without_estimates(prediction, reason, open_ended=raised)
     if overruled:
-        basis = f"{prediction.basis}; {_OTHER_QUOTA} {SLOWED if verdict is Verdict.UNDETERMINED else _KEPT}"
+        basis = f"{prediction.basis}; {OTHER_QUOTA} {SLOWED if verdict is Verdict.UNDETERMINED else KEPT}"
         peaks = [met.peak_rate for met in runs if met.peak_rate is not None]
         prediction = replace(prediction, basis=basis, peak_rate=Interval(min(peaks), None, max(peaks)))
         if verdict is Verdict.UNDETERMINED:

@@ -460,6 +460,33 @@ def test_a_request_quota_far_from_its_limit_is_judged(tmp_path: Path, percent: f
     assert row["throttle_time_ms"] == (0 if verdict is FREE else None)
 
 
+@pytest.mark.parametrize(
+    ("entity", "nanos", "verdict"),
+    [
+        (Entity(user="alice"), 10**9, FREE),
+        (Entity(user="alice", client_id="app"), 10**9, FREE),
+        (Entity(user="alice"), 1, THROTTLED),
+    ],
+)
+def test_fetches_under_both_quotas_without_connections(
+    tmp_path: Path, entity: Entity, nanos: int, verdict: Verdict
+) -> None:
+    """Kafka takes the bytes of a fetch back where the request quota throttles it: then they add up to nothing."""
+    rows = [request(100 * n, "fetch", bytes=5_000_000, request_time_ns=nanos) for n in range(5)]
+    quotas = QuotaSnapshot(
+        {Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: 1}} | {entity: {QuotaKey.CONSUMER_BYTE_RATE: 1_000_000}}
+        if entity.client_id is not None
+        else {entity: {QuotaKey.REQUEST_PERCENTAGE: 1, QuotaKey.CONSUMER_BYTE_RATE: 1_000_000}}
+    )
+
+    result = of_rows(tmp_path, rows, quotas)
+
+    found = {row["key"]: row for row in result.findings.to_pylist()}
+    assert found["consumer_byte_rate"]["verdict"] == verdict.value
+    assert found["request_percentage"]["verdict"] == ("throttled" if nanos > 1 else "not throttled")
+    assert result.predictions["1", "consumer_byte_rate", found["consumer_byte_rate"]["sensor"]].verdict == verdict.value
+
+
 def logged(folder: Path, lines: Sequence[str], limit: int) -> AuditResult:
     """The audit of a request log under a quota of each ip."""
     (folder / "kafka-request.log").write_text("".join(lines))
