@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.core.findings.finding import ORDER, Basis, Client, Finding, Harm, Logged
+from kquota.core.fields import types
+from kquota.core.findings.finding import ORDER, Client, Finding, Harm, Logged
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 
-_CLIENT = pa.struct(
-    [
-        pa.field("user", pa.string(), nullable=False),
-        pa.field("client_id", pa.string(), nullable=False),
-        pa.field("events", pa.int64(), nullable=False),
-        pa.field("value", pa.int64(), nullable=False),
-        pa.field("throttled_events", pa.int64()),
-        pa.field("throttle_time_ms", pa.int64()),
-        pa.field("logged_throttled_events", pa.int64()),
-    ]
-)
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), Entity: pa.string(), Level: pa.int8()}
 
-SCHEMA = pa.schema(
-    [
-        pa.field("broker", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("sensor", pa.string(), nullable=False),
-        pa.field("entity", pa.string(), nullable=False),
-        pa.field("level", pa.int8(), nullable=False),
-        pa.field("limit", pa.float64(), nullable=False),
-        pa.field("limit_changes", pa.int64(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("basis", pa.string(), nullable=False),
-        pa.field("events", pa.int64(), nullable=False),
-        pa.field("throttled_events", pa.int64()),
-        pa.field("throttle_time_ms", pa.int64()),
-        pa.field("throttle_time_max_ms", pa.int64()),
-        pa.field("peak_rate", pa.float64(), nullable=False),
-        pa.field("peak_rate_max", pa.float64()),
-        pa.field("first_throttled_ms", pa.int64()),
-        pa.field("last_throttled_ms", pa.int64()),
-        pa.field("logged_throttled_events", pa.int64()),
-        pa.field("logged_throttle_time_ms", pa.int64()),
-        pa.field("logged_throttle_time_max_ms", pa.int64()),
-        pa.field("estimated_events", pa.int64(), nullable=False),
-        pa.field("rebuilt_events", pa.int64(), nullable=False),
-        pa.field("rebuilt_share", pa.float64()),
-        pa.field("client_count", pa.int64(), nullable=False),
-        pa.field("clients", pa.list_(_CLIENT), nullable=False),
-    ]
-)
+
+def _columns(kind: type, before: str = "", *, optional: bool = False) -> Iterator[pa.Field]:
+    """The columns of a value's fields; those of what the brokers logged stand beside the others."""
+    for name, (part, may_be_none) in types(kind).items():
+        if part is Logged:
+            yield from _columns(Logged, "logged_", optional=True)
+        elif get_args(part):
+            yield pa.field(name, pa.list_(pa.struct(_columns(get_args(part)[0]))), nullable=False)
+        elif part is not Prediction:
+            yield pa.field(before + name, _ARROW.get(part, pa.string()), nullable=optional or may_be_none)
+
+
+SCHEMA = pa.schema(_columns(Finding))
 """The findings table, as `--out` writes it.
 
 `level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
@@ -155,34 +129,14 @@ def _finding(row: dict[str, Any], entities: dict[str, Entity], prediction: Predi
     text, logged = row["entity"], row["logged_throttled_events"]
     if text not in entities:
         entities[text] = Entity.parse(text)
-    times = (row["logged_throttle_time_ms"], row["logged_throttle_time_max_ms"])
-    return Finding(
-        row["broker"],
-        QuotaKey(row["key"]),
-        row["sensor"],
-        entities[text],
-        Level(row["level"]),
-        row["limit"],
-        row["limit_changes"],
-        Verdict(row["verdict"]),
-        row["reason"],
-        Basis(row["basis"]),
-        row["events"],
-        row["throttled_events"],
-        row["throttle_time_ms"],
-        row["throttle_time_max_ms"],
-        row["peak_rate"],
-        row["peak_rate_max"],
-        row["first_throttled_ms"],
-        row["last_throttled_ms"],
-        None if logged is None else Logged(logged, *times),
-        row["estimated_events"],
-        row["client_count"],
-        tuple(Client(**client) for client in row["clients"]),
-        rebuilt_events=row["rebuilt_events"],
-        rebuilt_share=row["rebuilt_share"],
-        prediction=prediction,
-    )
+    made = {name: kind(row[name]) for name, kind in _ENUMS}
+    made["entity"], made["clients"] = entities[text], tuple(Client(**client) for client in row["clients"])
+    made["logged"] = None if logged is None else Logged(*(row[f"logged_{name}"] for name in types(Logged)))
+    return Finding(**{name: row[name] for name in _PLAIN}, **made, prediction=prediction)
+
+
+_PLAIN = tuple(name for name, (kind, _) in types(Finding).items() if kind in (str, int, float))
+_ENUMS = tuple((name, kind) for name, (kind, _) in types(Finding).items() if issubclass(type(kind), enum.EnumMeta))
 
 
 def naming(table: pa.Table, clients: int) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kquota.core.fields import derived
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
@@ -96,49 +97,16 @@ def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
 def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
     key = found.key
     closed = None if closed_loop is None else closed_loop.counters.get(found.name)
-    return {
-        "broker": found.broker,
-        "key": key.value,
-        "unit": key.unit,
-        "sensor": found.sensor,
-        "subject": found.subject,
+    made = {
         "entity": entity_document(found.entity),
-        "level": int(found.level),
-        "level_name": found.level.label,
         "limit": limit_document(key, found.limit),
-        "limit_changes": found.limit_changes,
-        "verdict": found.verdict.value,
-        "reason": found.reason,
-        "wanted_at_least": found.wanted_at_least,
-        "basis": found.basis.value,
         "predicted": None if found.prediction is None else prediction_document(found.prediction),
-        "events": found.events,
-        "throttled_events": found.throttled_events,
-        "throttled_share": found.throttled_share,
-        "throttle_time_ms": found.throttle_time_ms,
-        "throttle_time_max_ms": found.throttle_time_max_ms,
-        "peak_rate": found.peak_rate,
-        "peak_share": found.peak_share,
-        "peak_rate_max": found.peak_rate_max,
-        "first_throttled_ms": found.first_throttled_ms,
-        "last_throttled_ms": found.last_throttled_ms,
-        "estimated_events": found.estimated_events,
         "sizes_from": _sizes_from(found),
         "logged": _throttling(found.logged),
         "closed_loop": _throttling(closed),
-        "client_count": found.client_count,
-        "clients": [
-            {
-                **who_document(key, client.user, client.client_id),
-                "events": client.events,
-                "value": client.value,
-                "throttled_events": client.throttled_events,
-                "throttle_time_ms": client.throttle_time_ms,
-                "logged_throttled_events": client.logged_throttled_events,
-            }
-            for client in found.clients
-        ],
+        "clients": [{**who_document(key, each.user, each.client_id), **derived(each)} for each in found.clients],
     }
+    return derived(found, made)
 
 
 def _recorded_under(found: Finding, source: Source) -> RecordedUnder:

@@ -8,10 +8,11 @@ measure of harm: the waits of an open loop overlap, and most throttle time falls
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from kquota.core.fields import beside
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.quotas.entity import Entity
@@ -36,8 +37,8 @@ class Basis(enum.Enum):
 class Client:
     """One client behind a counter; of connections the client-id is the ip."""
 
-    user: str
-    client_id: str
+    user: str = field(metadata=beside(alone=True))
+    client_id: str = field(metadata=beside(alone=True))
     events: int
     value: int
     """Bytes, ns of thread time, partitions or connections."""
@@ -59,22 +60,25 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one counter on one broker. Rates are in the key's unit per second."""
+    """What became of one counter on one broker. Rates are in the key's unit per second.
+
+    A field is a column of the findings table and a member of the document, in this order and by this name.
+    """
 
     broker: str
-    key: QuotaKey
-    sensor: str
+    key: QuotaKey = field(metadata=beside("unit"))
+    sensor: str = field(metadata=beside("subject"))
     entity: Entity
     """The entity whose quota limits the counter; with `level` and `limit` the last one in a history of quotas."""
-    level: Level
+    level: Level = field(metadata=beside("level_name"))
     limit: float
     limit_changes: int
     verdict: Verdict
-    reason: str | None
+    reason: str | None = field(metadata=beside("wanted_at_least"))
     """Why it is undetermined; else None."""
-    basis: Basis
+    basis: Basis = field(metadata=beside("predicted"))
     events: int
-    throttled_events: int | None
+    throttled_events: int | None = field(metadata=beside("throttled_share"))
     """Open loop: the requests that the broker would throttle if they came when they were recorded.
 
     Those that it throttled, where its own answers are the verdict (`kquota.audit.held_back`).
@@ -82,27 +86,37 @@ class Finding:
     throttle_time_ms: int | None
     """Open loop: the sum of their throttle times, which overlap. No client waits for so long."""
     throttle_time_max_ms: int | None
-    peak_rate: float
+    peak_rate: float = field(metadata=beside("peak_share"))
     """The highest observed rate; a lower bound where not all is known."""
     peak_rate_max: float | None
     first_throttled_ms: int | None
     last_throttled_ms: int | None
-    logged: Logged | None
+    logged: Logged | None = field(metadata=beside(alone=True))
     """None where the export does not say."""
-    estimated_events: int
+    estimated_events: int = field(metadata=beside("sizes_from", "logged", "closed_loop"))
+    rebuilt_events: int = field(metadata=beside(alone=True))
+    """Of the estimated fetches, those whose size follows from the data that was produced."""
+    rebuilt_share: float | None = field(metadata=beside(alone=True))
+    """The share of delivered fetches that come out to the byte by the same rules; None without rebuilt ones."""
     client_count: int
     clients: tuple[Client, ...] = ()
-    rebuilt_events: int = 0
-    """Of the estimated fetches, those whose size follows from the data that was produced."""
-    rebuilt_share: float | None = None
-    """The share of delivered fetches that come out to the byte by the same rules; None without rebuilt ones."""
-    prediction: Prediction | None = None
+    prediction: Prediction | None = field(default=None, metadata=beside(alone=True))
     """What the clients will meet; None where the recording does not hold each request."""
 
     @property
     def name(self) -> CounterName:
         """Which counter it is."""
         return self.broker, self.key.value, self.sensor
+
+    @property
+    def unit(self) -> str:
+        """The unit of its limit and its rates."""
+        return self.key.unit
+
+    @property
+    def level_name(self) -> str:
+        """The level as people say it."""
+        return self.level.label
 
     @property
     def subject(self) -> str:
