@@ -27,7 +27,8 @@ def members(kind: type) -> tuple[str, ...]:
 def derived(value: Any, made: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The document of a value; what is `made` takes the place of its own fields and properties."""
     made = made or {}
-    return {name: made[name] if name in made else _plain(getattr(value, name)) for name in members(type(value))}
+    kind: type = type(value)
+    return {name: made[name] if name in made else _plain(getattr(value, name)) for name in members(kind)}
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from kquota.core import check
 from kquota.core.change import broker, lint, plan, recording, report
 from kquota.core.change.migration import Damage
 from kquota.core.enforcement import Generation
+from kquota.core.fields import members
 from kquota.core.findings import episode, finding, prediction, probe, recommendation, use, verdicts, whatif
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents import journal
@@ -129,3 +130,10 @@ def test_parts_of_one_name_are_the_same_in_all_schemas() -> None:
             if part not in ("value", "values"):  # of documents that people write, and of ours
                 parts[part][json.dumps(rules, sort_keys=True)].append(name)
     assert {part: [*some.values()] for part, some in parts.items() if len(some) > 1} == {}
+
+
+def test_findings_have_the_members_that_their_declaration_names() -> None:
+    described = SCHEMAS["audit"]["properties"]["findings"]["items"]["properties"]
+    assert {*described} == {*members(finding.Finding), "recorded_under"}
+    clients = described["clients"]["items"]["properties"]
+    assert {*clients} == {*members(finding.Client), "user", "client-id", "ip"}
