@@ -181,11 +181,7 @@ def _load_quotas(
     """The quotas, and what `ask` finds out about a live cluster beside them."""
     if source.file is not None:
         _only_a_file(source)
-        from kquota.documents.quotas import read_quotas
-
-        snapshot = read_quotas(source.file)
-        warn_problems(snapshot)
-        return snapshot, None
+        return load_quotas_file(source.file), None
     with _open_live(source) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
         found = ask(backend)
@@ -197,6 +193,15 @@ def _only_a_file(source: QuotaSource) -> None:
     """Raises click.UsageError when the command line names a cluster too."""
     if source.cluster.names_a_cluster:
         raise click.UsageError("--quotas and a cluster both name quotas: give one of them")
+
+
+def load_quotas_file(file: Path) -> QuotaSnapshot:
+    """The quotas of a file; its problems become warnings on stderr."""
+    from kquota.documents.quotas import read_quotas
+
+    snapshot = read_quotas(file)
+    warn_problems(snapshot)
+    return snapshot
 
 
 def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool = True) -> QuotaHistory:

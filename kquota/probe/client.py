@@ -231,6 +231,10 @@ def produce(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
         producer.purge()
 
 
+_LARGEST_ANSWER = 100_000_000
+"""librdkafka's own bound: it drops the connection at a larger answer, which the broker has charged."""
+
+
 def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
     """Reads the partition from its beginning, and again when it is at the end.
 
@@ -240,10 +244,12 @@ def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     load = pace.load
-    # An answer that is larger is cut off by librdkafka; one more may be under way when the bound is met.
+    # A broker answers with a whole batch, which may be larger; one more may be under way when the bound is met.
     largest = load.size + _OVERHEAD
 
     def on_answer(exchange: Exchange) -> None:
+        nonlocal largest
+        largest = max(largest, exchange.charge)
         pace.spend(exchange.charge)
         watch.awaits = exchange.charge > _EMPTY_FETCH  # a throttled fetch brings nothing
         while pace.allows(2 * largest) and pace.wait_s() > 0:
@@ -265,7 +271,7 @@ def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges:
             "message.max.bytes": max(load.size, 1000),
             "fetch.max.bytes": load.size,
             "max.partition.fetch.bytes": load.size,
-            "receive.message.max.bytes": max(largest, 2024),
+            "receive.message.max.bytes": max(largest, _LARGEST_ANSWER),
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 1,
             "queued.min.messages": 1,

@@ -79,6 +79,10 @@ class ProbeRequest:
     request_log: Path | None = None
     facts: BrokerFacts = field(default_factory=BrokerFacts)
     timeout_s: float = 10.0
+    quotas: QuotaSnapshot | None = None
+    """The quotas, where the login may not read those of the cluster."""
+    admin: KafkaSecurity | None = None
+    """Another login, which reads the quotas and the broker's settings."""
 
     def __post_init__(self) -> None:
         if self.kind in ON_TOPIC and not self.topic:
@@ -279,9 +283,13 @@ class _Run:
         """Reads the quotas and the broker's settings."""
         timeout_s = self._request.timeout_s
         self._now()
-        with KafkaBackend(self._bootstrap, timeout_s=timeout_s, security=self._security) as backend:
-            snapshot = backend.describe()
-        with KafkaBrokerConfigs(self._bootstrap, timeout_s=timeout_s, security=self._security) as configs:
+        admin = self._request.admin or self._security
+        if self._request.quotas is not None:
+            snapshot = self._request.quotas
+        else:
+            with KafkaBackend(self._bootstrap, timeout_s=timeout_s, security=admin) as backend:
+                snapshot = backend.describe()
+        with KafkaBrokerConfigs(self._bootstrap, timeout_s=timeout_s, security=admin) as configs:
             self._now()
             broker = partition.leader if partition is not None else self._request.broker
             if broker is None:
@@ -317,8 +325,8 @@ class _Run:
         other = found[QuotaKey.REQUEST_PERCENTAGE]
         if self._request.kind.key is not other.key and other.limit is not None:
             self._listener.warn(
-                f"{other.key} ({humanize(other.key, other.limit)}) throttles this client as well: "
-                "what it does is observed and not predicted"
+                f"{other.key} ({humanize(other.key, other.limit)}) also applies to this client; if it throttles, you"
+                " see it under 'observed' only"
             )
         return found[self._request.kind.key]
 

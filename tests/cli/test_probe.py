@@ -17,7 +17,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.audit.sources.request_line import parse_line
 from kquota.cli import main, session
@@ -97,11 +98,7 @@ def test_a_broker_throttles_as_predicted(broker: KafkaBroker, tmp_path: Path, ca
     # Where the client is played, the last throttle may begin within the run in one account and after it in the other.
     last = 1000 if case.probe in ("fetch", "connection") else 0
     assert least * 0.75 - last <= observed <= most * 1.25 + last, document
-    if case.probe in ("request", "connection"):
-        # An interval. Its ends meet where each wait is as long as a wait can be, as on a slow machine.
-        assert least <= most, document
-    else:
-        assert least == most, document
+    assert least <= most, document
     assert topics(broker) <= {TOPIC, "__consumer_offsets"}
 
 
@@ -118,6 +115,39 @@ def test_the_bound_holds_by_the_brokers_own_log(kquota: Kquota, broker: KafkaBro
     charged = bytes_of(broker, client_id, probe)
     assert 100_000 < charged <= 300_000
     assert json.loads(done.out)["charged"] <= charged
+
+
+def test_batches_that_are_larger_than_size_are_read(kquota: Kquota, broker: KafkaBroker) -> None:
+    """A broker answers with a whole batch. librdkafka dropped the connection, and nothing was counted."""
+    admin = AdminClient(broker.client())
+    admin.create_topics([NewTopic("large", 1, 1)])["large"].result(60)
+    producer = Producer(broker.client() | {"message.max.bytes": 2_000_000})
+    for _ in range(5):
+        producer.produce("large", b"x" * 900_000)
+    producer.flush(60)
+    where = ("--duration", "3s", "--yes", "-o", "json", "--bootstrap-server", broker.bootstrap)
+    done = kquota("probe", "fetch", "--topic", "large", "--size", "50kB", "--client-id", "large", *where)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+
+    assert document["charged"] > 900_000, done.err
+    admin.delete_topics(["large"])["large"].result(60)
+    # The last answers may be under way when the time is up.
+    assert document["charged"] >= bytes_of(broker, "large", "fetch") - 2_000_000
+
+
+def test_a_login_that_may_not_read_quotas_is_given_them(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n- {entity: {user: alice}, values: {producer_byte_rate: 7000000}}\n"
+    )
+    (tmp_path / "admin").mkdir()
+    where = ("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login_of("alice", tmp_path)))
+    probed = ("probe", "produce", "--topic", TOPIC, "--duration", "1s", "--yes", "-o", "json", *where)
+    of_file = kquota(*probed, "--quotas", "q.yaml")
+    of_admin = kquota(*probed, "--admin-config", str(login_of("bob", tmp_path / "admin")))
+
+    assert json.loads(of_file.out)["limit"] == 7_000_000, of_file.err
+    assert (json.loads(of_admin.out)["limit"], json.loads(of_admin.out)["client"]["user"]) == (None, "alice")
 
 
 def test_the_rate_holds(kquota: Kquota, broker: KafkaBroker) -> None:

@@ -40,9 +40,27 @@ def test_a_producer_that_waits_out_its_throttles_is_predicted_to_the_ms() -> Non
     result = compare(Probe.PRODUCE, exchanges, limits(10_000))
 
     assert result.observed.total_ms > 10_000
-    assert result.least == result.most == result.observed
-    assert result.ratio == (1.0, 1.0)
+    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
+    assert result.most.total_ms - result.least.total_ms < 100
     assert result.charged == 300_000
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_a_slow_first_answer_is_in_the_range(part: float) -> None:
+    """A broker's samples begin with its first charge, which is anywhere before the first answer."""
+    sensor = ProduceSensor(500_000)
+    now, exchanges = float(T0), []
+    for index in range(120):
+        took = 900.0 if index == 0 else 6.0
+        charged = now + part * took
+        delay = sensor.produce(int(charged), 45_000 if index else 4_000_000).throttle_ms
+        exchanges.append(Exchange("Produce", 10, index, now, now + took, 45_000 if index else 4_000_000, delay))
+        now += took + delay + 40
+
+    result = compare(Probe.PRODUCE, exchanges, limits(500_000))
+
+    assert result.agreement is Agreement.AS_PREDICTED
+    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
 
 
 def test_a_fetch_that_was_throttled_is_asked_for_again() -> None:
@@ -56,7 +74,8 @@ def test_a_fetch_that_was_throttled_is_asked_for_again() -> None:
     result = compare(Probe.FETCH, exchanges, limits(10_000))
 
     assert result.observed.count > 10
-    assert result.least == result.most == result.observed
+    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
+    assert result.most.total_ms - result.least.total_ms < 0.02 * result.observed.total_ms
 
 
 @pytest.mark.parametrize(("version", "rejected"), [(4, False), (6, True)])
@@ -72,7 +91,7 @@ def test_the_version_of_a_mutation_decides_between_delay_and_rejection(version: 
     result = compare(Probe.MUTATION, exchanges, limits(1))
 
     assert result.observed.count > 0
-    assert result.least == result.most == result.observed
+    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
 
 
 def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:

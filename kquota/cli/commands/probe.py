@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,18 @@ _PARTITIONS_OF_A_TOPIC = 100
     metavar="FILE",
     help="The broker's own JSON request log, for the thread time of a request probe.",
 )
+@click.option(
+    "--quotas",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The quotas, where the probe's login may not read those of the cluster.",
+)
+@click.option(
+    "--admin-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The client.properties of an administrator, who reads the quotas; the probe uses --command-config.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
 @params.broker_options
 @params.cluster_options
@@ -88,6 +101,8 @@ def command(
     max_count: int,
     max_duration: int,
     request_log: Path | None,
+    quotas: Path | None,
+    admin_config: Path | None,
     yes: bool,
     facts: BrokerFacts,
     access: Access,
@@ -110,7 +125,7 @@ def command(
     \b
     Examples:
       kquota probe produce --topic load --rate 500kB --duration 1m --bootstrap-server localhost:9092
-      kquota probe fetch --topic load --client-id app1 --command-config alice.properties
+      kquota probe fetch --topic load --command-config alice.properties --admin-config admin.properties
       kquota probe request --topic load --rate 100 --request-log kafka-request.log
       kquota probe mutation --prefix kquota-probe- --duration 20s
       kquota probe connection --rate 20 --broker 1
@@ -146,6 +161,8 @@ def command(
         request_log,
         facts,
         access.timeout_s,
+        None if quotas is None else session.load_quotas_file(quotas),
+        None if admin_config is None else session.open_brokers(replace(access, command_config=admin_config))[1],
     )
     if not yes:
         _ask(request, bootstrap)

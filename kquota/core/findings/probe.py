@@ -5,8 +5,9 @@ is therefore given, with the times at which the answers came. The enforcement of
 verdict from it (for fetches and connections by playing the client, see `predict_fetch`). The counters are taken to be
 idle at the start, and nobody else's.
 
-Times are ms of the client's clock. An answer arrives a network's way after the broker charged the request; only
-differences between them count, so it is the jitter of that way that a prediction cannot see.
+Times are ms of the client's clock. A broker charges a request at some time between its sending and its answer. The
+samples of a counter begin with the first charge, so the latency of one request moves all of them: predictions are
+ranges, over several such times.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -183,7 +184,7 @@ def compare(
 
     `handler_ms` is the request-handler time of each exchange where a broker's request log has it.
     """
-    least = most = {
+    least, most = {
         Probe.PRODUCE: predict_produce,
         Probe.FETCH: predict_fetch,
         Probe.MUTATION: predict_mutation,
@@ -220,42 +221,69 @@ def compare_connections(openings: Sequence[Opening], before: Sequence[float], ip
     )
 
 
-def predict_produce(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
-    """The delay of each request in ms."""
-    sensor = ProduceSensor(limits.limit, windows=limits.windows, generation=limits.generation)
-    return [sensor.produce(int(each.answered_ms), each.charge).throttle_ms for each in exchanges]
+_PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Which part of the time from a request's sending to its answer has gone when the broker charges it."""
+Range = tuple[list[int], list[int]]
 
 
-def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
-    """The delay of each response in ms, in a closed loop.
+def _range(runs: Iterable[list[int]]) -> Range:
+    """The runs with the least and the most delay in total."""
+    found = sorted(runs, key=sum)
+    return found[0], found[-1]
+
+
+def _charged_ms(exchange: Exchange, part: float) -> int:
+    return int(exchange.sent_ms + part * (exchange.answered_ms - exchange.sent_ms))
+
+
+def predict_produce(exchanges: Sequence[Exchange], limits: Limits) -> Range:
+    """The delay of each request in ms, at least and at most, by where in their time the broker charged them."""
+
+    def run(first: float, others: float) -> list[int]:
+        sensor = ProduceSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+        times = [_charged_ms(each, others if index else first) for index, each in enumerate(exchanges)]
+        return [sensor.produce(now, each.charge).throttle_ms for now, each in zip(times, exchanges, strict=True)]
+
+    return _range(run(first, others) for first in _PARTS for others in _PARTS)
+
+
+def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> Range:
+    """The delay of each response in ms, at least and at most, in a closed loop.
 
     A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
     the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
     goes astray. So the client is played instead, for as long as the run took: the same amounts in the same order, and
-    the same pauses after what it got. What is throttled here waits here and is asked for again.
+    the same pauses after what it got. What is throttled here waits here and is asked for again, after the pause of most
+    of its retries, of a quick one and of a slow one.
     """
-    sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
     followed = list(pairwise(exchanges))
     got = [(each.charge, after.answered_ms - each.answered_ms) for each, after in followed if each.throttle_ms <= 0]
     if not got:
-        return []
+        return [], []
     retried = [
         after.answered_ms - each.answered_ms - each.throttle_ms for each, after in followed if each.throttle_ms > 0
     ]
     pause = statistics.median(pause for _, pause in got)
-    retry = statistics.median(retried) if retried else pause
-    delays = []
-    now, end, index = exchanges[0].answered_ms, exchanges[-1].answered_ms, 0
-    while now <= end:
-        size, after = got[index] if index < len(got) else (got[-1][0], pause)
-        delay = max(sensor.fetch(int(now), size).throttle_ms, 0)
-        delays.append(delay)
-        if delay:
-            now += delay + retry
-        else:
-            now += after
-            index += 1
-    return delays
+    retries = statistics.quantiles(retried, n=10) if len(retried) > 1 else [*retried, pause][:1]
+
+    def run(part: float, retry: float) -> list[int]:
+        sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+        delays = []
+        now, end, index = float(_charged_ms(exchanges[0], part)), exchanges[-1].answered_ms, 0
+        while now <= end:
+            size, after = got[index] if index < len(got) else (got[-1][0], pause)
+            delay = max(sensor.fetch(int(now), size).throttle_ms, 0)
+            delays.append(delay)
+            if delay:
+                now += max(delay + retry, 1)
+            else:
+                now += after
+                index += 1
+        return delays
+
+    return _range(
+        run(part, retry) for part in _PARTS for retry in {retries[0], retries[len(retries) // 2], retries[-1]}
+    )
 
 
 def predict_request(
@@ -279,16 +307,23 @@ def predict_request(
     return bounds
 
 
-def predict_mutation(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
-    """The delay of each response in ms; the controller charges a request as it comes, and answers when it is done."""
-    sensor = MutationSensor(limits.limit, windows=limits.windows)
-    delays = []
-    for exchange in exchanges:
-        strict = exchange.version >= STRICT_SINCE[exchange.api]
-        sent, answered = int(exchange.sent_ms), int(exchange.answered_ms)
-        response = sensor.request(sent, [exchange.charge], strict=strict, waited_ms=answered - sent)
-        delays.append(response.throttle_ms)
-    return delays
+def predict_mutation(exchanges: Sequence[Exchange], limits: Limits) -> Range:
+    """The delay of each response in ms, at least and at most.
+
+    The controller charges a request as it comes, and answers when it is done.
+    """
+
+    def run(part: float) -> list[int]:
+        sensor = MutationSensor(limits.limit, windows=limits.windows)
+        delays = []
+        for exchange in exchanges:
+            strict = exchange.version >= STRICT_SINCE[exchange.api]
+            now = _charged_ms(exchange, part)
+            waited = int(exchange.answered_ms) - now
+            delays.append(sensor.request(now, [exchange.charge], strict=strict, waited_ms=waited).throttle_ms)
+        return delays
+
+    return _range(map(run, _PARTS))
 
 
 def predict_connections(
@@ -332,5 +367,5 @@ def predict_connections(
     return least, most
 
 
-def _nothing(exchanges: Sequence[Exchange], limits: Limits) -> list[int]:
-    return []
+def _nothing(exchanges: Sequence[Exchange], limits: Limits) -> Range:
+    return [], []
