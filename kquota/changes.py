@@ -34,7 +34,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
-from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain
+from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain, Unreachable
 from kquota.leases import Lease, Leases, read_leases
 from kquota.leases import kept as kept_values
 from kquota.state import journal_folder
@@ -271,6 +271,13 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
     return Rehearsal(results, placed(with_review(made, current, guards), backend))
 
 
+def unwritten(error: KquotaError) -> KquotaError:
+    """The error of what came before the first write, which says so where people would wonder."""
+    if isinstance(error, Unreachable) and not isinstance(error, Uncertain):
+        error.message += ". Nothing was written."
+    return error
+
+
 def placed(plan: Plan, backend: QuotaBackend) -> Plan:
     """The plan with a question where brokers read their quotas from another place than this backend."""
     place = backend.elsewhere() if plan and isinstance(backend, KnowsPlace) else None
@@ -349,6 +356,7 @@ def alter(
     first: Plan | None = None
     interrupted, unfinished = False, None
     attempt = 0
+    blind = False
     leases: Leases | None = None
     kept: tuple[Lease, ...] = ()
     owed: tuple[Lease, ...] = ()
@@ -369,7 +377,8 @@ def alter(
         last = attempt == _ATTEMPTS - 1
         try:
             rehearsal = rehearse(backend, pending, guards)
-            if rehearsal.blind:
+            blind = rehearsal.blind
+            if blind:
                 consent(rehearsal)
                 return Altered(backend.alter(pending), plan=rehearsal.plan)
             if leases is None:
@@ -410,7 +419,7 @@ def alter(
                 attempt += 1
                 continue
             if not entries:
-                raise
+                raise error if blind else unwritten(error) from None
             # What the rounds before have written is written.
             for alteration in pending:
                 fail(alteration.entity, error)

@@ -11,6 +11,7 @@ import pytest
 
 from kquota import reconcile
 from kquota.access import Access
+from kquota.backends import wire
 from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
 from kquota.cli.commands.undo import switch_back
@@ -19,6 +20,7 @@ from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Journal
+from tests.backends.test_kafka_peers import Peer
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import validated
 
@@ -294,3 +296,22 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     said = capfd.readouterr().err
     assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
     assert len(journal.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    "command", [("alter", "--user", "u", "--add-config", "producer_byte_rate=1MB"), ("apply", "q")]
+)
+def test_without_an_answer_nothing_is_written_and_that_is_said(
+    kquota: Kquota, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """A lost quorum: what comes before the first write is not answered."""
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        return None if isinstance(request, wire.AlterClientQuotasRequest | wire.DescribeClientQuotasRequest) else ...
+
+    (tmp_path / "q").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    with Peer(answer) as peer:
+        done = kquota(*command, "--bootstrap-server", peer.bootstrap, "--timeout", "1", "--yes")
+
+    assert done.code == 4
+    assert f"Kafka at {peer.bootstrap} did not answer within 1 s. Nothing was written." in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TypeVar
@@ -42,6 +43,7 @@ class Session:
         servers.check(security)
         self._servers = servers.servers
         self._timeout_s = timeout_s
+        self._hurry_until = -math.inf
         self._security = security
         self._patient = patient
         self._connection: Connection | None = None
@@ -73,8 +75,14 @@ class Session:
         )
 
     def deadline(self) -> Deadline:
-        """The end of a wait that begins now."""
-        return Deadline(self._timeout_s)
+        """The end of a wait that begins now; where a write was lost, what is left of its time, and a second."""
+        left = self._hurry_until - time.monotonic()
+        # Long after that write, a cluster may be back.
+        return Deadline(self._timeout_s if left < -self._timeout_s else min(self._timeout_s, max(left, _BACK_OFF_S)))
+
+    def hurry(self, write: Deadline) -> None:
+        """Gives the questions that follow a lost write no more time than the write had, until one is answered."""
+        self._hurry_until = time.monotonic() + write.left + 1
 
     def ask(
         self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline, *, once: bool = False
@@ -91,7 +99,9 @@ class Session:
             try:
                 connection = self._open(deadline)
                 sent = True
-                return connection.ask(requests, kind, deadline)
+                answers = connection.ask(requests, kind, deadline)
+                self._hurry_until = -math.inf
+                return answers
             except Lost as lost:
                 assert self._connection is not None
                 server = self._connection.server
@@ -101,7 +111,9 @@ class Session:
                 first = self._servers.index(server) + 1
                 self._servers = (*self._servers[first:], *self._servers[:first])
                 if once or lost.timed_out or attempt == ATTEMPTS or deadline.left <= _BACK_OFF_S:
-                    raise Unanswered(f"lost Kafka at {server}: {lost.why}", hint=lost.hint) from None
+                    late = f"Kafka at {server} did not answer within {deadline.seconds:.3g} s"
+                    why = late if lost.timed_out else f"lost Kafka at {server}: {lost.why}"
+                    raise Unanswered(why, hint=lost.hint) from None
                 time.sleep(_BACK_OFF_S)
             except Unreachable as error:
                 if sent:

@@ -196,6 +196,8 @@ class Writer:
             try:
                 (answer,) = self._session.ask([request], _ANSWER, deadline, once=self._compares)
             except Unreachable as lost:
+                if not self._validate_only:
+                    self._session.hurry(deadline)
                 attempt += 1
                 if not isinstance(lost, Unanswered) and attempt == 1:
                     raise

@@ -89,12 +89,13 @@ def command(
     from dataclasses import replace
 
     from kquota.backends import cluster_of
-    from kquota.changes import now, placed
+    from kquota.changes import now, placed, unwritten
     from kquota.cli import consent
     from kquota.core.change.plan import plan
     from kquota.core.change.review import Guards, with_review
     from kquota.documents.journal import Journal
     from kquota.documents.plan import is_plan, read_plan
+    from kquota.errors import Unreachable
 
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
@@ -111,7 +112,10 @@ def command(
     named = session.label(access)
     book = Journal(journal) if dry_run else params.open_journal(journal, access, file)
     with session.open_backend(access) as backend:
-        current = backend.describe()
+        try:
+            current = backend.describe()
+        except Unreachable as error:
+            raise unwritten(error) from None
         session.warn_problems(current)
         guards = Guards(max_deleted / 100, max_changed / 100)
         if quota_file is not None:
