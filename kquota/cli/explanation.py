@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kquota.cli.limits import limit_text, on_brokers, source
+from kquota.cli.limits import on_brokers, source
 from kquota.cli.tree import Branch
 from kquota.core.findings.finding import subject
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.resolve.caveat import Caveat
 from kquota.core.resolve.resolver import Resolution
 

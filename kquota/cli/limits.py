@@ -5,18 +5,9 @@ from __future__ import annotations
 from kquota.cli.text import entity_text
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value, ValueType, humanize
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.static import STATIC_CONFIGS
 from kquota.core.resolve.resolver import Resolution
-
-
-def limit_text(key: QuotaKey, value: Value | None) -> str:
-    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
-    if value is None:
-        return "unlimited"
-    if value == key.value_type.maximum:
-        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
-    return humanize(key, value)
 
 
 def limit_of(item: Resolution) -> str:

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from kquota.cli.limits import counter, limit_text, source
+from kquota.cli.limits import counter, source
 from kquota.cli.streams import note
 from kquota.cli.text import entity_text
 from kquota.cli.views import Csv, Document, Part, Table, View, show
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach

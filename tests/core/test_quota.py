@@ -17,6 +17,7 @@ from kquota.core.quotas.quota import (
     format_number,
     format_value,
     humanize,
+    limit_text,
     parse_stored,
     parse_value,
 )
@@ -266,3 +267,9 @@ def test_on_many_brokers_a_value_counts_for_each_but_mutations_go_by_one_control
     amounts = {key: key.on_brokers(5, 3) for key in QuotaKey}
     assert amounts.pop(QuotaKey.CONTROLLER_MUTATION_RATE) == 5
     assert set(amounts.values()) == {15}
+
+
+def test_the_largest_value_is_kafkas_word_for_no_limit() -> None:
+    """In describe and lint as in resolve."""
+    assert limit_text(QuotaKey.PRODUCER_BYTE_RATE, 2**63 - 1) == "unlimited (Long.MAX_VALUE)"
+    assert limit_text(QuotaKey.CONNECTION_CREATION_RATE, 2**31 - 1) == "unlimited (Integer.MAX_VALUE)"

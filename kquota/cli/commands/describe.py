@@ -181,7 +181,7 @@ def described(
     `mechanisms` are the users' SCRAM credentials, for `wide`; `without` is the note of a snapshot without quotas.
     """
     from kquota.cli.text import Column, entity_text
-    from kquota.core.quotas.quota import QuotaKey, humanize
+    from kquota.core.quotas.quota import QuotaKey, limit_text
 
     def document() -> Document:
         from kquota.documents.quotas import quotas_document
@@ -201,7 +201,7 @@ def described(
             return nothing()
         columns = [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)]
         rows = (
-            (name, key, humanize(key, value))
+            (name, key, limit_text(key, value))
             for entity, values in snapshot.items()
             for name in (entity_text(entity),)
             for key, value in values.items()
@@ -218,7 +218,7 @@ def described(
 
         def row(entity: Entity) -> list[str]:
             values = snapshot.get(entity, {})
-            cells = [humanize(key, values[key]) if key in values else "-" for key in keys]
+            cells = [limit_text(key, values[key]) if key in values else "-" for key in keys]
             credentials = [",".join(mechanisms.get(entity, "-"))] if mechanisms else []
             return [entity_text(entity), *cells, *credentials]
 

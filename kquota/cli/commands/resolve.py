@@ -12,13 +12,13 @@ import click
 from kquota.backends.znode import znode_path
 from kquota.cli import grammar, params, session
 from kquota.cli.leases import note_ends
-from kquota.cli.limits import counter, limit_of, limit_text, on_brokers, source
+from kquota.cli.limits import counter, limit_of, on_brokers, source
 from kquota.cli.streams import note, warn
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_ip
 from kquota.errors import InputError

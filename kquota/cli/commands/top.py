@@ -388,7 +388,8 @@ def _table(uses: Sequence[Use], now_ms: int) -> Table:
 
 
 def _row(use: Use, now_ms: int) -> tuple[object, ...]:
-    from kquota.cli.limits import limit_text, source
+    from kquota.cli.limits import source
+    from kquota.core.quotas.quota import limit_text
 
     counter, key = use.counter, use.counter.key
     return (
@@ -663,8 +664,9 @@ _MOST_BROKERS = 5
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
     """What is known about one counter, a line each."""
-    from kquota.cli.limits import limit_text, source
+    from kquota.cli.limits import source
     from kquota.core.findings.use import State
+    from kquota.core.quotas.quota import limit_text
     from kquota.live.explain import lift, lift_command, undo_command
 
     use = explained.uses[0]

@@ -16,7 +16,7 @@ from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, 
 from kquota.core.duration import duration
 from kquota.core.quotas.enforced import enforced
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number, humanize
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.version import Version
 from kquota.core.resolve.resolver import Level, Resolver, encode_user
@@ -146,7 +146,7 @@ def _unreachable(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
                     entity,
                     key,
                     f"governs no client: {by} comes first for every one",
-                    f"every {whom} has {key} from {by} ({humanize(key, values[by])}) or from a more specific entity",
+                    f"every {whom} has {key} from {by} ({limit_text(key, values[by])}) or from a more specific entity",
                     f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}"
                     if entity.user is None and entity.client_id is not DEFAULT
                     else "delete it",
@@ -167,7 +167,7 @@ def _shadowed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
                         key,
                         f"governs clients with an empty client-id only: {by} comes first for all others",
                         f"<user, default client-id> stands above user, and an empty client-id escapes it ({key} of {by}"
-                        f" is {humanize(key, values[by])})",
+                        f" is {limit_text(key, values[by])})",
                         "delete one of the two",
                         by,
                     )
@@ -281,7 +281,7 @@ def _suspiciously_low(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iter
                     rule,
                     entity,
                     key,
-                    f"is {humanize(key, value)}: a client is as good as stopped",
+                    f"is {limit_text(key, value)}: a client is as good as stopped",
                     f"a request of 1 MB is throttled for {duration(round(1e9 / value))}; a number without a unit counts"
                     " bytes per second",
                     f"write the unit, such as {format_number(value)}MB, or delete it",
@@ -297,9 +297,9 @@ def _below_fetch(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
                 entity,
                 key,
                 "is less than one fetch: consumers read in small pieces with long pauses",
-                f"{humanize(key, value)} for {facts.window_s:g} s are {format_number(value * facts.window_s)} bytes; a"
-                f" fetch of one partition asks for {facts.fetch_bytes}",
-                f"at least {humanize(key, -(-facts.fetch_bytes // max(int(facts.window_s), 1)))}",
+                f"{limit_text(key, value)} for {facts.window_s:g} s are {format_number(value * facts.window_s)} bytes;"
+                f" a fetch of one partition asks for {facts.fetch_bytes}",
+                f"at least {limit_text(key, -(-facts.fetch_bytes // max(int(facts.window_s), 1)))}",
             )
 
 
@@ -345,7 +345,8 @@ def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterato
                         found.entity,
                         key,
                         f"limits the internal principal {user}",
-                        f"{user} has no {key} of its own, so {found.entity} ({humanize(key, found.limit)}) governs it",
+                        f"{user} has no {key} of its own, so {found.entity} ({limit_text(key, found.limit)})"
+                        " governs it",
                         f"give {user} a value of its own",
                     )
                     break
@@ -383,8 +384,8 @@ def _oversubscribed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterat
                 None,
                 key,
                 f"named entities may use {100 * total / facts.capacity:.0f} % of what a broker can take",
-                f"{len(named)} entities add up to {humanize(key, total)} on each broker, and its capacity is"
-                f" {humanize(key, facts.capacity)}",
+                f"{len(named)} entities add up to {limit_text(key, total)} on each broker, and its capacity is"
+                f" {limit_text(key, facts.capacity)}",
                 "quotas of all clients at once exceed the broker: lower them, or know that not all come at once",
             )
 
@@ -409,7 +410,7 @@ def _not_enforced(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator
             entity,
             key,
             f"is {reason}" if of_version else reason,
-            f"brokers do not apply it: {humanize(key, value)} limits nobody",
+            f"brokers do not apply it: {limit_text(key, value)} limits nobody",
             "delete it, or upgrade the brokers" if of_version else "set it anew with kquota, and delete that znode",
         )
 

@@ -271,6 +271,15 @@ def humanize(key: QuotaKey, value: Value) -> str:
     return f"{format_value(key, value)} {unit}"
 
 
+def limit_text(key: QuotaKey, value: Value | None) -> str:
+    """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
+    if value is None:
+        return "unlimited"
+    if value == key.value_type.maximum:
+        return f"unlimited ({'Integer' if key.value_type is ValueType.INT else 'Long'}.MAX_VALUE)"
+    return humanize(key, value)
+
+
 _SYSTEMS = (("T", "G", "M", "k"), ("Ti", "Gi", "Mi", "Ki"))
 _SHORT = 3
 """People read so many digits at a glance: 160 kB is better than 156.25 KiB, and 10 KiB better than 10.24 kB."""
