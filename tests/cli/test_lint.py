@@ -61,7 +61,7 @@ def test_it_fails_on_what_is_asked(kquota: Kquota, file: Path, fail_on: str, lin
 def test_a_cluster_is_linted_and_sarif_has_no_place(kquota: Kquota, chroot: str) -> None:
     for arguments in (
         "--client app --add-config producer_byte_rate=1MB",
-        "--user-defaults --add-config producer_byte_rate=1kB",
+        "--user-defaults --add-config producer_byte_rate=2kB",
     ):
         assert kquota("alter", *arguments.split(), KQUOTA_ZOOKEEPER=chroot).code == 0
     done = kquota("lint", "-o", "sarif", KQUOTA_ZOOKEEPER=chroot)
