@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from kquota.audit.sources.request_line import START
+from kquota.audit.sources.envelope import START
 
 _START = START.encode()
 _TEXTS = [

@@ -301,7 +301,7 @@ def test_fields_that_newer_brokers_add_are_ignored() -> None:
         ("", "not a line of a request log"),
         ("\n", "not a line of a request log"),
         (f"[{STAMP}] INFO [BrokerServer id=1] Transition from STARTING to STARTED", "not a line of a request log"),
-        (f"[{STAMP}] DEBUG Completed request:{{", "truncated or malformed request"),
+        (f"[{STAMP}] DEBUG Completed request:{{", "printed over several lines"),
         (JSON, "no timestamp before the request"),
         (f"DEBUG Completed request:{JSON}", "no timestamp before the request"),
         (compact(LAYOUT), "no timestamp before the request"),

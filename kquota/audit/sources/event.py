@@ -15,7 +15,7 @@ UNKNOWN: Final = -1
 
 MOST_MS: Final = 2**31 - 1
 """No part of a request takes longer: Kafka's time-outs are ints of ms. Nor is any negative (`nanosToMs`)."""
-_ADDRESSES: Final = re.compile(r".+:[0-9]+-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
+_ADDRESSES: Final = re.compile(r"(?:.+:[0-9]+|[A-Z_]+)-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
 
 
 class ControllerLine(NamedTuple):
@@ -105,7 +105,7 @@ def position_in(topic: Any, partition: Any, offset: Any) -> Any:
 def client_address(connection: str) -> str:
     """The client's address in `local:port-client:port-index`, or with the processor before the index (4.0 and later).
 
-    Before 1.0 there is no index. IPv6 addresses stand there without brackets.
+    Before 1.0 there is no index. Amazon MSK masks the local address (`INTERNAL_IP`). IPv6 addresses have no brackets.
     """
     match = _ADDRESSES.fullmatch(connection)
     if match is None:

@@ -11,17 +11,15 @@ Pure parsing: no files, no Spark.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, is_text
 from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
+from kquota.audit.sources.envelope import unwrap
 from kquota.audit.sources.event import (
     UNKNOWN,
     ControllerLine,
@@ -31,6 +29,7 @@ from kquota.audit.sources.event import (
     client_address,
     position_of,
 )
+from kquota.audit.sources.moments import FORMS
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.request_text import parse_text
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
@@ -48,16 +47,6 @@ EXEMPT_APIS: Final = exempt_apis(JSON_LOG)
 # this explained most of the brokers' throttle times, of 0 to 0.8 ms.
 UNTOLD_MS: Final = 0.2
 UNTOLD_FETCH_MS: Final = 0.25
-
-START: Final = '{"isForwarded"'
-_COMPLETED: Final = "Completed request:"
-_DECODE: Final = json.JSONDecoder().raw_decode
-_STAMP: Final = re.compile(
-    r"(?<![0-9])(?P<second>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})"
-    r"(?:[.,](?P<fraction>[0-9]{1,9}))?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9])"
-)
-_MESSAGES: Final = ("message", "log", "msg")
-_TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
 
 
 class Line(NamedTuple):
@@ -83,21 +72,14 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     Raises ValueError with a short reason for whatever is not a request-log line: no such line, no timestamp, a
     truncated or foreign JSON object, an API version whose sizes are not known.
     """
-    start = line.find(START)
-    if start >= 0:
-        moment = moment_before(line, start, zone)
-    else:
-        line, start, moment = _locate(line, zone)
-    if moment is None:
-        raise ValueError("no timestamp before the request")
-    if not line.startswith(START, start):
-        return Line(parse_text(line[start:], moment, broker), moment, None)
     try:
-        fields, _ = _DECODE(line, start)
+        fields, text, moment = unwrap(line, zone)
+        if moment is None:
+            raise ValueError(f"no timestamp before the request; these are read: {FORMS}")
+        if fields is None:
+            return Line(parse_text(text, moment, broker), moment, None)
         event = _event(fields, moment, broker)
         check_times([fields[name] for name in _TOOK])
-    except json.JSONDecodeError as error:
-        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
     except KeyError as error:
         raise ValueError(f"field {error} is missing") from None
     except (TypeError, AttributeError, OverflowError, IndexError):
@@ -235,63 +217,6 @@ def _is_refused(response: Any) -> bool:
     return response.get("errorCode") == CLUSTER_AUTHORIZATION_FAILED or any(map(_is_refused, response.values()))
 
 
-def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
-    """The last timestamp before `end` in epoch ms, or None."""
-    # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
-    if line[0] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
-        fraction = line[21:24]
-        if fraction.isascii() and fraction.isdigit() and line[20] in ",.":
-            return second_of(line[1:20], None, zone) + int(fraction) + _UNSEEN[3]
-    stamps = list(_STAMP.finditer(line, 0, end))
-    return _epoch_ms(stamps[-1], zone) if stamps else None
-
-
-class Layout(NamedTuple):
-    """Where a time stands in what is before a request: its second, its zone, the digits of its fraction."""
-
-    second: int
-    zone: int
-    zone_end: int
-    fraction: int
-    fraction_end: int
-
-
-def layout_before(text: str, zone: tzinfo) -> Layout | None:
-    """Where the time stands that `moment_before` finds before the end of a text; None for nowhere usual.
-
-    It stands there in any text that differs in digits only.
-    """
-    stamps = list(_STAMP.finditer(text))
-    if not stamps or _epoch_ms(stamps[-1], zone) != moment_before(text, len(text), zone):
-        return None
-    spans = (stamps[-1].span(name) for name in ("zone", "fraction"))
-    return Layout(stamps[-1].start(), *(max(place, 0) for span in spans for place in span))
-
-
-# Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
-_UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
-
-
-def _epoch_ms(stamp: re.Match[str], zone: tzinfo) -> float:
-    fraction = stamp["fraction"] or ""
-    part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
-    return second_of(stamp["second"], stamp["zone"], zone) + part + _UNSEEN[len(fraction)]
-
-
-@lru_cache(maxsize=4096)
-def second_of(text: str, offset: str | None, zone: tzinfo) -> float:
-    """Epoch ms of `YYYY-MM-DD HH:MM:SS` in the given zone, or at the offset that stands with it. Raises ValueError."""
-    if offset is not None and offset != "Z":
-        minutes = int(offset[1:3]) * 60 + int(offset[-2:])
-        zone = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
-    elif offset == "Z":
-        zone = UTC
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is not a time") from None
-
-
 def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[datetime, datetime]]:
     """From when to when clocks of a zone showed the same times twice, where a log of that time (epoch ms) met it.
 
@@ -313,58 +238,3 @@ def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[date
             begin = datetime.fromtimestamp(again, zone).replace(tzinfo=None)
             found.append((begin, begin + back))
     return found
-
-
-def _locate(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
-    """For a line without a JSON request of its own: where the request is, and when it was logged. Raises ValueError.
-
-    That is behind `Completed request:` in the line itself (the text form), or in the message of a JSON layout (either
-    form): (message, start in it, moment).
-    """
-    if line.lstrip().startswith("{"):
-        return _unwrap(line, zone)
-    start = line.find(_COMPLETED)
-    if start < 0:
-        return _unwrap(line, zone)
-    return line, start + len(_COMPLETED), moment_before(line, start, zone)
-
-
-def _unwrap(line: str, zone: tzinfo) -> tuple[str, int, float | None]:
-    """For a line of a JSON layout: its message, where the request starts in it, and the moment. Raises ValueError."""
-    reason = "not a line of a request log"
-    if '{\\"isForwarded\\"' not in line and _COMPLETED not in line:
-        raise ValueError(reason)
-    try:
-        outer, _ = _DECODE(line, line.index("{"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
-    except RecursionError:
-        raise ValueError("malformed JSON: nested too deeply") from None
-    messages = [outer[name] for name in _MESSAGES if isinstance(outer.get(name), str)]
-    for message in messages:
-        start = message.find(START)
-        if start < 0 and _COMPLETED in message:
-            start = message.find(_COMPLETED) + len(_COMPLETED)
-        if start >= 0:
-            inner = moment_before(message, start, zone)
-            return message, start, _outer_moment(outer, zone) if inner is None else inner
-    raise ValueError(reason)
-
-
-def _outer_moment(outer: Mapping[str, Any], zone: tzinfo) -> float | None:
-    """The time of a JSON layout's event: log4j2's `instant` or `timeMillis`, or a timestamp as text."""
-    instant = outer.get("instant")
-    if isinstance(instant, dict):
-        seconds, nanos = instant.get("epochSecond"), instant.get("nanoOfSecond")
-        if type(seconds) is int and type(nanos) is int:
-            # log4j2's default clock has milliseconds, whatever the unit of the field.
-            return seconds * 1000 + nanos / 1e6 + (_UNSEEN[3] if nanos % 1_000_000 == 0 else 0)
-    millis = outer.get("timeMillis")
-    if type(millis) is int:
-        return millis + _UNSEEN[3]
-    for name in _TIMES:
-        text = outer.get(name)
-        stamp = _STAMP.match(text) if isinstance(text, str) else None
-        if stamp is not None:
-            return _epoch_ms(stamp, zone)
-    return None

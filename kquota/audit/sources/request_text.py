@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kquota.audit.sizes import fetch_response_size, produce_request_size
@@ -57,7 +58,8 @@ _OLD_APIS: Final = (
 # fmt: on
 """The APIs of 0.11 by their numbers: logs of 0.10 and 0.11 have no names."""
 
-_NUMBER: Final = r"[0-9]+(?:\.[0-9]+(?:E-?[0-9]+)?)?"
+# Kafka 0.11 printed numbers as the JVM's locale has them.
+_NUMBER: Final = r"[0-9]+(?:[.,][0-9]+(?:E-?[0-9]+)?)?"
 _TAIL: Final = re.compile(
     rf" from connection (?P<connection>\S+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
     rf"localTime:(?P<local>{_NUMBER}),remoteTime:(?P<remote>{_NUMBER}),(?:throttleTime:(?P<throttle>{_NUMBER}),)?"
@@ -100,8 +102,12 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     tail = _TAIL.fullmatch(message, tail_start) if tail_start >= 0 else None
     if header is None or tail is None:
         raise ValueError("truncated or malformed request")
-    took = ("total", "queue", "local", "remote", "throttle", "answered", "send")
-    check_times(float(tail[name]) for name in took if tail[name] is not None)
+    took = {
+        name: float(tail[name].replace(",", "."))
+        for name in ("total", "queue", "local", "remote", "throttle", "answered", "send")
+        if tail[name] is not None
+    }
+    check_times(took.values())
     _, colon, user = tail["principal"].partition(":")
     if not colon:
         raise ValueError("the principal has no type")
@@ -112,7 +118,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     # A client-id that is missing is printed like one that is called null.
     client_id = "" if header["client"] == "null" else header["client"]
     request, _, response = message[header.end() : tail_start].partition(",response:")
-    throttle_ms, held_ms = _throttled(tail, response)
+    throttle_ms, held_ms = _throttled(tail["throttle"], took, response)
     charged, acks, exempt, position, sized = 0, None, False, 0, True
     if api == "PRODUCE":
         charged, acks, sized = _produce(request, version, client_id)
@@ -129,7 +135,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     else:
         exempt = is_exempt(api, _LAST, authorized=_REFUSED.search(response) is None)
     event = UsageEvent(
-        time_ms=math.floor(moment - float(tail["send"]) - float(tail["answered"]) - held_ms),
+        time_ms=math.floor(moment - took["send"] - took["answered"] - held_ms),
         broker=broker,
         user=user,
         client_id=client_id,
@@ -137,7 +143,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         connection=tail["connection"],
         api=api.lower(),
         bytes=charged,
-        request_ns=round(float(tail["local"]) * 1e6),
+        request_ns=round(took["local"] * 1e6),
         throttle_ms=throttle_ms,
         acks=acks,
         exempt=exempt,
@@ -147,18 +153,15 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     return check_moment(event)
 
 
-def _throttled(tail: re.Match[str], response: str) -> tuple[int | None, float]:
+def _throttled(text: str | None, took: Mapping[str, float], response: str) -> tuple[int | None, float]:
     """(what the broker applied, in ms, None where the line does not say; how long it held the response back)."""
-    text = tail["throttle"]
     if text is not None and text.isdigit():
         return int(text), 0.0
     if text is None:  # before 0.11: what the other times leave
-        held = float(tail["total"]) - sum(
-            float(tail[name]) for name in ("queue", "local", "remote", "answered", "send")
-        )
+        held = took["total"] - sum(took[name] for name in ("queue", "local", "remote", "answered", "send"))
         held = max(held, 0.0)
     else:
-        held = float(text)
+        held = took["throttle"]
     told = _THROTTLE.search(response)
     return None if told is None else int(told["throttle"]), held
 

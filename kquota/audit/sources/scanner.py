@@ -22,18 +22,16 @@ from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, UNANSWERED, Int64
 from kquota.audit.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY
 from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import DATA_APIS, ID, NO_TRANSACTION, UNBOUNDED, UNKNOWN_OFFSET, DataLog
+from kquota.audit.sources.envelope import START
 from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
+from kquota.audit.sources.moments import Layout, layout_before, second_of
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED, WIDTH, Names
 from kquota.audit.sources.request_line import (
     EXEMPT_APIS,
     NO_NAMES,
-    START,
     UNTOLD_FETCH_MS,
     UNTOLD_MS,
-    Layout,
-    layout_before,
-    second_of,
 )
 from kquota.audit.sources.walk import (
     BEGIN,

@@ -1,0 +1,190 @@
+"""What collectors and viewers wrap around a line of the request log, undone by one rule.
+
+Find the request, undo as many levels of JSON, CSV or logfmt quoting as surround it, and take the nearest time. No
+member is known by its name: any text that holds a request is the message, and any member that is a time is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import tzinfo
+from typing import Any, Final, NamedTuple
+
+from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
+
+START: Final = '{"isForwarded"'
+COMPLETED: Final = "Completed request:"
+_MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
+_OPENING: Final = re.compile(r'[\[{"]')
+_DECODE: Final = json.JSONDecoder().raw_decode
+_PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
+"""A line of JSON that is printed over several lines."""
+_LEVELS: Final = 8
+"""How many levels of quoting are undone; people's logs have three at most."""
+_TRIES: Final = 64
+"""How many opening brackets and quotes before a request are tried."""
+_TIMED: Final = re.compile(r"time|date|epoch|stamp|\bts\b", re.IGNORECASE)
+NOT_A_LINE: Final = "not a line of a request log"
+SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
+
+
+class Request(NamedTuple):
+    """A request as the broker logged it, without its envelopes."""
+
+    fields: Mapping[str, Any] | None
+    """The JSON object; None of the text form."""
+    text: str
+    """Of the text form, what stands behind `Completed request:`."""
+    moment: float | None
+    """Its time, epoch ms."""
+
+
+class _Time(NamedTuple):
+    """A time that stands around a request."""
+
+    moment: float
+    zoned: bool
+
+
+def unwrap(line: str, zone: tzinfo) -> Request:
+    """The request in a line. Raises ValueError with a short reason, RecursionError for JSON nested too deeply."""
+    return _in_text(line, zone, None, _LEVELS)
+
+
+def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
+    mark = _MARK.search(text)
+    if mark is None and "Handling request:" in text:
+        raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
+    if mark is None and _PRINTED.fullmatch(text):
+        raise ValueError(SEVERAL_LINES)
+    if mark is None or levels == 0:
+        raise ValueError(NOT_A_LINE)
+    start = text.find(START)
+    if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
+        return Request(_decoded(text, start), "", moment)
+    if '{""' in text:  # CSV doubles quotes
+        for delimiter in ",;\t":
+            row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter))
+            if len(row) > 1 and any(START in field for field in row):
+                return _in_value(row, zone, outer, levels)
+    for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
+        try:
+            value, end = _DECODE(text, opening.start())
+        except json.JSONDecodeError:
+            continue
+        if end > mark.start() and _holds(value):
+            around = last_moment(text, opening.start(), zone)
+            return _in_value(value, zone, outer if around is None else _Time(*around), levels)
+    if start >= 0:
+        return Request(_decoded(text, start), "", None)
+    if mark[0] == COMPLETED:
+        told = text[mark.end() :]
+        if told.strip() == "{":
+            raise ValueError(SEVERAL_LINES)
+        if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
+            _decoded(told, told.index("{"))  # says where it is malformed
+        return Request(None, told, _nearest(text, mark.start(), zone, outer))
+    if text.strip().startswith('"isForwarded"'):
+        raise ValueError(SEVERAL_LINES)
+    if (brace := text.find("{")) >= 0:
+        _decoded(text, brace)
+    raise ValueError(NOT_A_LINE)
+
+
+def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
+    """The request in a JSON value, or in the fields of a line of CSV."""
+    if isinstance(value, str):
+        return _in_text(value, zone, outer, levels - 1)
+    found = _time_of(value, zone)
+    nearest = outer if found is None else found
+    if isinstance(value, dict):
+        value = _nested(value)
+        if "isForwarded" in value and "requestHeader" in value:
+            return Request(value, "", None if nearest is None else nearest.moment)
+    holding = [each for each in _members(value) if _holds(each)]
+    if len(holding) > 1:
+        raise ValueError("several requests in one line: `jq -c '.[]'` writes each into one")
+    if not holding:
+        raise ValueError(NOT_A_LINE)
+    return _in_value(holding[0], zone, nearest, levels)
+
+
+def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | None:
+    """The time before a request. A local one without its zone is compared with a time around it that has one."""
+    found = last_moment(text, end, zone)
+    if found is None:
+        return None if outer is None else outer.moment
+    moment, zoned = found
+    if outer is None or zoned or not outer.zoned:
+        return moment
+    return in_zone_of(outer.moment, moment)
+
+
+def _decoded(text: str, start: int) -> Mapping[str, Any]:
+    try:
+        fields, _ = _DECODE(text, start)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
+    if not isinstance(fields, dict):
+        raise ValueError(NOT_A_LINE)
+    return fields
+
+
+def _nested(value: dict[str, Any]) -> dict[str, Any]:
+    """The object with members such as `requestHeader.clientId` put back into objects."""
+    if not any(name.startswith("requestHeader.") for name in value):
+        return value
+    whole: dict[str, Any] = {}
+    for name, member in value.items():
+        *way, last = name.split(".")
+        place = whole
+        for each in way:
+            place = place.setdefault(each, {})
+            if not isinstance(place, dict):
+                raise ValueError("the collector took the request apart: export the message itself")
+        place[last] = member
+    return whole
+
+
+def _members(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _holds(value: Any) -> bool:
+    """Whether a request is in a value."""
+    if isinstance(value, str):
+        return _MARK.search(value) is not None
+    if isinstance(value, dict) and any(name == "isForwarded" or name.startswith("requestHeader.") for name in value):
+        return True
+    return any(map(_holds, _members(value)))
+
+
+def _time_of(value: Any, zone: tzinfo) -> _Time | None:
+    """The earliest time among the members of a value: collectors add theirs later."""
+    times = list(_times(value, zone))
+    return min(times, key=lambda time: time.moment) if times else None
+
+
+def _times(value: Any, zone: tzinfo) -> Iterator[_Time]:
+    named: Iterable[tuple[str, Any]] = (
+        value.items() if isinstance(value, dict) else (("", each) for each in _members(value))
+    )
+    for name, member in named:
+        if isinstance(member, str) and len(member) < 64:
+            found = moment_of(member, zone)
+            if found is not None:
+                yield _Time(*found)
+            elif member.isascii() and member.isdigit() and len(member) in (13, 16, 19):
+                yield _Time(epoch_ms(int(member)), True)
+        elif isinstance(member, int | float) and not isinstance(member, bool):
+            large = 1e12 <= member < 4e12 or 1e15 <= member < 4e15 or 1e18 <= member < 4e18
+            if large or (1e9 <= member < 4e9 and (isinstance(member, float) or _TIMED.search(name))):
+                yield _Time(epoch_ms(member), True)
+        elif isinstance(member, dict) and member.keys() == {"epochSecond", "nanoOfSecond"}:
+            seconds, nanos = member["epochSecond"], member["nanoOfSecond"]
+            if type(seconds) is int and type(nanos) is int:
+                # log4j2's default clock has milliseconds, whatever the unit of the field.
+                yield _Time(seconds * 1000 + nanos / 1e6 + (0.5 if nanos % 1_000_000 == 0 else 0), True)

@@ -1,0 +1,172 @@
+"""The times of log lines: the usual layouts of log4j and of collectors, with zones in every spelling."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+FORMS: Final = (
+    "2026-01-31 12:00:00,000 (also with T, / or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
+    "epoch milliseconds"
+)
+"""The forms that are read, for errors."""
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
+_MONTH: Final = "|".join(_MONTHS)
+# The summer and winter times that are one zone's alone.
+_HOURS: Final = {
+    **dict.fromkeys(("UTC", "GMT", "WET"), 0),
+    **dict.fromkeys(("CET", "WEST", "MEZ"), 1),
+    **dict.fromkeys(("CEST", "EET", "MESZ"), 2),
+    **dict.fromkeys(("EEST", "MSK"), 3),
+    **dict.fromkeys(("JST", "KST"), 9),
+    **{"AEST": 10, "AEDT": 11, "NZST": 12, "NZDT": 13, "EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6},
+    **{"PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10},
+}
+_AMBIGUOUS: Final = ("CST", "IST", "BST", "AST", "ADT", "SST", "WAT", "ECT", "GST", "PKT")
+_NAMES: Final = "|".join(sorted([*_HOURS, *_AMBIGUOUS], key=len, reverse=True))
+_CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_STAMP: Final = re.compile(
+    rf"""(?<![0-9])(?:
+        (?P<iso>[0-9]{{4}}[-/][0-9]{{2}}[-/][0-9]{{2}}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})
+      | (?P<basic>[0-9]{{8}}T[0-9]{{6}})
+      | (?P<day>[0-9]{{1,2}})\ (?P<month>{_MONTH})\ (?P<year>[0-9]{{4}})[ ,]\ ?(?P<clock>{_CLOCK})
+      | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
+    )
+    (?:[.,](?P<fraction>[0-9]{{1,9}}))?
+    (?:\ ?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])|(?:{_NAMES})(?![A-Za-z])
+      |[A-Z][a-z]+/[A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z_]+)?))?(?![0-9])""",
+    re.VERBOSE,
+)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
+_MILLIS: Final = re.compile(r"(?:\A|[\s\[])([0-9]{13})(?=[\s\],])")
+_ZONE_MS: Final = 900_000
+"""Zones differ by quarters of an hour."""
+_LATE_MS: Final = 60_000
+"""How much later than the broker a collector may write its own time."""
+# Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
+UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
+
+
+def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
+    """The last timestamp before `end` in epoch ms, or None. Raises ValueError for one whose zone is not known."""
+    # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
+    if line[:1] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
+        fraction = line[21:24]
+        if fraction.isascii() and fraction.isdigit() and line[20] in ",." and line[5] == line[8] == "-":
+            return second_of(line[1:20], None, zone) + int(fraction) + UNSEEN[3]
+    found = last_moment(line, end, zone)
+    return None if found is None else found[0]
+
+
+class Layout(NamedTuple):
+    """Where a time stands in what is before a request: its second, its zone, the digits of its fraction."""
+
+    second: int
+    zone: int
+    zone_end: int
+    fraction: int
+    fraction_end: int
+
+
+def layout_before(text: str, zone: tzinfo) -> Layout | None:
+    """Where the time stands that `moment_before` finds before the end of a text; None for nowhere usual.
+
+    It stands there in any text that differs in digits only.
+    """
+    stamps = list(_STAMP.finditer(text))
+    if not stamps:
+        return None
+    stamp = stamps[-1]
+    if not stamp["iso"] or "/" in stamp["iso"] or len(stamp["zone"] or "") > 6:
+        return None
+    if _moment(stamp, zone) != moment_before(text, len(text), zone):
+        return None
+    spans = (stamp.span(name) for name in ("zone", "fraction"))
+    return Layout(stamp.start(), *(max(place, 0) for span in spans for place in span))
+
+
+def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
+    """The last timestamp before `end` in epoch ms, and whether it says its zone; None without any."""
+    stamps = list(_STAMP.finditer(line, 0, end))
+    if stamps:
+        moment, zoned = _moment(stamps[-1], zone), stamps[-1]["zone"] is not None
+        around = [stamp for stamp in stamps[:-1] if stamp["zone"] is not None]
+        if not zoned and around:
+            moment = in_zone_of(_moment(around[-1], zone), moment)
+        return moment, zoned
+    millis = list(_MILLIS.finditer(line, 0, end))
+    return (epoch_ms(int(millis[-1][1])), True) if millis else None
+
+
+def in_zone_of(collected: float, moment: float) -> float:
+    """A local time beside the time of its collector, which has a zone: in the zone in which both are of one minute."""
+    hours = round((collected - moment) / _ZONE_MS) * _ZONE_MS
+    return moment + hours if abs(collected - moment - hours) < _LATE_MS else moment
+
+
+def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:
+    """The time that a text is as a whole, and whether it says its zone; None for all other texts."""
+    stamp = _STAMP.fullmatch(text.strip())
+    return None if stamp is None else (_moment(stamp, zone), stamp["zone"] is not None)
+
+
+def epoch_ms(number: float) -> float:
+    """Epoch ms of a number of seconds, ms, µs or ns since 1970: the size of the number says which."""
+    if number < 1e12:
+        return number * 1000
+    return number + UNSEEN[3] if number < 1e15 else number / 1000 if number < 1e18 else number / 1e6
+
+
+def _moment(stamp: re.Match[str], zone: tzinfo) -> float:
+    fraction = stamp["fraction"] or ""
+    part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
+    return second_of(_text(stamp), stamp["zone"], zone) + part + UNSEEN[len(fraction)]
+
+
+def _text(stamp: re.Match[str]) -> str:
+    """A time as `YYYY-MM-DD HH:MM:SS`."""
+    if stamp["iso"]:
+        return stamp["iso"].replace("/", "-")
+    if basic := stamp["basic"]:
+        return f"{basic[:4]}-{basic[4:6]}-{basic[6:8]} {basic[9:11]}:{basic[11:13]}:{basic[13:]}"
+    year, month, day, clock = (stamp[name] or stamp[f"{name}2"] for name in ("year", "month", "day", "clock"))
+    return f"{year}-{_MONTHS[month]:02}-{int(day):02} {clock}"
+
+
+@lru_cache(maxsize=4096)
+def second_of(text: str, offset: str | None, zone: tzinfo) -> float:
+    """Epoch ms of `YYYY-MM-DD HH:MM:SS` in the given zone, or in the zone that stands with it. Raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=zone if offset is None else _zone(offset, moment, zone)).timestamp() * 1000
+    except (ValueError, OverflowError) as error:
+        if offset is not None and str(error).startswith("the zone"):
+            raise
+        raise ValueError(f"{text!r} is not a time") from None
+
+
+def _zone(text: str, moment: datetime, zone: tzinfo) -> tzinfo:
+    """The zone of a time by its name or offset. Raises ValueError for a name that several zones have."""
+    if text == "Z":
+        return UTC
+    if found := _OFFSET.fullmatch(text):
+        minutes = int(found[2]) * 60 + int(found[3] or 0)
+        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    if text in _HOURS:
+        return timezone(timedelta(hours=_HOURS[text]))
+    if "/" in text:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"the zone {text} of a time is not known") from None
+    if moment.replace(tzinfo=zone).tzname() == text:
+        return zone
+    raise ValueError(f"the zone {text} of a time is that of several places: --log-timezone says which")
