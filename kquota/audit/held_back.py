@@ -31,6 +31,7 @@ from kquota.audit.predicted import Predictions
 from kquota.audit.prediction import CALM
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
+from kquota.audit.sources.lost import NONE_LOST, REASON, Lost
 from kquota.core.findings.answers import Answers, AnswersOf
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
@@ -96,22 +97,27 @@ class Held(NamedTuple):
 
 
 def settled(
-    result: AuditResult, settings: AuditSettings, held: Sequence[Held] = (), *, handlers: bool = False
+    result: AuditResult,
+    settings: AuditSettings,
+    held: Sequence[Held] = (),
+    *,
+    handlers: bool = False,
+    lost: Lost = NONE_LOST,
 ) -> AuditResult:
     """The result in which each counter has one verdict: in its finding, its prediction and its quota.
 
     `held` are counters whose clients were held back, known beside what the export says. `handlers` says that the export
-    has the handlers' time of every request: twice that bounds its thread time. A result that is settled already stays
-    as it is.
+    has the handlers' time of every request: twice that bounds its thread time. No counter is called not throttled that
+    a request of `lost` may belong to. A result that is settled already stays as it is.
     """
     answers = result.quality.answers
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers)
+    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers, lost)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
         in_force = are_in_force(settings, settings.against)
-        settling = _Settling(before, predictions_before, held, answers, in_force, handlers)
+        settling = _Settling(before, predictions_before, held, answers, in_force, handlers, lost)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
     throttled = set(_throttled(findings)) if result.timelines else ()
     return replace(
@@ -152,6 +158,7 @@ class _Settling:
         answers: AnswersOf,
         in_force: bool,
         handlers: bool,
+        lost: Lost,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
@@ -162,6 +169,7 @@ class _Settling:
         self._answers = answers
         self._in_force = in_force
         self._handlers = handlers
+        self._lost = lost
         self._given = table
 
     @cached_property
@@ -183,7 +191,7 @@ class _Settling:
             name = _name(row)
             before = Verdict(row["verdict"])
             prediction = self._predictions.get(name)
-            found = self._one(row, before, prediction)
+            found = self._known(row, self._one(row, before, prediction))
             if found.prediction is not None and found.prediction is not prediction:
                 predictions[name] = found.prediction
             if found.verdict is not before:
@@ -197,6 +205,7 @@ class _Settling:
                     if found.reason is not None:
                         reasons[entity, QuotaKey(row["key"])].add(found.reason)
         settled = self._predictions.changed(predictions)
+        quotas = [self._seen(quota) for quota in quotas]
         if not changed:
             return self._table, tuple(quotas), settled
         kept = pa.array([number not in changed for number in range(len(self._table))])
@@ -219,11 +228,23 @@ class _Settling:
             apart += [self._predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in told]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
-        if self._held:
+        if self._held or self._lost:
             mask = pc.or_(mask, pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value))
         if self._handlers:
             mask = pc.or_(mask, pc.equal(table.column("key"), _TIME))
         return list(zip(pc.indices_nonzero(mask).to_pylist(), table.filter(mask).to_pylist(), strict=True))
+
+    def _seen(self, quota: QuotaVerdict) -> QuotaVerdict:
+        """The verdict on a quota, but of nobody seen where a request that could not be read may be of somebody."""
+        if quota.verdict is Verdict.NOBODY_SEEN and self._lost.may_be_governed(quota.entity, quota.key):
+            return quota._replace(verdict=Verdict.UNDETERMINED, reason=REASON)
+        return quota
+
+    def _known(self, row: Mapping[str, Any], found: _Settled) -> _Settled:
+        """The verdict, but where a request that could not be read may be of the counter."""
+        if found.verdict is not Verdict.NOT_THROTTLED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
+            return found
+        return _Settled(Verdict.UNDETERMINED, REASON, _agreeing(found.prediction, Verdict.UNDETERMINED, REASON))
 
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:

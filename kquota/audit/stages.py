@@ -36,6 +36,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, Split, hidden, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.answers import AnswersOf, add_up
@@ -437,4 +438,4 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         predictions[1] if len(predictions) > 1 else {},
     )
     # Where the demand is measured, what is held back is a part of the measure.
-    return found if settings.question is not None else settled(found, settings, handlers=handlers)
+    return found if settings.question is not None else settled(found, settings, handlers=handlers, lost=Lost(noted))

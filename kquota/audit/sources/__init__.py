@@ -254,7 +254,7 @@ def detect(file: File) -> str:
 
 
 _SIGNS = {
-    "request-log": re.compile(rb'"isForwarded"'),
+    "request-log": re.compile(rb"isForwarded|Completed request:|requestHeader\."),
     "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
     "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
     "rpk-connections": re.compile(rb'\A\s*[\[{].*"(?:request_statistics_all|[a-z]+_?[rR]equest_?[sS]tatistics)"', re.S),
@@ -267,10 +267,18 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
     """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be read."""
     with open_binary(file.path) as stream:
         try:
-            compressed = stream.read(2) == b"\x1f\x8b"
+            head = stream.read(6)
         except OSError as error:  # a bad disk, or a share that is gone
             raise UnreadableFile(f"{file}: {error.strerror}") from None
-    size = file.size
+    compressed, size = head.startswith(b"\x1f\x8b"), file.size
+    for magic, (form, command) in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(f"{file}: {form}, which is not read", hint=f"{command} makes a file that is")
+    if file.name.endswith((".tar", ".tgz", ".tar.gz")) or file.beginning[257:262] == b"ustar":
+        raise InputError(
+            f"{file}: an archive, whose members may be of several brokers",
+            hint="unpack it, and give its folder: a folder for each broker",
+        )
     if compressed:
         return [Split(dialect, file.path, 0, -1, size * 12 // bytes_per_row)]
     starts = range(0, size, LINE_SPLIT_BYTES)
@@ -278,6 +286,17 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
         Split(dialect, file.path, start, min(start + LINE_SPLIT_BYTES, size), LINE_SPLIT_BYTES // bytes_per_row)
         for start in starts
     ]
+
+
+_FOREIGN: Final = {
+    b"\xff\xfe": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+    b"PK\x03\x04": ("a zip archive", "unzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+}
+"""What no text begins with, its name, and what makes a text of it."""
 
 
 @dataclass

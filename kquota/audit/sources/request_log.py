@@ -18,6 +18,7 @@ from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
+from kquota.audit.sources.lost import notes
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, row_of
 from kquota.audit.sources.request_line import Line, parse
@@ -173,7 +174,9 @@ class _Rows:
                 tally.spare(reason, 1, event.request_ns, whole=True)
         except ValueError as error:  # UnicodeDecodeError is one
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            tally.reject(path, place(), reason, line.decode(errors="replace").rstrip("\r\n"))
+            text = line.decode(errors="replace").rstrip("\r\n")
+            tally.reject(path, place(), reason, text)
+            tally.note(DIALECT, *notes(text))
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""

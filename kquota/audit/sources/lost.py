@@ -1,0 +1,68 @@
+"""Requests that a recording had and that could not be read: what they may belong to is not known to be unthrottled.
+
+A line shows its API and its client-id at the beginning and its principal at the end, where a shipper cuts it off. So a
+lost request may be of any user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+
+REASON: Final = "some requests in the recording cannot be read, and may be of this counter"
+_REQUEST: Final = re.compile(r"Completed request:|isForwarded|requestHeader|requestApiKeyName")
+_API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
+_CLIENT: Final = re.compile(r'(?:clientId[\\"]*\s*:\s*[\\"]+([^"\\]*)[\\"]|clientId=(.*?), correlationId)')
+_CHARGED: Final = {
+    "PRODUCE": QuotaKey.PRODUCER_BYTE_RATE,
+    **dict.fromkeys(("FETCH", "SHARE_FETCH"), QuotaKey.CONSUMER_BYTE_RATE),
+    **dict.fromkeys(("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS"), QuotaKey.CONTROLLER_MUTATION_RATE),
+}
+"""What a request is charged to besides thread time, by its API."""
+_SUPPRESSED: Final = re.compile(r"[Ss]uppressed \d+ messages")
+_NOTE: Final = "lost"
+_MOST: Final = 1_000
+"""How many client-ids are told apart."""
+
+
+def notes(text: str) -> Iterator[str]:
+    """What to note of a line that could not be read; nothing of one that is no request."""
+    if _SUPPRESSED.search(text):
+        yield from (f"{_NOTE}\0{key.value}\0" for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
+    if not _REQUEST.search(text):
+        return
+    api, client = _API.search(text), _CLIENT.search(text)
+    name = "" if client is None else client[1] or client[2] or ""
+    charged = _CHARGED.values() if api is None else [_CHARGED[api[1]]] if api[1] in _CHARGED else []
+    for key in {*charged, QuotaKey.REQUEST_PERCENTAGE}:
+        yield f"{_NOTE}\0{key.value}\0{name}"
+
+
+class Lost:
+    """The requests that could not be read, by what is known of them."""
+
+    def __init__(self, noted: Mapping[str, Iterable[str]]) -> None:
+        """From what the sources noted (`Tally.noted`)."""
+        self._clients: dict[str, set[str]] = {}
+        for each in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
+            _, key, client = each.split("\0", 2)
+            self._clients.setdefault(key, set()).add(client)
+
+    def __bool__(self) -> bool:
+        return bool(self._clients)
+
+    def may_be_of(self, key: str, client_id: str) -> bool:
+        """Whether one may be charged to a counter of that client-id; an empty one is a counter of all."""
+        found = self._clients.get(key, set())
+        return bool(found) and (not client_id or client_id in found or "" in found or len(found) > _MOST)
+
+    def may_be_governed(self, entity: Entity, key: QuotaKey) -> bool:
+        """Whether the quota of an entity may govern one."""
+        return self.may_be_of(key.value, entity.client_id if isinstance(entity.client_id, str) else "")
+
+
+NONE_LOST: Final = Lost({})
