@@ -20,6 +20,8 @@ COMPLETED: Final = "Completed request:"
 _MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
+_DOUBLED: Final = re.compile(r'""[\w@.\-]+\\*"{2,}\s*:')
+"""A member of JSON in CSV, which doubles quotes."""
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
 _LEVELS: Final = 8
@@ -58,17 +60,17 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     mark = _MARK.search(text)
     if mark is None and "Handling request:" in text:
         raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
-    if mark is None and _PRINTED.fullmatch(text):
+    if text.lstrip().startswith('"isForwarded"') or (mark is None and _PRINTED.fullmatch(text)):
         raise ValueError(SEVERAL_LINES)
     if mark is None or levels == 0:
         raise ValueError(NOT_A_LINE)
     start = text.find(START)
     if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment)
-    if '{""' in text:  # CSV doubles quotes
+    if _DOUBLED.search(text):
         for delimiter in ",;\t":
             row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter))
-            if len(row) > 1 and any(START in field for field in row):
+            if len(row) > 1 and any(map(_holds, row)):
                 return _in_value(row, zone, outer, levels)
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
@@ -87,8 +89,6 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
         if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
             _decoded(told, told.index("{"))  # says where it is malformed
         return Request(None, told, _nearest(text, mark.start(), zone, outer))
-    if text.strip().startswith('"isForwarded"'):
-        raise ValueError(SEVERAL_LINES)
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
     raise ValueError(NOT_A_LINE)

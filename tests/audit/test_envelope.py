@@ -1,0 +1,141 @@
+"""A request is the same request in whatever a collector or a viewer wraps around its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, timedelta, timezone
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kquota.audit.sources import plan_splits
+from kquota.audit.sources.request_line import parse, parse_line
+from kquota.errors import InputError
+from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
+
+Wrapper = Callable[[str], str]
+
+
+def as_csv(text: str) -> str:
+    """A line of a viewer's export."""
+    out = io.StringIO()
+    csv.writer(out).writerow(["May 4, 2026 @ 10:20:31.000", text])
+    return out.getvalue().rstrip("\r\n")
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "docker": lambda text: json.dumps({"log": text + "\n", "stream": "stdout", "time": "2026-05-04T10:20:31.1Z"}),
+    "layout": lambda text: json.dumps({"timeMillis": MOMENT + 700, "level": "DEBUG", "message": text}),
+    "compact": lambda text: json.dumps({"labels": {"pod": "kafka-0"}, "anything": text}, separators=(",", ":")),
+    "deep": lambda text: json.dumps({"result": {"_raw": text, "n": 3}, "rows": [1, 2]}),
+    "journal": lambda text: json.dumps(
+        {"__REALTIME_TIMESTAMP": str(MOMENT * 1000), "MESSAGE": text}, ensure_ascii=False
+    ),
+    "values": lambda text: json.dumps([str(MOMENT * 1_000_000), text]),
+    "element": lambda text: f"  {json.dumps({'m': text})},",
+    "csv": as_csv,
+    "logfmt": lambda text: f"ts=2026-05-04T10:20:31Z level=debug msg={json.dumps(text)} pod=kafka-0",
+    "cri": lambda text: f"2026-05-04T10:20:31.123456789Z stdout F {text}",
+    "compose": lambda text: f"kafka-1  | {text}",
+    "kubectl": lambda text: f"[pod/kafka-0/kafka] {text}",
+}
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+
+
+@given(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), NAMES, NAMES, st.booleans())
+def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, fetched: bool) -> None:
+    """To a depth of three, in any order, with any names."""
+    made = fetch([]) if fetched else fields()
+    made["principal"] = f"User:{user}"
+    made["requestHeader"]["clientId"] = client
+    bare = line(made)
+    wrapped = bare
+    for name in wrappers:
+        wrapped = WRAPPERS[name](wrapped)
+    assert parse_line(wrapped, "1", UTC) == parse_line(bare, "1", UTC)
+
+
+def test_sorted_and_flattened_keys_are_the_same_request() -> None:
+    """Collectors that parse JSON write it in an order of their own, or without objects in objects."""
+    made = fields()
+    expected = parse_line(line(made), "1", UTC)
+    time = {"@timestamp": f"{STAMP.replace(',', '.').replace(' ', 'T')}Z"}
+    flat = {f"requestHeader.{name}": value for name, value in made["requestHeader"].items()}
+    flat |= {name: value for name, value in made.items() if name != "requestHeader"}
+    assert parse_line(json.dumps(time | made, sort_keys=True), "1", UTC) == expected
+    assert parse_line(json.dumps(time | flat), "1", UTC) == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "zone"),
+    [
+        ("[2026-05-04 12:20:30,456 +0200]", UTC),
+        ("[2026-05-04 12:20:30,456 +02]", UTC),
+        ("2026-05-04 12:20:30,456+02:00", UTC),
+        ("[2026-05-04 12:20:30,456 CEST]", UTC),
+        ("[2026-05-04 12:20:30,456 GMT+02:00]", UTC),
+        ("[2026-05-04 12:20:30,456 Europe/Berlin]", UTC),
+        ("[2026-05-04 05:20:30,456 CDT]", UTC),
+        ("2026/05/04 10:20:30.456", UTC),
+        ("20260504T102030,456", UTC),
+        ("04 May 2026 10:20:30,456", UTC),
+        (str(MOMENT), UTC),
+        ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", UTC),
+        ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", ZoneInfo("Europe/Berlin")),
+        ("[2026-05-04 18:20:30,456 CST]", ZoneInfo("Asia/Shanghai")),
+    ],
+)
+def test_a_zone_that_a_line_carries_counts(time: str, zone: timezone) -> None:
+    """In every spelling; a local time beside its collector's time is in the zone in which both agree."""
+    request = line(fields()).partition("Completed request:")[2]
+    assert parse(f"{time} DEBUG Completed request:{request}", "1", zone).moment == pytest.approx(MOMENT, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[2026-05-04 18:20:30,456 CST] Completed request:", "the zone CST of a time is that of several places"),
+        ("May  4 10:20:30 kafka-0 Completed request:", "no timestamp before the request; these are read: "),
+    ],
+)
+def test_a_time_that_is_not_known_is_refused(text: str, reason: str) -> None:
+    """An ambiguous zone is never taken for UTC, and a year is never guessed."""
+    request = line(fields()).partition("Completed request:")[2]
+    with pytest.raises(ValueError, match=reason):
+        parse(text + request, "1", timezone(timedelta(hours=1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("  {", "printed over several lines"),
+        ('  "isForwarded": false,', "printed over several lines"),
+        ("[2026-05-04 10:20:30,456] TRACE Handling request:RequestHeader(apiKey=PRODUCE)", "kafka.request.logger"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, reason: str) -> None:
+    """With what helps."""
+    with pytest.raises(ValueError, match=reason):
+        parse(text, "1", UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("log.txt", "[2026-05-04".encode("utf-16"), "UTF-16 text"),
+        ("log.zip", b"PK\x03\x04rest", "a zip archive"),
+        ("log.xz", b"\xfd7zXZ\x00rest", "xz"),
+        ("logs.tar", b"x" * 257 + b"ustar" + b"x" * 300, "an archive, whose members may be of several brokers"),
+    ],
+)
+def test_a_packed_file_is_named(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    """With the command that unpacks it."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        plan_splits([str(tmp_path / name)], "auto")
