@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
@@ -17,7 +18,7 @@ from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks,
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.event import client_address
-from kquota.audit.sources.files import File
+from kquota.audit.sources.files import File, UnreadableFile
 from kquota.audit.sources.lost import notes
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, row_of
@@ -38,6 +39,8 @@ SIGHT: Final = {
 }
 """What can be judged from it; of the connections of an ip only a lower bound, which each of its counters says."""
 BATCH_ROWS = 200_000
+_LOCAL: Final = re.compile(r"(?P<host>.+?):(?P<port>[0-9]+)-")
+"""Where a connection ends at the broker."""
 _BYTES_PER_LINE = 900
 
 
@@ -61,8 +64,10 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
         else:
             rows.scan(some, scanner, split.path, tally)
         if len(rows) >= BATCH_ROWS:
+            rows.check(split.path)
             yield from rows.batches(tally)
             rows = _Rows(zone, broker, settings, connections, scanner)
+    rows.check(split.path)
     yield from rows.batches(tally)
     if connections:
         yield connections
@@ -115,7 +120,7 @@ class _Rows:
         connections: ConnectionLog | None,
         scanner: Scanner | None,
     ) -> None:
-        self._zone, self._broker, self._connections = zone, broker, connections
+        self._zone, self._broker, self._connections, self._settings = zone, broker, connections, settings
         self._names = Names()
         self.rows = bytearray()
         self.data = DataLog(broker) if settings.data else None
@@ -186,6 +191,23 @@ class _Rows:
         who = (event.user, event.client_id, self._names.connections[event.connection], event.time_ms)
         with suppress(KeyError, TypeError, AttributeError, ValueError, StructError):
             self.data.add(fields, line.moment, who)
+
+    def check(self, path: str) -> None:
+        """Raises UnreadableFile where one listener has several addresses: a quota holds for each broker by itself."""
+        if self._settings.broker is not None:
+            return
+        hosts: dict[str, set[str]] = {}
+        for connection in self._names.connections:
+            local = _LOCAL.match(connection)
+            if local is not None and not local["host"].startswith(("127.", "::1", "0:0:0:0:0:0:0:1", "/")):
+                hosts.setdefault(local["port"], set()).add(local["host"])
+        for port, found in hosts.items():
+            if len(found) > 1:
+                some = ", ".join(sorted(found)[:3])
+                raise UnreadableFile(
+                    f"{path}: lines of several brokers: port {port} is that of {some}",
+                    hint="give each broker a file in a folder of its own, or --broker NAME where it is one broker",
+                )
 
     def batches(self, tally: Tally) -> Iterator[Batch | TopicLog | DataLog]:
         """What was added."""
