@@ -20,7 +20,7 @@ kind: kquota.quotas
 version: 1
 quotas:
   - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1000}}
+  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 5000}}
 """
 EMPTY = "{kind: kquota.quotas, version: 1, quotas: []}"
 

@@ -67,7 +67,8 @@ class Reader:
             if plain is None and entity.ip is None and (own := znode.znode_path(entity)) != path:
                 if isinstance(entity.user, str) and not path.startswith(znode.znode_path(Entity(entity.user))):
                     # Brokers decode the name of a client-id, and compare the user's with the encoded principal.
-                    problems.append(Problem(path, f"{_UNENCODED}; the node of {entity} is {own}"))
+                    if values:
+                        problems.append(Problem(path, f"{_UNENCODED}; the node of {entity} is {own}"))
                     ignored += [Ignored(entity, key, value, _UNENCODED) for key, value in values.items()]
                     continue
                 problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
