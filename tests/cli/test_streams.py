@@ -86,7 +86,8 @@ def test_quiet_apply_says_nothing_unless_it_goes_wrong(kquota: Kquota, chroot: s
     assert "producer_byte_rate" in done.out
     done = kquota("apply", "empty.yaml", "--prune", "--quiet", **there)
     assert done.code == 8
-    assert "stdin is not a terminal" in done.complaint
+    assert "would be deleted" in done.err
+    assert "stdin is not a terminal" in done.err
 
 
 def test_quiet_keeps_warnings(kquota: Kquota, tmp_path: Path) -> None:
