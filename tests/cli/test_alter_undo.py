@@ -85,7 +85,7 @@ def test_an_undo_takes_back_its_own_keys_only(kquota: Kquota, chroot: str, znode
 
     assert kquota("undo", first, "--yes", "--zookeeper", chroot).code == 0
     assert kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()[1:] == [
-        "user=alice,consumer_byte_rate,2000000"
+        "alice,,,consumer_byte_rate,2000000,bytes/s"
     ]
     assert kquota(*alter, "consumer_byte_rate=3MB").code == 0
     second = json.loads(kquota("history", "-o", "json").out)["entries"][1]["id"]

@@ -53,8 +53,8 @@ def test_alter_describe_resolve(kquota: Kquota, broker: KafkaBroker, login: str)
         "request_percentage": 12.5,
     }
     assert described.out.splitlines()[1:] == [
-        '"user=alice,client-id=<default>",producer_byte_rate,10000000',
-        '"user=alice,client-id=<default>",request_percentage,12.5',
+        "alice,<default>,,producer_byte_rate,10000000,bytes/s",
+        "alice,<default>,,request_percentage,12.5,% of one thread",
     ]
     assert json.loads(resolved.out)["resolutions"][0]["sensor"] == "alice:app1"
     assert "producer_byte_rate=1.0E7" in kafka.stdout

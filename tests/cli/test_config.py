@@ -165,7 +165,7 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
     resolved = kquota("resolve", "--user", "alice", "-o", "csv", *arguments, **environment)
 
     assert (altered.code, altered.rest) == (0, "")
-    assert shown.out.splitlines()[1:] == ["user=alice,request_percentage,50"]
+    assert shown.out.splitlines()[1:] == ["alice,,,request_percentage,50,% of one thread"]
     assert "request_percentage,50.0,user,user=alice" in resolved.out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import shlex
 import sys
@@ -41,7 +43,12 @@ class Editing:
 
     def shown(self) -> list[str]:
         """What is set, a line each."""
-        return self("describe", "-o", "csv").out.splitlines()[1:]
+        rows = csv.DictReader(io.StringIO(self("describe", "-o", "csv").out))
+        named = {kind: f"{kind}=" for kind in ("user", "client-id", "ip")}
+        return [
+            ",".join([*(named[kind] + row[kind] for kind in named if row[kind]), row["key"], row["value"]])
+            for row in rows
+        ]
 
     def kept(self) -> list[Path]:
         """The files that were kept."""
