@@ -181,7 +181,8 @@ class _Rows:
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
             text = line.decode(errors="replace").rstrip("\r\n")
             tally.reject(path, place(), reason, text)
-            tally.note(DIALECT, *notes(text))
+            if lost := set(notes(text)):
+                tally.note(DIALECT, *lost)
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
