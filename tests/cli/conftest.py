@@ -24,8 +24,11 @@ class Ran:
 
     @property
     def rest(self) -> str:
-        """Stderr without what every write says: which cluster it is, and the way back."""
-        said = r"^(?:cluster: .*|'kquota undo .*' takes it back|.*not in the journal: 'kquota undo' .*)\n"
+        """Stderr without what every write says: which cluster it is, its release, and the way back."""
+        said = (
+            r"^(?:cluster: .*|Kafka [0-9.]+, by what the brokers serve .*"
+            r"|'kquota undo .*' takes it back|.*not in the journal: 'kquota undo' .*)\n"
+        )
         return re.sub(said, "", self.err, flags=re.MULTILINE)
 
     @property

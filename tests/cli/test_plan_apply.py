@@ -203,10 +203,10 @@ def test_a_saved_plan_is_applied_as_it_was_reviewed(cluster: Cluster, tmp_path: 
     assert done.code == 0
     assert validated(done.out, "apply")["outcome"] == "applied"
     assert cluster.quotas().splitlines()[1:] == [
-        "user=alice,producer_byte_rate,10485760",
-        "user=alice,request_percentage,50",
-        "user=operator-1,producer_byte_rate,5000000",
-        '"user=bob,client-id=<default>",consumer_byte_rate,2000000',
+        "alice,,,producer_byte_rate,10485760,bytes/s",
+        "alice,,,request_percentage,50,% of one thread",
+        "operator-1,,,producer_byte_rate,5000000,bytes/s",
+        "bob,<default>,,consumer_byte_rate,2000000,bytes/s",
     ]
     again = cluster("apply", "plan.json", "--yes")
     assert (again.code, again.err.splitlines()[-1]) == (0, "3 already there")
@@ -513,7 +513,7 @@ def test_what_is_for_a_time_is_taken_back(cluster: Cluster, tmp_path: Path) -> N
     assert (done.code, "user=alice" in done.err) == (7, True)
     lines = before.splitlines()
     assert [line for line in cluster.quotas().splitlines() if line not in lines] == [
-        "user=alice,producer_byte_rate,7000000"
+        "alice,,,producer_byte_rate,7000000,bytes/s"
     ], "all but the value that somebody else set is as before, and it is the end of the lease"
     done = cluster("reconcile")
     assert (done.code, done.out) == (0, "")
