@@ -283,8 +283,8 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
         return [Split(dialect, file.path, 0, -1, size * 12 // bytes_per_row)]
     starts = range(0, size, LINE_SPLIT_BYTES)
     return [
-        Split(dialect, file.path, start, min(start + LINE_SPLIT_BYTES, size), LINE_SPLIT_BYTES // bytes_per_row)
-        for start in starts
+        Split(dialect, file.path, start, end, (end - start) // bytes_per_row)
+        for start, end in ((start, min(start + LINE_SPLIT_BYTES, size)) for start in starts)
     ]
 
 

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from kquota.audit import sources
 from kquota.audit.batch import Batch, Column, Tally
 from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
@@ -152,7 +153,7 @@ class _Rows:
             owners: list[int] = []
             for line, begin in found.odd:
                 place = partial(first.place_of, number + line, begin)
-                self.read(text[begin : text.index(b"\n", begin) + 1], place, path, tally)
+                self.read(text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES], place, path, tally)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
             others = np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)
             order = np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")
