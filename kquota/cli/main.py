@@ -45,7 +45,9 @@ GROUPS = {
     "Traffic": {
         "record": "Record the requests of brokers for a while: their request log, switched on and always back.",
         "audit": "Show who would be throttled, when, by which quota and by how much.",
-        "follow": "Follow a log or a topic: print when throttling begins and ends, and the findings at the end.",
+        "follow": (
+            "Follow a log or a topic: print when throttling begins and ends, and at the end what 'kquota audit' finds."
+        ),
         "recommend": "Recommend quotas from recorded usage, as a file that plan reads.",
         "simulate": "Show what brokers would do to a workload.",
         "top": "Show who is throttled or near it now: counter, quota, limit, rate, throttle time, clients.",
@@ -58,7 +60,7 @@ GROUPS = {
         "config": "Name clusters, and choose the one to talk to.",
         "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
         "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
-        "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, output and exit codes.",
+        "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, stdout and exit codes.",
     },
     "Help": {
         "help": "Explain a concept, or a command.",
