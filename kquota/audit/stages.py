@@ -62,7 +62,7 @@ class Account(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """What one log tells of topics, and its place in the order of the export."""
+    """What one log shows of topics, and its place in the order of the export."""
 
     ordinal: tuple[int, int]
     log: TopicLog

@@ -232,7 +232,7 @@ class _Meaning:
         self._values = np.full(_TEXTS, _NEW)
 
     def of(self, scanner: Scanner, numbers: Int64s) -> Int64s:
-        """The numbers of texts; those of none are `_INVALID`."""
+        """The numbers of texts; a text without one is `_INVALID`."""
         values = self._values[np.maximum(numbers, 0)]
         for number in set(numbers[(values == _NEW) & (numbers >= 0)].tolist()):
             try:
@@ -279,7 +279,7 @@ class Usual:
 
 
 class Scanner:
-    """Reads lines of one log. `zone` is that of its times."""
+    """Reads lines of one log. Its times are in `zone`."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone, self._plan, slots = zone, _SCHEMA.plan(), FIRST_SLOT + len(_SCHEMA.slots)

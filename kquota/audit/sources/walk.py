@@ -2,8 +2,8 @@
 
 A line is walked token by token, and every byte of its JSON is checked. What is to be done with a value stands in a
 table, by the object that it is in and its key. Whatever is not usual ends the walk over a line, which is then left to
-another reader: escapes and letters beyond ASCII, spaces between tokens, numbers with an exponent or of more than 18
-digits, a key that counts and comes twice, a value of another type. What is read means nothing here.
+another reader. Unusual are escapes, letters beyond ASCII, and spaces between tokens. So are numbers with an exponent or
+of more than 18 digits, a key that counts and comes twice, and a value of another type. What is read means nothing here.
 
 Importing this module loads numba.
 """
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The values of lines, one after the other, and those of items; `times` are the same bytes as doubles."""
+    """The values of lines, one after the other, and the values of items; `times` are the same bytes as doubles."""
 
     lines: Any
     times: Any
@@ -156,7 +156,7 @@ def numerals(typing, buffer, place):
 
 @intrinsic
 def same(typing, buffer, place, other, there):
-    """How many bytes are those of another buffer, WIDTH at most."""
+    """How many bytes are equal to the bytes of another buffer, WIDTH at most."""
 
     def code(context, builder, signature, args):
         one, two = (_loaded(context, builder, signature, args, _VECTOR, which) for which in (0, 2))

@@ -153,7 +153,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return answer.cluster_id or None if answer.error_code == NONE else None
 
     def release(self) -> Version | None:
-        """The brokers' release, as far as their messages tell; None before 2.6. Raises Unreachable, Unauthorized."""
+        """The brokers' release, as far as their messages show it; None before 2.6. Raises Unreachable, Unauthorized."""
         self._session.ask([], wire.DescribeClusterResponse, self._session.deadline())
         return self._session.version
 

@@ -247,7 +247,7 @@ class DescribeClusterResponse(NamedTuple):
 
 
 class MetadataRequest(NamedTuple):
-    """Asks for the brokers, as long as it names no topic: for those that know no DescribeCluster."""
+    """Asks for the brokers, as long as it names no topic: for brokers without DescribeCluster."""
 
     topics: Sequence[String] = ()
     allow_auto_topic_creation: Bool = False

@@ -73,7 +73,7 @@ _PARTITIONS_OF_A_TOPIC = 100
     "--quotas",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The quotas, where the probe's login may not read those of the cluster.",
+    help="The quotas, where the probe's login may not read the cluster's.",
 )
 @click.option(
     "--admin-config",

@@ -253,8 +253,8 @@ def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> Range:
     A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
     the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
     goes astray. So the client is played instead, for as long as the run took: the same amounts in the same order, and
-    the same pauses after what it got. What is throttled here waits here and is asked for again, after the pause of most
-    of its retries, of a quick one and of a slow one.
+    the same pauses after what it got. What is throttled here waits here and is asked for again. The pauses are the
+    pause of most of its retries, a quick one and a slow one.
     """
     followed = list(pairwise(exchanges))
     got = [(each.charge, after.answered_ms - each.answered_ms) for each, after in followed if each.throttle_ms <= 0]
