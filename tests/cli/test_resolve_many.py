@@ -188,6 +188,6 @@ def test_a_terminal_gets_a_tree_of_lines(file: str, tmp_path: Path) -> None:
 def test_live_brokers_are_asked_for_their_callback(kquota: Kquota, kraft: KafkaBroker) -> None:
     """This one has none; asking it costs no warning."""
     done = kquota("resolve", "--user", "treed", "--bootstrap-server", kraft.bootstrap, "-o", "tree")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.rest) == (0, "")
     assert "callback" not in done.out
     assert json.dumps(done.out).startswith('"user treed, client-id (empty)')
