@@ -21,6 +21,7 @@ from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.names import Names, row_of
 from kquota.audit.sources.request_line import parse
+from kquota.audit.sources.scanner import Scanner
 from tests.audit import recorded
 from tests.audit.mutated_lines import mutated
 from tests.audit.request_lines import (
@@ -69,7 +70,7 @@ class Fast:
     """What the scanner makes of lines."""
 
     def __init__(self, zone: Any = UTC, *, data: bool = False) -> None:
-        scanner = pytest.importorskip("kquota.audit.sources.scanner").Scanner(zone)
+        scanner = Scanner(zone)
         self.scanner, self.names = scanner, Names()
         self.data = DataLog("1") if data else None
 
@@ -194,7 +195,6 @@ def test_texts_that_fill_the_table_are_read_the_same() -> None:
 
 
 def test_a_file_is_read_the_same_with_and_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
     with gzip.open(recorded.LOG) as file:
         lines = list(itertools.islice(file, 0, 6000))
     lines += [b"\n", b" \r\n", *mutated(lines[:500], 500, 7), b"\n" * 3000, *lines[:3000], b"cut off"]

@@ -26,7 +26,7 @@ _CHARGED: Final = {
 _SUPPRESSED: Final = re.compile(r"[Ss]uppressed \d+ messages")
 _NOTE: Final = "lost"
 _MOST: Final = 1_000
-"""How many client-ids are told apart."""
+"""Where more client-ids than this lost requests, a lost request may be of any client-id."""
 
 
 def notes(text: str) -> Iterator[str]:
