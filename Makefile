@@ -114,7 +114,7 @@ bench: maven env
 	$(BIN)/python -m benchmarks.documents
 
 record: maven env
-	$(BIN)/python -m tests.brokers.record --out tests/data/request_log
+	$(BIN)/python -m tools.recording.request_log --out tests/data/request_log
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

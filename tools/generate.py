@@ -68,15 +68,15 @@ def accuracy() -> str:
 
 
 def predictions() -> str:
-    """Predictions beside real runs, from the figures that `tests.brokers.pairs.measure` wrote."""
-    from tests.brokers.pairs.tables import FIGURES, figures_of, page
+    """Predictions beside real runs, from the figures that `tools.accuracy.pairs.measure` wrote."""
+    from tools.accuracy.pairs.tables import FIGURES, figures_of, page
 
     return page(figures_of(FIGURES))
 
 
 def predictions_of_three() -> str:
     """The same on three brokers."""
-    from tests.brokers.pairs.tables import FIGURES_OF_THREE, brief_page, figures_of
+    from tools.accuracy.pairs.tables import FIGURES_OF_THREE, brief_page, figures_of
 
     return brief_page(figures_of(FIGURES_OF_THREE))
 

@@ -19,7 +19,7 @@ from kquota.core.enforcement.generation import Generation
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.history import read_history
-from tests.brokers import accuracy
+from tools.accuracy import throttles
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = DATA / "request_log"
@@ -58,10 +58,10 @@ def findings() -> pa.Table:
 @cache
 def findings_of(recording: Recording) -> pa.Table:
     """What the audit finds in a recording."""
-    logs = accuracy.logs_of(recording.folder)
+    logs = throttles.logs_of(recording.folder)
     if len(logs) == 1:
         return audit(logs["1"], recording.folder / "quotas.json")
-    read = ReadSettings(num_partitions=accuracy.NUM_PARTITIONS)
+    read = ReadSettings(num_partitions=throttles.NUM_PARTITIONS)
     return _audit([*logs.values()], AuditSettings(recording.history, read=read))
 
 
@@ -73,8 +73,8 @@ def audit(log: Path, quotas: Path, generation: Generation = Generation.N_PLUS_1_
 def usage_of(recording: Recording) -> pa.Table:
     """The requests of a recording as rows of a usage table, log by log, as the lines are."""
     names = {PRODUCE: "produce", FETCH: "fetch", REQUEST: "other"}
-    logs = [str(log) for log in accuracy.logs_of(recording.folder).values()]
-    read_settings = ReadSettings("1" if len(logs) == 1 else None, num_partitions=accuracy.NUM_PARTITIONS)
+    logs = [str(log) for log in throttles.logs_of(recording.folder).values()]
+    read_settings = ReadSettings("1" if len(logs) == 1 else None, num_partitions=throttles.NUM_PARTITIONS)
     tables = []
     for split in plan_splits(logs, "request-log"):
         for piece in read(split, read_settings, Tally()):
@@ -104,11 +104,11 @@ def _audit(logs: Sequence[Path], settings: AuditSettings) -> pa.Table:
 
 
 @cache
-def by_throttle(recording: Recording) -> dict[tuple[str, str, str], accuracy.Accuracy]:
-    """Recall and precision of single throttles by (broker, key, sensor), by the replay in `tests.brokers.accuracy`."""
+def by_throttle(recording: Recording) -> dict[tuple[str, str, str], throttles.Accuracy]:
+    """Recall and precision of throttles by (broker, key, sensor), by the replay of `tools.accuracy.throttles`."""
     return {
         (broker, row.key.value, str(row.sensor)): row
-        for broker, rows in accuracy.measure_all(recording.folder).items()
+        for broker, rows in throttles.measure_all(recording.folder).items()
         for row in rows
         if row.api != "fetch" or not row.open_loop
     }

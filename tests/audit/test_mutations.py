@@ -25,7 +25,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.history import read_history
 from tests.audit import recorded
-from tests.brokers import accuracy
+from tools.accuracy import throttles
 
 KEYS = {"CREATE_TOPICS": 19, "DELETE_TOPICS": 20, "CREATE_PARTITIONS": 37, "BROKER_HEARTBEAT": 63}
 NEWEST = {"CREATE_TOPICS": 7, "DELETE_TOPICS": 6, "CREATE_PARTITIONS": 3, "BROKER_HEARTBEAT": 1}
@@ -329,7 +329,7 @@ def test_a_size_that_is_not_known_leaves_a_counter_undetermined(tmp_path: Path) 
 
 RECORDING = recorded.DATA / "cluster_log" / "4.4.0"
 RECORDED = AuditSettings(
-    read_history(RECORDING / "quotas.json"), read=ReadSettings(num_partitions=accuracy.NUM_PARTITIONS)
+    read_history(RECORDING / "quotas.json"), read=ReadSettings(num_partitions=throttles.NUM_PARTITIONS)
 )
 
 

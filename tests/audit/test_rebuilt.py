@@ -17,7 +17,7 @@ from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
 from tests.audit import recorded
 from tests.audit.request_lines import compact, fields
-from tests.brokers.accuracy import logs_of
+from tools.accuracy.throttles import logs_of
 
 PEARS, PLUMS, OTHER_PEARS = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
 MOST = 1 << 20

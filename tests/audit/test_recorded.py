@@ -25,8 +25,8 @@ from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit import oracle, recorded
 from tests.audit.recorded import Recording
-from tests.brokers.accuracy import logs_of
 from tests.cli.conftest import Kquota
+from tools.accuracy.throttles import logs_of
 
 CLUSTERS = [recording for recording in recorded.RECORDINGS if recording is not recorded.ONE]
 COUNTERS = Path(__file__).with_name("recorded_counters.json")

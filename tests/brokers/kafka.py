@@ -2,7 +2,7 @@
 
 Version: 4.3.1 is the newest release whose artifacts are all on Maven Central; of 4.4.0 the broker, the clients and the
 server are there, `kafka-tools` and `kafka-tools-api` (which the broker's pom names) are not. A broker of 4.4.0 runs
-without them (`tests.brokers.cluster`), but Kafka's own quota tool, `kafka.admin.ConfigCommand`, is in `kafka_2.13` up
+without them (`tools.recording.cluster`), but Kafka's own quota tool, `kafka.admin.ConfigCommand`, is in `kafka_2.13` up
 to 4.3.1.
 """
 

@@ -31,9 +31,9 @@ from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages
 from kquota.live.watching import Watching
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
-from tests.brokers.record_samples import agent_flag, ask, consume, get, produce, running
-from tests.brokers.traffic import Traffic
 from tests.support.processes import free_ports
+from tools.recording.samples import agent_flag, ask, consume, get, produce, running
+from tools.recording.traffic import Traffic
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 FETCH, REQUEST = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

@@ -21,8 +21,8 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
-from tests.brokers.record_samples import jmx_flags, jmx_tool, running
 from tests.support.processes import free_ports
+from tools.recording.samples import jmx_flags, jmx_tool, running
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 LIMITS = {"alice": 20_000, "bob": 10_000_000}

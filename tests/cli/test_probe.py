@@ -25,8 +25,8 @@ from kquota.cli import main, session
 from kquota.documents.encoding import schema
 from kquota.errors import Refused
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
-from tests.brokers.proof import CASES, TOPIC, Case, command_line, fill, login_of, run
 from tests.cli.conftest import Kquota
+from tools.accuracy.probes import CASES, TOPIC, Case, command_line, fill, login_of, run
 
 SECONDS = 7
 ROOT = str(Path(__file__).parents[2])

@@ -1,4 +1,4 @@
-"""What a log with milliseconds costs: `python -m tests.brokers.milliseconds FOLDER`, of a recording with microseconds.
+"""What a log with milliseconds costs: `python -m tools.accuracy.milliseconds FOLDER`, of a recording with microseconds.
 
 The times of the log are cut to milliseconds. Then each throttled counter of fetches is replayed, following the log:
 
@@ -30,7 +30,7 @@ from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import PRODUCE
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.history import read_history
-from tests.brokers.accuracy import LOG, Limits, estimate_fetches, logs_of, read_events, rebuilt_sizes
+from tools.accuracy.throttles import LOG, Limits, estimate_fetches, logs_of, read_events, rebuilt_sizes
 
 _MICROSECONDS = re.compile(r"^(\[[^]]*,\d{3})\d{3}\]", re.MULTILINE)
 _KERNEL = kernel(Mode.PLAIN)
@@ -130,7 +130,7 @@ def tell(charges: Charges, times: Sequence[int]) -> tuple[list[int], int]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.milliseconds", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.accuracy.milliseconds", description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args(argv).folder
     limits = Limits(read_history(folder / "quotas.json"), QuotaKey.CONSUMER_BYTE_RATE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.brokers.pairs.tables import (
+from tools.accuracy.pairs.tables import (
     Counter,
     Figures,
     Measured,

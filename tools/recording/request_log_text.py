@@ -1,4 +1,4 @@
-"""Records a real request log in the text form: `python -m tests.brokers.record_text --out tests/data/request_log_text`.
+"""Records a log in the text form: `python -m tools.recording.request_log_text --out tests/data/request_log_text`.
 
 Kafka 2.7.2, of the last release line that writes it, on the sandbox's ZooKeeper: librdkafka clients under quotas for
 half a minute with the logger at TRACE (`trace.log.gz`), then the same at DEBUG (`debug.log.gz`). `quotas.json` is what
@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.sandbox import Sandbox
-from tests.brokers.recording import check_private
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
+from tools.recording.kept import check_private
 
 QUOTAS = (
     ({"user": "alice"}, {"producer_byte_rate": 60_000}),
@@ -133,7 +133,7 @@ def record(broker: TextLogBroker, level: str, out: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.record_text", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.recording.request_log_text", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--version", default="2.7.2", help="of Kafka")
     options = parser.parse_args(argv)

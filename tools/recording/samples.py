@@ -1,4 +1,4 @@
-"""Records samples of a real broker's quota metrics: `python -m tests.brokers.record_samples --out tests/data/samples`.
+"""Records samples of a real broker's quota metrics: `python -m tools.recording.samples --out tests/data/samples`.
 
 Starts a real broker with Prometheus's JMX exporter, sets the quotas below, drives clients against them for a minute and
 a half, and keeps what the tools that people have say about it: JmxTool's CSV, the exporter's text with three sets of
@@ -25,8 +25,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.kafka import USERS, VERSION, KafkaBroker, password_of
 from tests.brokers.maven import class_path, retrieve
-from tests.brokers.traffic import Traffic
 from tests.support.processes import free_ports
+from tools.recording.traffic import Traffic
 
 EXPORTER = "1.0.1"
 ODD_USER, ODD_CLIENT = "team a/ci*", 'ingest,"eu"'

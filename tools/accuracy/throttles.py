@@ -1,7 +1,7 @@
-"""How well a replay of recorded request logs predicts what the brokers did: `python -m tests.brokers.accuracy FOLDER`.
+"""How well a replay of recorded logs predicts what the brokers did: `python -m tools.accuracy.throttles FOLDER`.
 
-FOLDER holds `quotas.json` and the logs: `kafka-request.log.gz`, or one in a folder for each node (see `record.py` and
-`record_cluster.py`). Every counter that has a limit is replayed with the enforcement kernel from the log's sizes and
+FOLDER holds `quotas.json` and the logs: `kafka-request.log.gz`, or one in a folder for each node
+(see `tools.recording`). Every counter that has a limit is replayed with the enforcement kernel from the log's sizes and
 times, and compared with the broker's `throttleTimeMs`, or with the topics that the controller rejected. Counters of
 clients under a request quota are listed apart: the logged throttle time is the larger of both quotas, and request time
 is not fully in the log.
@@ -311,7 +311,7 @@ def measure_all(folder: Path) -> Mapping[str, list[Accuracy]]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.accuracy", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.accuracy.throttles", description=__doc__)
     parser.add_argument("folder", type=Path)
     names = ("broker", "ms", "replay", "ms", "ratio", "recall", "prec", "notable", "recall", "prec")
     for broker, table in measure_all(parser.parse_args(argv).folder).items():

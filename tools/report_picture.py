@@ -1,6 +1,6 @@
 """Takes the README's picture of a report in a browser; `tools/picture.py` draws that of a terminal.
 
-PATH=.venv/bin:$PATH python -m tests.support.picture
+PATH=.venv/bin:$PATH python -m tools.report_picture
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.browser import Browser
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def photograph_report(picture: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, ThrottleEvent, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers.pairs.workload import STORM_IP, Client
+from tools.accuracy.pairs.workload import STORM_IP, Client
 
 
 @dataclass

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.pairs.measure import IN_FORCE, LOWERING, RAISING, Recording, compare
-from tests.brokers.pairs.tables import Question, summary
+from tools.accuracy.pairs.measure import IN_FORCE, LOWERING, RAISING, Recording, compare
+from tools.accuracy.pairs.tables import Question, summary
 
 DATA = Path(__file__).parents[2] / "data" / "pairs"
 

@@ -1,4 +1,4 @@
-"""Records a real request log: `python -m tests.brokers.record --out tests/data/request_log --seconds N`.
+"""Records a real request log: `python -m tools.recording.request_log --out tests/data/request_log --seconds N`.
 
 Starts a real broker, sets the quotas below, drives synthetic traffic against them with librdkafka clients for N seconds
 (after a short prefill), and writes into the output folder what the broker logged (`kafka-request.log.gz`), the quotas
@@ -17,8 +17,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from tests.brokers.kafka import KafkaBroker
-from tests.brokers.recording import keep, span, statistics
-from tests.brokers.traffic import Traffic, ask, burst, create_topics, prefill, read_backlog, saturate, steady, tail
+from tools.recording.kept import keep, span, statistics
+from tools.recording.traffic import Traffic, ask, burst, create_topics, prefill, read_backlog, saturate, steady, tail
 
 QUOTAS: tuple[tuple[dict[str, Any], dict[str, float]], ...] = (
     ({"client-id": {"default": True}}, {"producer_byte_rate": 120_000}),
@@ -62,8 +62,8 @@ Record again (needs java, mvn and confluent-kafka; a minute more than the traffi
 because a broker that waits for a processor between a charge and its log line puts a wrong time on the line), then see
 how well a replay predicts what the broker did:
 
-    python -m tests.brokers.record --out tests/data/request_log --seconds {seconds_asked}
-    python -m tests.brokers.accuracy tests/data/request_log
+    python -m tools.recording.request_log --out tests/data/request_log --seconds {seconds_asked}
+    python -m tools.accuracy.throttles tests/data/request_log
 
 Expect recordings to differ. Prefixes have whole milliseconds, and a charge that is put a millisecond to the other side
 of a sample's edge changes what its counter sees for the next eleven seconds. In two recordings of this traffic, made
@@ -110,7 +110,7 @@ def drive(broker: KafkaBroker, seconds: float) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.recording.request_log", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--seconds", type=float, default=240, help="length of the traffic")
     options = parser.parse_args(argv)

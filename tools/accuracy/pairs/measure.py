@@ -1,4 +1,4 @@
-"""How near the audit's predictions come to real runs: `python -m tests.brokers.pairs.measure FOLDER --out FILE`.
+"""How near the audit's predictions come to real runs: `python -m tools.accuracy.pairs.measure FOLDER --out FILE`.
 
 FOLDER holds recordings of one workload (see `record.py`): `none`, `moderate`, `tight`, and second runs `moderate-2` and
 `tight-2` for the floor. `kquota audit` reads one recording and predicts another one's quotas; what the clients really
@@ -32,8 +32,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.core.simulation import recorded
 from kquota.documents.quotas import read_quotas
-from tests.brokers.accuracy import logs_of, read_events
-from tests.brokers.pairs.tables import (
+from tools.accuracy.pairs.tables import (
     Counter,
     Figures,
     Measured,
@@ -43,6 +42,7 @@ from tests.brokers.pairs.tables import (
     figures_document,
     page,
 )
+from tools.accuracy.throttles import logs_of, read_events
 
 MUTATIONS = {"create_topics", "delete_topics", "create_partitions"}
 APIS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
@@ -388,7 +388,7 @@ def recommend(before: Recording, after: Recording) -> Recommended:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.pairs.measure", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.accuracy.pairs.measure", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
     parser.add_argument("--only", default="", metavar="BEFORE:AFTER", help="one question instead of all")

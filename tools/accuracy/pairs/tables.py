@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-FIGURES = Path(__file__).parents[2] / "data" / "pairs" / "measured.json"
+FIGURES = Path(__file__).parents[3] / "tests" / "data" / "pairs" / "measured.json"
 """The figures of full-length pairs on one broker, as `measure.py` wrote them."""
 FIGURES_OF_THREE = FIGURES.with_name("measured-3.json")
 """The same of pairs on three brokers."""

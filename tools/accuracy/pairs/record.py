@@ -1,4 +1,4 @@
-"""Records one run of a pair: `python -m tests.brokers.pairs.record --quotas tight --out FOLDER`.
+"""Records one run of a pair: `python -m tools.accuracy.pairs.record --quotas tight --out FOLDER`.
 
 The workload of `workload.py` runs on a real broker (or on three) under one of its sets of quotas, or under those of a
 file. Schedules last `--seconds`; then the clients send and read what is left, until all are done or `--until` seconds
@@ -30,13 +30,13 @@ from kquota.backends.kafka import KafkaBackend
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import quotas_document, read_quotas
-from tests.brokers.cluster import CONTROLLER, RELEASES, KafkaCluster
 from tests.brokers.kafka import COORDINATES, VERSION, KafkaBroker
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import MICROSECONDS
-from tests.brokers.pairs.clients import Run, launch, schedule
-from tests.brokers.pairs.measure import Recording, recommendations
-from tests.brokers.pairs.workload import (
+from tests.support.processes import java
+from tools.accuracy.pairs.clients import Run, launch, schedule
+from tools.accuracy.pairs.measure import Recording, recommendations
+from tools.accuracy.pairs.workload import (
     BACKLOG_RECORDS,
     CLIENTS,
     JAVA,
@@ -45,8 +45,8 @@ from tests.brokers.pairs.workload import (
     quotas,
     topics,
 )
-from tests.brokers.recording import keep, statistics
-from tests.support.processes import java
+from tools.recording.cluster import CONTROLLER, RELEASES, KafkaCluster
+from tools.recording.kept import keep, statistics
 
 _JAVA_CLIENTS = Path(__file__).with_name("PairClients.java")
 _RELEASE = "4.4.0"
@@ -254,7 +254,7 @@ def asked_for(options: argparse.Namespace) -> QuotaSnapshot:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.pairs.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.accuracy.pairs.record", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--quotas", help=f"{', '.join(SETS)}, or a file of quotas")
     which.add_argument("--recommended", type=Path, help="a recording: runs under what kquota recommends from it")

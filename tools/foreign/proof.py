@@ -1,4 +1,4 @@
-"""Export and import against the tools themselves, on a real broker: `python -m tests.foreign.proof`.
+"""Export and import against the tools themselves, on a real broker: `python -m tools.foreign.proof`.
 
     --rpk FILE     rpk, or a program with its commands below 'rpk cluster quotas'
     --java FILE    a java of version 21 or later, which Jikkou 0.34 needs

@@ -1,4 +1,4 @@
-"""Records the request logs of a cluster: `python -m tests.brokers.record_cluster 4.4.0 --out FOLDER --seconds N`.
+"""Records the request logs of a cluster: `python -m tools.recording.cluster_log 4.4.0 --out FOLDER --seconds N`.
 
 Starts a controller and two brokers, sets the quotas below, drives synthetic traffic against them for N seconds (after a
 short prefill), changes the quotas twice meanwhile, and writes into the output folder what each node logged
@@ -28,10 +28,10 @@ from kquota.core.quotas.entity import DEFAULT, Entity, Name
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.history import history_document
-from tests.brokers.cluster import CONTROLLER, RELEASES, KafkaCluster
-from tests.brokers.recording import keep, span, statistics
-from tests.brokers.traffic import Traffic, burst, create_topics, mutate, prefill, read_backlog, saturate, steady, tail
 from tests.support.processes import java
+from tools.recording.cluster import CONTROLLER, RELEASES, KafkaCluster
+from tools.recording.kept import keep, span, statistics
+from tools.recording.traffic import Traffic, burst, create_topics, mutate, prefill, read_backlog, saturate, steady, tail
 
 Quota = tuple[dict[str, Any], dict[str, float]]
 """An entity and the values that are set for it."""
@@ -164,7 +164,7 @@ def drive(cluster: KafkaCluster, seconds: float) -> list[int]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.record_cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.recording.cluster_log", description=__doc__)
     parser.add_argument("release", choices=sorted(RELEASES))
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--seconds", type=float, default=100, help="length of the traffic")

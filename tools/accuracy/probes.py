@@ -1,4 +1,4 @@
-"""How a real broker throttles, beside what kquota predicts: `python -m tests.brokers.proof --seconds N`.
+"""How a real broker throttles, beside what kquota predicts: `python -m tools.accuracy.probes --seconds N`.
 
 Starts a broker, sets a quota for each probe, runs `kquota probe` for N seconds under each, and prints the Markdown
 table that the README holds.
@@ -164,7 +164,7 @@ def row(case: Case, document: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brokers.proof", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.accuracy.probes", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each probe")
     seconds = parser.parse_args(argv).seconds
     print("| probe | quota | sent | throttled: broker | predicted | total ms: broker | predicted | ratio |")
