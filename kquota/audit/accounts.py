@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,6 @@ class Account:
     starts: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     ends: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     amounts: Float64s = field(default_factory=lambda: np.zeros(0))
-    floors: Any = field(default_factory=lambda: np.zeros(0, bool))
     totals_whole: bool = True
     born_ms: int = 0
     """From when (ms) its totals are known: before, one of its counters came to what it was when it was first read."""
@@ -60,8 +58,7 @@ class Account:
         return Account(
             self.times[reading], self.rates[reading], self.rates_exact,
             self.throttle_times[throttle], self.throttles[throttle], self.throttles_exact,
-            self.starts[total], self.ends[total], self.amounts[total], self.floors[total], self.totals_whole,
-            self.born_ms,
+            self.starts[total], self.ends[total], self.amounts[total], self.totals_whole, self.born_ms,
         )  # fmt: skip
 
 
@@ -75,30 +72,20 @@ def accounts_of(samples: Iterable[Samples]) -> dict[str, dict[Scope, Account]]:
         scope = (series.key, series.user, series.client_id)
         account = brokers.setdefault(series.broker, {}).setdefault(scope, Account())
         columns = np.concatenate(
-            [
-                np.column_stack(
-                    [
-                        piece.end_ms,
-                        piece.interval_ms,
-                        np.full(len(piece), piece.slack_ms),
-                        np.full(len(piece), piece.floor),
-                    ]
-                )
-                for piece in mine
-            ]
+            [np.column_stack([piece.end_ms, np.full(len(piece), piece.slack_ms)]) for piece in mine]
         )
         values = np.concatenate([piece.values for piece in mine])
-        order = np.lexsort((columns[:, 3], values, columns[:, 1], columns[:, 0]))
+        order = np.lexsort((values, columns[:, 0]))
         columns, values = columns[order], values[order]
         new = np.ones(len(values), bool)
-        new[1:] = (np.diff(columns[:, :2], axis=0) != 0).any(axis=1) | (np.diff(values) != 0)
+        new[1:] = (np.diff(columns[:, 0]) != 0) | (np.diff(values) != 0)
         _put(account, series.nature, columns[new], values[new], all(piece.ceiling for piece in mine))
     return brokers
 
 
 def _put(account: Account, nature: Nature, columns: Int64s, values: Float64s, ceiling: bool) -> None:
     """Adds a series to the account of its scope."""
-    ends, lengths, slack, floors = columns.T
+    ends, slack = columns.T
     match nature:
         case Nature.RATE:
             order = np.argsort(np.concatenate([account.times, ends]), kind="stable")
@@ -112,25 +99,19 @@ def _put(account: Account, nature: Nature, columns: Int64s, values: Float64s, ce
             account.throttles = np.concatenate([account.throttles, values])[order]
             account.throttles_exact &= ceiling
             return
-        case Nature.TOTAL:
-            starts = ends - lengths
         case Nature.COUNTER:
             in_order = _in_order(ends, values, slack)
-            ends, lengths, slack, floors, values = (each[in_order] for each in (ends, lengths, slack, floors, values))
+            ends, slack, values = (each[in_order] for each in (ends, slack, values))
             # A counter that went down began anew; what was charged to it from the last reading to then is lost.
             rises = np.diff(values, prepend=0.0)
             ceiling = ceiling and not (rises < 0).any()
             amounts = np.where(rises < 0, values, rises)
-            known = np.ones(len(values), bool)
-            known[0] = lengths[0] > 0
-            if not known[0] and values[0] > 0:
+            if values[0] > 0:
                 account.born_ms = max(account.born_ms, int(ends[0] - slack[0]))
-            starts = np.concatenate([ends[:1] - lengths[:1], ends[:-1]]) - slack
-            starts, ends, values, floors = starts[known], (ends + slack + 1)[known], amounts[known], floors[known]
+            starts, ends, values = ends[:-1] - slack[1:], (ends + slack + 1)[1:], amounts[1:]
     account.starts = np.concatenate([account.starts, starts])
     account.ends = np.concatenate([account.ends, ends])
     account.amounts = np.concatenate([account.amounts, values])
-    account.floors = np.concatenate([account.floors, floors.astype(bool)])
     account.totals_whole &= ceiling
 
 

@@ -32,7 +32,6 @@ from kquota.core.resolve.resolver import Resolution, Resolver, Sensor, encode_us
 
 _COARSER = "the series adds up several counters"
 _SHARED = "the series is a part of counters that others share"
-_ALL_BROKERS = "the totals hold more than the requests of one broker"
 _UNSEEN = "the samples leave out some of the time"
 _BETWEEN = "the samples allow both"
 _EVIDENCE = "no sample shows a token bucket's use"
@@ -283,14 +282,8 @@ class _Trial:
 
     def _least(self, accounts: list[Account]) -> float:
         window = self.window
-        totals = [account for account in accounts if account.floors.any()]
-        least = 0.0
-        if totals:
-            parts = [
-                (account.starts[account.floors], account.ends[account.floors], account.amounts[account.floors])
-                for account in totals
-            ]
-            least = of_totals(*_together(parts), window, whole=False).least
+        parts = [(account.starts, account.ends, account.amounts) for account in accounts if len(account.amounts)]
+        least = of_totals(*_together(parts), window, whole=False).least if parts else 0.0
         if len(accounts) == 1:
             account = accounts[0]
             return max(least, of_gauge(account.times, account.rates, window, exact=False).least)
@@ -354,8 +347,6 @@ class _Trial:
     def _reason(self, key: QuotaKey, bounds: Bounds, accounts: Sequence[Account]) -> str:
         if key is QuotaKey.CONTROLLER_MUTATION_RATE:
             return _EVIDENCE
-        if any(len(account.amounts) and not account.floors.any() for account in accounts):
-            return _ALL_BROKERS
         return _UNSEEN if math.isinf(bounds.most) else _BETWEEN
 
 

@@ -1,9 +1,8 @@
 """Samples of counters: what monitoring keeps of a broker's usage, one series after the other.
 
 Two natures must not be confused. A *rate* is the broker's own windowed rate at the moment of a reading; what lies
-between two readings further apart than a window is unseen. A *total* is all that was charged in an interval; how it was
-placed inside is unseen. A *counter* becomes totals between its readings. What follows from each says
-`kquota.audit.bounds`.
+between two readings further apart than a window is unseen. A *counter* becomes totals between its readings; how a total
+was placed inside its interval is unseen. What follows from each says `kquota.audit.bounds`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,11 @@ class Samples:
 
     series: Series
     end_ms: Int64s
-    interval_ms: Int64s
     values: Float64s
-    floor: bool = True
-    """Whether at least this was charged to the one broker: not so for what holds other requests or brokers, too."""
     ceiling: bool = True
     """Whether nothing else was charged, and times are those of the readings: not so for a series resampled in steps."""
     slack_ms: int = 500
-    """How far the times of a counter may be off: it is read while it is scraped, and rpk rounds to seconds."""
+    """How far the times of a counter may be off: it is read while it is scraped."""
 
     def __len__(self) -> int:
         return len(self.end_ms)
@@ -46,12 +42,9 @@ class Reading(NamedTuple):
     series: Series
     end_ms: int
     value: float
-    interval_ms: int = 0
 
 
-def gather(
-    readings: Iterable[Reading], *, floor: bool = True, ceiling: bool = True, slack_ms: int = 500
-) -> Iterator[Samples]:
+def gather(readings: Iterable[Reading], *, ceiling: bool = True, slack_ms: int = 500) -> Iterator[Samples]:
     """The readings by series, in the order in which the series first appear."""
     rows: dict[Series, list[Reading]] = {}
     for reading in readings:
@@ -60,9 +53,7 @@ def gather(
         yield Samples(
             series,
             np.array([reading.end_ms for reading in mine], np.int64),
-            np.array([reading.interval_ms for reading in mine], np.int64),
             np.array([reading.value for reading in mine], np.float64),
-            floor,
             ceiling,
             slack_ms,
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _EVENTS = ("auto", "request-log", "usage")
-_SAMPLES = ("prometheus", "openmetrics", "kafka-jmx", "rpk-connections", "confluent-metrics")
+_SAMPLES = ("prometheus", "openmetrics", "kafka-jmx")
 
 
 def _a_second(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:

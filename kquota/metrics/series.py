@@ -38,10 +38,8 @@ class Nature(enum.Enum):
 
     RATE = "rate"
     """The broker's windowed rate, in units of the quota key per second, at each time."""
-    TOTAL = "total"
-    """What was charged in the interval that ends at each time, in units times seconds."""
     COUNTER = "counter"
-    """What was charged up to each time, since the counter began: so long ago as the interval says, 0 for unknown."""
+    """What was charged up to each time, since the counter began."""
     THROTTLE = "throttle"
     """The mean throttle time (ms) of throttled requests in the last half minute or minute; 0 where there were none."""
     TOKENS = "tokens"
@@ -57,7 +55,7 @@ class Series(NamedTuple):
     user: str | None
     client_id: str | None
     part: str = ""
-    """Tells series apart that are to be added up: the connection, the shard."""
+    """Tells series apart that are to be added up: the shard."""
 
 
 _KEYS: Final = {

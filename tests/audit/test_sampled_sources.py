@@ -12,8 +12,6 @@ import pytest
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, Split, kafka_jmx, openmetrics, prometheus
-from kquota.audit.sources import confluent_metrics as confluent
-from kquota.audit.sources import rpk_connections as rpk
 from kquota.audit.sources.files import File
 from kquota.core.quotas.quota import QuotaKey
 from kquota.metrics.series import Nature, Series, of_labels, of_mbean
@@ -87,7 +85,6 @@ def test_prometheus_in_steps_is_told_from_readings(file: str, ceiling: bool) -> 
     samples, _ = read(prometheus, DATA / file)
 
     assert {each.ceiling for each in samples} == {ceiling}
-    assert all(each.floor for each in samples)
 
 
 @pytest.mark.parametrize("rules", ["resource", "named", "swallowed"])
@@ -213,79 +210,6 @@ def test_an_mbean(name: str, series: Series | None) -> None:
     assert of_mbean(name, "1") == series
 
 
-def test_snapshots_of_rpk_become_counters() -> None:
-    """Each connection is a series; closed ones count until they closed."""
-    samples, tally = read(rpk, DATA / "rpk-connections.json", broker=None)
-
-    assert tally.rejects == []
-    found = {(s.series.broker, s.series.key, s.series.user, s.series.part): s for s in samples}
-    alice = found["0", PRODUCE, "alice", "a-1"]
-    assert alice.series.client_id == "billing-1"
-    assert (alice.end_ms[1:] - alice.end_ms[:-1]).tolist() == [60_000] * 3
-    assert alice.interval_ms.tolist() == [300_000, 360_000, 420_000, 480_000]
-    assert alice.values.tolist() == [100e6, 220e6, 340e6, 460e6]
-    closed = found["1", FETCH, "carol", "c-1"]
-    assert (closed.interval_ms.tolist(), closed.values.tolist()) == ([10_000], [30e6])
-    assert not any(each.ceiling for each in samples)
-
-
-def test_the_admin_api_of_redpanda(tmp_path: Path) -> None:
-    """Its names, its numbers as strings; beside a connection that tells the time."""
-    (tmp_path / "x.json").write_text(
-        '{"connections": [{"nodeId": 2, "openTime": "2025-10-23T01:02:03Z", "closeTime": "2025-10-23T01:03:03.5Z",'
-        ' "authenticationInfo": {"userPrincipal": "u"}, "clientId": "c", "uid": "x",'
-        ' "totalRequestStatistics": {"produceBytes": "10000"}}]}'
-    )
-
-    samples, tally = read(rpk, tmp_path / "x.json", broker=None)
-
-    assert tally.rejects == []
-    assert samples[0].series == Series("2", PRODUCE, Nature.COUNTER, "u", "c", "x")
-    assert (samples[0].values.tolist(), samples[0].interval_ms.tolist()) == ([10_000.0], [60_500])
-
-
-@pytest.mark.parametrize(("broker", "floor"), [(None, False), ("1", True)])
-def test_totals_of_confluent(broker: str | None, floor: bool) -> None:
-    """Of all brokers, unless it is said that there is one; requests of another type are left out."""
-    samples, tally = read(confluent, DATA / "confluent-produce.json", broker)
-
-    assert tally.rejects == []
-    assert {(s.series.user, s.series.client_id, s.series.nature) for s in samples} == {
-        ("sa-1abc", None, Nature.TOTAL),
-        ("sa-2def", None, Nature.TOTAL),
-    }
-    assert all(each.floor is floor and each.ceiling for each in samples)
-    assert samples[0].interval_ms.tolist() == [60_000] * 6
-    assert samples[0].end_ms[0] == 1_795_168_860_000
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"data": []}', '"metric" is not one of'),
-        ('{"data": [], "metric": "io.confluent.kafka.server/request_bytes"}', '"granularity" is not one'),
-        (
-            '{"metric": "io.confluent.kafka.server/request_bytes", "granularity": "PT1M",'
-            ' "data": [{"timestamp": "2026-11-20T10:00:00Z", "value": 1}]}',
-            "no metric.principal_id",
-        ),
-        (
-            '{"metric": "io.confluent.kafka.server/request_bytes", "granularity": "PT1M",'
-            ' "data": [{"timestamp": "2026-11-20T10:00:00", "value": 1, "metric.principal_id": "sa-1"}]}',
-            "no zone",
-        ),
-    ],
-)
-def test_an_answer_that_says_too_little(tmp_path: Path, text: str, reason: str) -> None:
-    """What was asked for is not guessed."""
-    (tmp_path / "x.json").write_text(text)
-
-    samples, tally = read(confluent, tmp_path / "x.json")
-
-    assert samples == []
-    assert reason in tally.rejects[0].reason
-
-
 @pytest.mark.parametrize(
     ("module", "text", "reason"),
     [
@@ -293,13 +217,6 @@ def test_an_answer_that_says_too_little(tmp_path: Path, text: str, reason: str) 
         (prometheus, '{"data": {"resultType": "scalar", "result": [1, "2"]}}', "not an answer of Prometheus"),
         (prometheus, '{"data": {"resultType": "matrix", "result": [{"metric": 1}]}}', "not a series"),
         (prometheus, "[1, 2", "not JSON"),
-        (rpk, '{"connections": 7}', "not a list of connections"),
-        (rpk, '{"connections": [{"uid": "x"}]}', "no statistics since the connection was opened"),
-        (
-            rpk,
-            '[{"request_statistics_all": {}, "open_time": "2025-10-23T01:02:03Z"}]',
-            "when the snapshot was taken is not known",
-        ),
         (openmetrics, "kafka_server_produce_byte_rate{user=} 1 2\n", "not a line of a scrape"),
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} x 1700000000000\n', "not a number"),
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} 1 17\n', "not one between 2001 and 2100"),

@@ -115,8 +115,6 @@ EXPORTS: Mapping[str, Callable[[Path], Path]] = {
     "prometheus": lambda folder: DATA / "samples" / "prometheus-raw.json",
     "openmetrics": lambda folder: DATA / "samples" / "federate.prom",
     "kafka-jmx": lambda folder: DATA / "samples" / "kafka-jmx.csv",
-    "rpk-connections": lambda folder: DATA / "samples" / "rpk-connections.json",
-    "confluent-metrics": lambda folder: DATA / "samples" / "confluent-produce.json",
 }
 
 

@@ -23,8 +23,6 @@ FILES = [
     "prometheus-raw.json",
     "prometheus-range.json",
     "federate.prom",
-    "rpk-connections.json",
-    "confluent-produce.json",
 ]
 
 
@@ -83,7 +81,7 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
         ([str(DATA / "kafka-jmx.csv"), "--last", "2h"], 2, "--last is of --prometheus URL"),
         ([str(DATA / "kafka-jmx.csv"), "--step", "5s"], 2, "--step is of --prometheus URL"),
         ([str(DATA / "kafka-jmx.csv"), "--prometheus-match", "a=b"], 2, "--prometheus-match is of --prometheus URL"),
-        (["--source", "rpk-connections", str(DATA / "kafka-jmx.csv")], 3, "none of"),
+        (["--source", "prometheus", str(DATA / "kafka-jmx.csv")], 3, "none of"),
     ],
 )
 def test_what_is_wrong(kquota: Kquota, arguments: list[str], code: int, says: str) -> None:

@@ -49,8 +49,6 @@ DIALECTS = {
     "prometheus": "prometheus",
     "openmetrics": "openmetrics",
     "kafka-jmx": "kafka_jmx",
-    "rpk-connections": "rpk_connections",
-    "confluent-metrics": "confluent_metrics",
 }
 """The dialects and their modules in this folder."""
 
@@ -257,8 +255,6 @@ _SIGNS = {
     "request-log": re.compile(rb"isForwarded|Completed request:|requestHeader\."),
     "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
     "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
-    "rpk-connections": re.compile(rb'\A\s*[\[{].*"(?:request_statistics_all|[a-z]+_?[rR]equest_?[sS]tatistics)"', re.S),
-    "confluent-metrics": re.compile(rb'\A\s*\{.*"(?:metric\.principal_id|io\.confluent\.kafka\.server/)', re.S),
     "openmetrics": re.compile(rb"\A\s*(?:# (?:TYPE|HELP) |[A-Za-z_:][A-Za-z0-9_:]*\{)"),
 }
 
