@@ -14,6 +14,7 @@ from typing import Final
 
 from kquota import __version__
 from kquota.access import Access, Ask, ask_nobody
+from kquota.backends import cluster_of
 from kquota.core.check import Check, failure, ok, warning
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
@@ -212,8 +213,6 @@ def check_cluster(access: Access, ask: Ask = ask_nobody) -> Iterator[Check]:
 
 def _controllers(access: Access, ask: Ask) -> Iterator[Check]:
     """A controller, which alters quotas and does not show them."""
-    from kquota.backends import cluster_of
-
     with access.open(access.kafka_security(ask)) as backend:
         found = cluster_of(backend)
     yield ok("cluster", access.address or "", f"controllers of {found}" if found else "controllers")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kquota.backends import jaas
+from kquota.backends import jaas, providers, stores
+from kquota.backends.kafka import KafkaSecurity
+from kquota.backends.kafka.login import sasl_of
 from kquota.backends.properties import LARGEST, read_properties
 from kquota.backends.schemes import PROTOCOLS
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
+from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
 from kquota.files import read_bytes
-
-if TYPE_CHECKING:
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.zookeeper import ZooKeeperSecurity
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
@@ -31,9 +29,6 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     PKCS12 or JKS files, or PEM text. Relative paths start at the working directory, as in Kafka. Variables of
     configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
     """
-    from kquota.backends import providers, stores
-    from kquota.backends.kafka import KafkaSecurity
-
     resolved = providers.resolve(read_properties(file), file, read_properties)
     # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
     properties = {name: value.strip(_BLANKS) for name, value in resolved.items()}
@@ -45,8 +40,6 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
         )
     sasl = None
     if protocol.startswith("SASL_"):
-        from kquota.backends.kafka.login import sasl_of
-
         sasl = sasl_of(properties, file, ask)
     tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
     return KafkaSecurity(tls, sasl)
@@ -82,9 +75,6 @@ def zookeeper_security(
     file it is the DigestLoginModule of the context Client; a username that is given comes before it. Raises InputError
     for what cannot be used, MissingDependency.
     """
-    from kquota.backends import stores
-    from kquota.backends.zookeeper import ZooKeeperSecurity
-
     if username is None and password is None and jaas_file is not None:
         username, password = _zookeeper_login(jaas_file)
     if username is not None and password is None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
+import ssl
 import time
 import urllib.request
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
-
-if TYPE_CHECKING:
-    import socket
-    import ssl
+from typing import Any, BinaryIO, Final
 
 _SLOWEST: Final = 1_000_000
 """Bytes per second: who sends faster is not cut off, however long it takes."""

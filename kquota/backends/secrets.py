@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable
 
@@ -22,8 +23,6 @@ def nobody(what: str) -> str:
 
 def nearly(value: str, known: Iterable[str]) -> str:
     """A blank and the value, where it is a slip of a known word; nothing for others: it may be a secret, misplaced."""
-    import difflib
-
     return f" {value}" if difflib.get_close_matches(value.upper(), [*known], n=1, cutoff=0.7) else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -98,8 +99,6 @@ def _as_file(text: str) -> Iterator[str]:
             memory.flush()
             yield f"/proc/self/fd/{memory.fileno()}"
     else:
-        import tempfile
-
         with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:  # mode 0600
             file.write(text)
             file.flush()

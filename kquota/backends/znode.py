@@ -6,6 +6,7 @@ Sources: `kafka.zk.ConfigEntityZNode`, `ConfigEntityChangeNotificationZNode`, `Z
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -132,8 +133,6 @@ _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z", re.ASCII)
 
 def is_ip_literal(text: str) -> bool:
     """Whether every broker reads the text as an address without asking a name service."""
-    import ipaddress
-
     if "%" in text or not (_IPV4.match(text) or ":" in text):
         return False
     try:

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kquota.audit.run import Audit
 from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.logged import logged_view
+from kquota.cli.report import MOST, Report, check_report, write_report
 from kquota.cli.streams import note, wrote
+from kquota.cli.text import safe
 from kquota.cli.views import Document, View, check_sorting
+from kquota.core.findings.closed_loop import ClosedLoop, closed_loop
+from kquota.core.findings.whatif import Comparison
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
-    from kquota.audit.run import Audit
     from kquota.audit.settings import AuditSettings
-    from kquota.core.findings.closed_loop import ClosedLoop
-    from kquota.core.findings.whatif import Comparison
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,8 +108,6 @@ def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | N
         check_sorting(findings.COLUMNS if against is None else whatif.COLUMNS)
     if against is None and {"newly-throttled", "throttled-more"} & set(wanted.fail_on):
         raise click.UsageError("what would change is known with --against live|FILE only")
-    from kquota.cli.report import MOST, check_report
-
     if wanted.report is not None:
         check_report(wanted.report)
     names = ("fail_on", "against", "out", "report", "closed_loop", "recorded_under")
@@ -174,8 +175,6 @@ def answered(
 
 def without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: bool) -> View:
     """What the usage itself says, where no quotas are given, or none are set."""
-    from kquota.cli.logged import logged_view
-
     with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
         result = run(settings)
     auditing.keep_rejects(result, asked.quarantine)
@@ -193,8 +192,6 @@ def without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: boo
 
 def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
     """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
-    from kquota.cli.text import safe
-
     file = asked.quotas.file
     place = str(file) if file is not None else f"live, {session.label(asked.quotas.live.cluster.access())}"
     return safe(f"{place} ({len(result.quotas)} set)")
@@ -208,8 +205,6 @@ def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterato
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
     """The closed loop under the quotas and, where these are compared with others, under those."""
-    from kquota.core.findings.closed_loop import closed_loop
-
     loops = []
     for table, predictions in ((result.findings, result.predictions), (result.before, result.predictions_before)):
         if table is None:
@@ -234,8 +229,6 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
 def _write_report(
     path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
 ) -> None:
-    from kquota.cli.report import Report, write_report
-
     report = Report(
         list(result.found),
         result.timelines,

@@ -8,16 +8,21 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+from kquota.audit import run
+from kquota.audit.run import Audit, Usage
 from kquota.cli import security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
+from kquota.cli.text import many
+from kquota.documents.encoding import to_json_line
+from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Reject, UnreadFile
     from kquota.audit.result import AuditResult, DataQuality
-    from kquota.audit.run import Audit, Usage
     from kquota.audit.settings import AuditSettings
 
 
@@ -25,8 +30,6 @@ def auditor(
     usage: Usage, settings: AuditSettings, needs: str | None = None
 ) -> contextlib.AbstractContextManager[Audit]:
     """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr."""
-    from kquota.audit import run
-
     if usage.prometheus is not None:
         security.prometheus_credentials(usage.prometheus.url)  # for its warning
     return run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out)
@@ -34,8 +37,6 @@ def auditor(
 
 def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
     """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
-    from kquota.audit.run import Usage
-
     with auditor(Usage(tuple(paths)), settings) as audit:
         return audit(settings)
 
@@ -67,8 +68,6 @@ _MOST_FILES = 5
 
 def warn_unread(files: Sequence[UnreadFile]) -> None:
     """Names the files that were not read to their ends."""
-    from kquota.cli.text import many
-
     for file in files[:_MOST_FILES]:
         warn(f"not read to its end: {file.path}: {file.reason}")
     if len(files) > _MOST_FILES:
@@ -81,9 +80,6 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     rejected = result.quality.rejected
     if not rejected:
         return
-    from kquota.cli.text import many
-    from kquota.documents.encoding import to_json_line
-
     try:
         with open(quarantine, "w", encoding="utf-8") as file:
             for reject in result.rejects:
@@ -98,8 +94,6 @@ def warn_repeated_hours(quality: DataQuality, zone: str) -> None:
     """Names each hour that clocks of a log's time zone showed twice while it was written."""
     if quality.first_ms is None or quality.last_ms is None:
         return
-    from zoneinfo import ZoneInfo
-
     from kquota.audit.sources.request_line import repeated_hours
 
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
@@ -145,7 +139,6 @@ def data_of(quality: DataQuality) -> dict[str, Any]:
 def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     """The quotas that were in force while the usage was recorded, as documents say it."""
     from kquota.audit.held_back import shows_throttling
-    from kquota.documents.quotas import quotas_document
 
     recorded, shown = settings.recorded_under, shows_throttling(result)
     source = "unknown" if shown is None else "log"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from kquota.access import Access
 from kquota.cli import consent, session
+from kquota.cli.params import Writing
 from kquota.cli.streams import note
+from kquota.cli.text import Column
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, changes_table, check_sorting, show
 from kquota.core.change.broker import (
     Broker,
@@ -22,11 +24,8 @@ from kquota.core.change.broker import (
     rank,
 )
 from kquota.core.change.plan import Cluster
+from kquota.documents.brokers import broker_alter_document, brokers_document
 from kquota.errors import Conflict, InputError
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.cli.params import Writing
 
 
 def described(broker: Broker | None, access: Access) -> View:
@@ -36,8 +35,6 @@ def described(broker: Broker | None, access: Access) -> View:
         snapshot = configs.describe(broker)
 
     def document() -> Document:
-        from kquota.documents.brokers import brokers_document
-
         return brokers_document(snapshot)
 
     def csv() -> Csv:
@@ -106,8 +103,6 @@ _NOTHING: Sequence[Part] = (Note("no configs are set"),)
 
 def _wide(snapshot: BrokerSnapshot) -> Sequence[Part]:
     """A row for each broker, a column for each config."""
-    from kquota.cli.text import Column
-
     if not any(snapshot.values()):
         return _NOTHING
     names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
@@ -122,8 +117,6 @@ def _wide(snapshot: BrokerSnapshot) -> Sequence[Part]:
 
 def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
     """A row for each config of each broker."""
-    from kquota.cli.text import Column
-
     if not any(snapshot.values()):
         return _NOTHING
     columns = [
@@ -165,8 +158,6 @@ def _altered(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> V
     """What changed of a broker, per config."""
 
     def document() -> Document:
-        from kquota.documents.brokers import broker_alter_document
-
         return broker_alter_document(result, cluster, dry_run=dry_run)
 
     names = sorted({*result.before, *result.after}, key=rank)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kquota.cli.text import clock, rate_text, short_unit
+from kquota.core.simulation import CounterResult, Timeline
+
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from kquota.core.simulation import CounterResult, Timeline
 
 HEIGHT: Final = 12
 """Rows of the picture itself."""
@@ -38,8 +39,6 @@ _STYLES: Final = {"delivered": "cyan", "late": "blue", "missing": "yellow", "lim
 def chart(counter: CounterResult, width: int, glyphs: Glyphs = UNICODE) -> list[Text]:
     """The lines of a picture that is at most `width` columns wide; of a counter with a timeline."""
     from rich.text import Text
-
-    from kquota.cli.text import clock, rate_text, short_unit
 
     timeline = counter.timeline
     assert timeline is not None
@@ -84,8 +83,6 @@ def chart(counter: CounterResult, width: int, glyphs: Glyphs = UNICODE) -> list[
 
 
 def _limit_text(known: Sequence[float], most: float, unit: str) -> str:
-    from kquota.cli.text import rate_text
-
     if not known:
         return "no limit"
     distinct = [

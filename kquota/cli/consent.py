@@ -6,17 +6,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota.backends import QuotaBackend
+from kquota.changes import check_cluster as check
 from kquota.cli.streams import ask, note, quiet, warn
 from kquota.cli.text import safe
+from kquota.core.change.plan import Objection, Plan, Severity
+from kquota.core.change.review import SHORT_FREEZE, UNSEEN, standing
 from kquota.errors import Refused
-
-if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
-    from kquota.core.change.plan import Objection, Plan
 
 _MOST_OF_A_KIND = 5
 """More lines of a kind would bury the other kinds."""
@@ -24,8 +23,6 @@ _MOST_OF_A_KIND = 5
 
 def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
     """Raises Refused for a plan that was made for another cluster; no option lifts that."""
-    from kquota.changes import check_cluster as check
-
     check(plan, backend)
 
 
@@ -34,9 +31,6 @@ def announce(objections: Iterable[Objection]) -> None:
 
     What lint warns of is advice, which `--quiet` does without.
     """
-    from kquota.core.change.plan import Severity
-    from kquota.core.change.review import SHORT_FREEZE, UNSEEN
-
     said = [
         each
         for each in objections
@@ -52,9 +46,6 @@ def announce(objections: Iterable[Objection]) -> None:
 
 def foretell(objections: Iterable[Objection]) -> None:
     """Says of a plan what apply will ask about or refuse, and short freezes; other warnings are lint's to say."""
-    from kquota.core.change.plan import Severity
-    from kquota.core.change.review import SHORT_FREEZE
-
     words = {
         Severity.REFUSAL: "apply will refuse this: ",
         Severity.QUESTION: "apply will ask about this: ",
@@ -66,8 +57,6 @@ def foretell(objections: Iterable[Objection]) -> None:
 
 def refuse(objections: Sequence[Objection], *, force: bool) -> None:
     """Raises Refused for a refusal without `force`."""
-    from kquota.core.change.review import standing
-
     refusals = standing(objections, yes=True, force=force)
     if refusals:
         raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals))
@@ -79,8 +68,6 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
     Raises Refused for a refusal without `force`. A question is asked on a terminal unless `yes` or `force` answers it;
     with no `question` it is left to the caller to ask.
     """
-    from kquota.core.change.review import standing
-
     refuse(objections, force=force)
     questions = standing(objections, yes=yes, force=force) if question else ()
     if questions and not on_terminal():
@@ -92,16 +79,12 @@ def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: s
 
 def will_ask(objections: Sequence[Objection], *, yes: bool, force: bool) -> bool:
     """Whether `heed` is about to ask somebody, and not to refuse."""
-    from kquota.core.change.review import standing
-
     refused = standing(objections, yes=True, force=force)
     return on_terminal() and not refused and bool(standing(objections, yes=yes, force=force))
 
 
 def rehearse(objections: Sequence[Objection], *, yes: bool, force: bool) -> None:
     """Says of a dry run what speaks against it, and what the run itself would ask. Raises Refused for a refusal."""
-    from kquota.core.change.review import standing
-
     refuse(objections, force=force)
     asked = standing(objections, yes=yes, force=force)
     announce(

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.cli import auditing, whatif
+from kquota.cli.report import words
+from kquota.cli.report.markdown import summary
+from kquota.cli.report.words import EXEMPTIONS
+from kquota.cli.text import Column, code, duration, entity_text, many, period, records_text, safe
+from kquota.cli.verdicts import lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View
-from kquota.core.findings.finding import Basis
+from kquota.core.findings.closed_loop import Closed
+from kquota.core.findings.finding import Basis, Finding
+from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from kquota.audit.result import AuditResult, DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.core.findings.closed_loop import Closed
-    from kquota.core.findings.finding import Finding
-    from kquota.core.findings.prediction import Prediction
-    from kquota.core.findings.whatif import Comparison
 
 
 def compared_view(
     view: View, comparison: Comparison, result: AuditResult, file: Path | None, against: str | None
 ) -> View:
     """What changes, in the formats of an audit; the document of an audit holds it already."""
-    from kquota.cli.text import code
 
     def screen() -> Iterator[Part]:
         yield Note(whatif.summary(comparison))
@@ -69,8 +72,6 @@ def audited_view(
     findings = result.found
 
     def document() -> Document:
-        from kquota.documents.audit import audit_document
-
         return audit_document(
             findings,
             auditing.data_of(result.quality),
@@ -88,8 +89,6 @@ def audited_view(
         yield from _about_quotas(result, counts=False)
 
     def markdown() -> Iterator[Part]:
-        from kquota.cli.report.markdown import summary
-
         yield summary(list(findings), result.quality, result.quotas)
         yield from _closed_loop_markdown(result)
 
@@ -196,9 +195,6 @@ def _screen(
     reported: bool,
 ) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what to do next."""
-    from kquota.cli.report import words
-    from kquota.cli.text import many, records_text, safe
-
     quality = result.quality
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
@@ -250,9 +246,6 @@ def _table(
     *,
     wide: bool,
 ) -> Table:
-    from kquota.cli.report import words
-    from kquota.cli.text import Column, entity_text
-
     brokers = len({found.broker for found in findings}) > 1
     logs = any(found.logged is not None for found in findings)
     predicted = any(found.prediction is not None for found in findings)
@@ -302,8 +295,6 @@ _KEY, _WHEN = 20, 11
 
 def _when(shown: Sequence[Finding]) -> tuple[str, list[tuple[str, ...]]]:
     """(the day of all throttles and a blank, nothing where there are several; the first and the last throttle)."""
-    from kquota.cli.text import period
-
     periods = [period(found.first_throttled_ms, found.last_throttled_ms) for found in shown]
     days = {parts[0] for parts in periods if parts != ("-",)}
     if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods):
@@ -313,8 +304,6 @@ def _when(shown: Sequence[Finding]) -> tuple[str, list[tuple[str, ...]]]:
 
 def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
     """What became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
-    from kquota.cli.verdicts import lines
-
     return map(Note, lines(result.quotas, counts=counts))
 
 
@@ -328,8 +317,6 @@ def _closed(result: AuditResult, found: Finding) -> Closed | None:
 
 
 def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:
-    from kquota.cli.text import duration
-
     if not result.closed_loop:
         return ()
     closed = _closed(result, found)
@@ -340,8 +327,6 @@ def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:
 
 def _closed_loop_lines(result: AuditResult) -> list[str]:
     """Who comes later when each connection waits out its throttle."""
-    from kquota.cli.text import code, duration
-
     if not result.closed_loop:
         return []
     late = [
@@ -368,9 +353,6 @@ def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
 
 def _spared(quality: DataQuality) -> str:
     """The exempt thread time, by reason."""
-    from kquota.cli.report.words import EXEMPTIONS
-    from kquota.cli.text import duration
-
     told = [
         f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
@@ -386,8 +368,6 @@ def _how_on_spark(result: AuditResult) -> Iterator[Part]:
 
 def _unread(quality: DataQuality) -> str:
     """How many files could not be read to their ends."""
-    from kquota.cli.text import many
-
     return f"; {many(len(quality.unread_files), 'file')} not read to the end" if quality.unread_files else ""
 
 
@@ -404,8 +384,6 @@ def _why_undetermined(findings: Sequence[Finding]) -> str:
 
 def _peak(found: Finding) -> tuple[str, str]:
     """The highest rate, and its share of the limit below it; a request quota is a percentage itself."""
-    from kquota.cli.report import words
-
     measured, of_limit = words.peak_parts(found)
     in_percent = found.key is QuotaKey.REQUEST_PERCENTAGE
     return measured, f"{of_limit} of limit" if of_limit and in_percent else of_limit
@@ -413,8 +391,6 @@ def _peak(found: Finding) -> tuple[str, str]:
 
 def _delayed(found: Finding) -> tuple[str, ...]:
     """Which of the requests would be throttled if they came as they were recorded."""
-    from kquota.cli.report import words
-
     if found.basis is not Basis.REQUESTS:
         return found.verdict.value, f"of {found.events:,} {found.basis.value}"
     if found.throttled_events is None:
@@ -425,8 +401,6 @@ def _delayed(found: Finding) -> tuple[str, ...]:
 
 def _longest(found: Finding) -> tuple[str, ...]:
     """The longest wait; the word before a number that the log shows stands above it, as the column is narrow."""
-    from kquota.cli.report import words
-
     told = words.longest(found)
     number = told.removeprefix(f"{words.LOGGED} ")
     return (told,) if number == told else (words.LOGGED, number)
@@ -434,8 +408,6 @@ def _longest(found: Finding) -> tuple[str, ...]:
 
 def _logged(found: Finding) -> tuple[str, ...]:
     """What the broker itself said."""
-    from kquota.cli.report import words
-
     if found.logged is None:
         return ("-",)
     most = words.length(found.logged.throttle_time_max_ms)

@@ -13,20 +13,31 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import click
 
+from kquota.access import Access
+from kquota.audit.run import Usage
+from kquota.backends import QuotaWatch
+from kquota.backends.polling import watch
 from kquota.cli import params
+from kquota.cli.printable import safe
+from kquota.cli.session import open_backend
 from kquota.cli.streams import note, stoppable, warn
+from kquota.cli.text import entity_text, many, moment, rate_text
+from kquota.core.change.history import QuotaHistory
+from kquota.core.change.plan import Change
+from kquota.core.findings.episode import Episode, State, Under
+from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.encoding import to_json, to_json_line, write_text
+from kquota.documents.episode import episode_document
+from kquota.documents.history import history_document
+from kquota.documents.quotas import writable
+from kquota.documents.watch import utc
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.audit.result import AuditResult
-    from kquota.audit.run import Usage
     from kquota.audit.settings import AuditSettings
     from kquota.audit.stream.follow import Follower, Live, Turn
-    from kquota.backends import QuotaWatch
-    from kquota.core.change.plan import Change
-    from kquota.core.findings.episode import Episode
-    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -137,9 +148,6 @@ class _Watched:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from kquota.backends.polling import watch
-        from kquota.cli.session import open_backend
-
         with ExitStack() as stack:
             watching = watch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
             # What cannot be read of the quotas was said when they were read first.
@@ -157,7 +165,6 @@ class _Watched:
     def live(self) -> Live:
         """The quotas as they begin, for a follower."""
         from kquota.audit.stream.follow import Live
-        from kquota.core.change.history import QuotaHistory
 
         return Live(self._quotas.variant, QuotaHistory.of(self._latest), self._quotas.enforced)
 
@@ -182,8 +189,6 @@ class _Watched:
             self._take(follower, folder, news.time_ms)
 
     def _take(self, follower: Follower, folder: Path | None, time_ms: int) -> None:
-        from kquota.documents.watch import utc
-
         since = follower.change(self._latest, time_ms)
         if since is not None:
             _keep(follower, folder)
@@ -209,10 +214,6 @@ def _keep(follower: Follower, folder: Path | None) -> None:
     """Writes the history of the quotas beside a checkpoint, for an audit of the same files later."""
     if folder is None or follower.history is None:
         return
-    from kquota.documents.encoding import to_json, write_text
-    from kquota.documents.history import history_document
-    from kquota.documents.quotas import writable
-
     write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda each: writable(each)[0]))))
 
 
@@ -315,8 +316,6 @@ class _Troubles:
     def turn(self, turn: Turn, took_s: float) -> None:
         """Warns of the new troubles of a turn that took so many seconds."""
         if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
-            from kquota.cli.text import moment
-
             newest = "" if turn.newest_ms is None else f"; the newest line is of {moment(turn.newest_ms)}"
             warn(f"falling behind: {turn.unread_bytes:,} bytes came while {took_s:.0f} s were spent{newest}")
         self._caught_up |= not turn.read_bytes
@@ -331,9 +330,6 @@ class _Troubles:
 
 def show_json(episode: Episode) -> None:
     """Prints an episode as a line of JSON, at once."""
-    from kquota.documents.encoding import to_json_line
-    from kquota.documents.episode import episode_document
-
     click.echo(to_json_line(episode_document(episode)))
 
 
@@ -344,12 +340,6 @@ def show_text(episode: Episode) -> None:
 
 def line(episode: Episode) -> str:
     """An episode in a line."""
-    from kquota.cli.printable import safe
-    from kquota.cli.text import entity_text, many, rate_text
-    from kquota.core.findings.episode import State, Under
-    from kquota.core.quotas.quota import humanize
-    from kquota.documents.watch import utc
-
     key = episode.key
     value = int(episode.limit) if key.value_type.integral else episode.limit
     began = episode.state is State.BEGAN

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -49,7 +50,6 @@ def reading() -> Iterator[Read]:
 
     Ctrl-C stays a signal. Ctrl-Z does nothing meanwhile: it would leave the terminal as it is to the shell.
     """
-    import select
     import termios
 
     number = sys.stdin.fileno()

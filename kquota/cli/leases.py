@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota.access import Access
 from kquota.cli.streams import note, warn
 from kquota.cli.text import entity_text, many, moment, safe
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.backends import QuotaBackend
     from kquota.core.change.plan import Cluster
     from kquota.documents.journal import Journal, Unreadable
@@ -53,7 +54,6 @@ def known_leases(journal: Journal, cluster: Callable[[], Cluster | None]) -> Lea
 
     The cluster is asked who it is only where the journal has leases.
     """
-    from kquota.errors import InputError
     from kquota.leases import Leases, read_entries
 
     try:
@@ -85,7 +85,6 @@ def leases_of(backend: QuotaBackend) -> Leases:
 
 def leases_at(cluster: Callable[[], Cluster | None]) -> Leases:
     """The leases of a cluster in this user's journal."""
-    from kquota.errors import InputError
     from kquota.leases import Leases
     from kquota.state import journal_folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,13 +13,13 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.security import prometheus_credentials
+from kquota.core.findings.use import Enforcers
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
+from kquota.metrics.prometheus import Server
 
 if TYPE_CHECKING:
-    from kquota.core.findings.use import Enforcers
-    from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.live.sources import LiveSource
-    from kquota.metrics.prometheus import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,8 +49,6 @@ class Asked:
             if self.prometheus_match is not None:
                 raise click.UsageError("--prometheus-match is of --prometheus URL: give that, too")
             return None
-        from kquota.metrics.prometheus import Server
-
         return Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
 
 
@@ -80,8 +79,6 @@ def source_options(function: F) -> F:
 
 def enforcers(facts: BrokerFacts) -> Enforcers:
     """What is known of the brokers. Raises InputError."""
-    from kquota.core.findings.use import Enforcers
-
     settings = session.load_broker_settings(facts)
     if settings is None:
         return Enforcers(generation=facts.generation)
@@ -102,8 +99,6 @@ def quotas_reader(source: session.QuotaSource, facts: BrokerFacts) -> Callable[[
 
 def label(text: str) -> tuple[str, str]:
     """Reads `NAME=VALUE`. Raises InputError for a name that no label of Prometheus has."""
-    import re
-
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
         raise InputError(f"{text!r} is no label", hint="--label NAME=VALUE, such as cluster=prod")

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kquota.cli import auditing
+from kquota.cli.report.words import share, throttled_clients
 from kquota.cli.text import Column, code, duration, many, markdown, markdown_table, period, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
+from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
@@ -36,8 +38,6 @@ def logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: str
     shown = [item for item in every if show_all or item[1].throttled_events]
 
     def document() -> Document:
-        from kquota.documents.audit import audit_document
-
         return audit_document(
             (),
             auditing.data_of(result.quality),
@@ -96,8 +96,6 @@ def _answer(answers: AnswersOf) -> str:
     if not answers:
         return "the usage does not record what brokers answered: who was throttled is not known"
     seen = len({name.client for name in answers})
-    from kquota.cli.report.words import throttled_clients
-
     throttled = throttled_clients(answers)
     if not throttled:
         return f"the brokers throttled nobody: no request of {many(seen, 'client')} was delayed"
@@ -105,8 +103,6 @@ def _answer(answers: AnswersOf) -> str:
 
 
 def _cells(name: Answered, told: Answers) -> tuple[object, ...]:
-    from kquota.cli.report.words import share
-
     delayed = (share(told.throttled_events, told.events), f"of {told.events:,}")
     longest = duration(told.throttle_time_max_ms) if told.throttled_events else "-"
     return (

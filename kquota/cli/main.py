@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import re
 import sys
@@ -357,8 +358,6 @@ def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, o
 
 def _show(error: click.ClickException) -> None:
     """What click says of an error, which repeats words of the command line."""
-    import io
-
     said = io.StringIO()
     error.show(said)
     say_lines(said.getvalue())

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
+from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order
-from kquota.cli.contexts import SETTINGS, Given, Value
+from kquota.cli.contexts import SETTINGS, Given, Value, requires_message
+from kquota.cli.leases import cluster_words
 from kquota.cli.session import QuotaSource
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
@@ -24,7 +26,6 @@ from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.pattern import NamePatterns
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.core.change.broker import Broker
     from kquota.documents.journal import Journal
 
@@ -81,8 +82,6 @@ def there(access: Access | None) -> str:
     """The cluster for a command to type next, as ` --context prod`; empty where it was not named by hand."""
     if access is None or not any(map(on_command_line, _CLUSTER_PARAMETERS)):
         return ""
-    from kquota.cli.leases import cluster_words
-
     return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
 
 
@@ -521,7 +520,6 @@ def open_journal(folder: Path, access: Access | None = None, file: Path | None =
 
     Raises click.UsageError where the cluster's context wants a message, and there is none.
     """
-    from kquota.cli.contexts import requires_message
     from kquota.documents.journal import Journal
 
     message = click.get_current_context().meta.get(_MESSAGE)

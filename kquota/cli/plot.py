@@ -6,16 +6,17 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from kquota.cli import drawing
 from kquota.cli.drawing import DARK, LIGHT, Theme
+from kquota.cli.simulation import alike
+from kquota.cli.text import clock, counter_title, duration
+from kquota.core.simulation import CounterResult, Simulation
+from kquota.documents.encoding import write_bytes
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.core.simulation import CounterResult, Simulation
 
 FORMATS: Final = (".svg", ".png", ".html")
 MOST: Final = 6
@@ -36,14 +37,10 @@ def check_plot(path: Path) -> None:
 
 def write_plot(result: Simulation, path: Path) -> None:
     """Draws the counters that have a timeline. Raises InputError when there is none, or no such place to write to."""
-    from kquota.cli.simulation import alike
-
     drawable = alike([counter for counter in result.counters if counter.timeline is not None])
     counters = [counter for counter in drawable if counter.throttled][:MOST] or drawable[:1]
     if not counters:
         raise InputError("nothing to plot: no client has a quota", hint="give quotas that govern the clients")
-    from kquota.documents.encoding import write_bytes
-
     write_bytes(path, _picture(counters, path.suffix), mode=0o644)
 
 
@@ -56,8 +53,6 @@ def _picture(counters: Sequence[CounterResult], suffix: str) -> bytes:
 
 
 def _chart(counter: CounterResult, theme: Theme, width: int | str) -> dict[str, Any]:
-    from kquota.cli.text import counter_title
-
     timeline = counter.timeline
     assert timeline is not None
     rows = []
@@ -138,8 +133,6 @@ def _tick_ms(end_ms: int) -> int:
 
 
 def _subtitle(counter: CounterResult) -> str:
-    from kquota.cli.text import clock, duration
-
     if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
         return "never throttled"
     when = f"from {clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}"
@@ -148,8 +141,6 @@ def _subtitle(counter: CounterResult) -> str:
 
 def _page(counters: Sequence[CounterResult]) -> str:
     """A page of its own: the library, the data, and the reader's choice of light or dark."""
-    from kquota.cli.text import counter_title
-
     # A title in a chart would be cut off where the page is narrow.
     sections = "".join(
         f"<section><h2>{escape(counter_title(counter))}</h2><p>{escape(_subtitle(counter))}</p><div></div></section>\n"

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from kquota.cli.limits import counter, source
 from kquota.cli.streams import note
-from kquota.cli.text import entity_text
+from kquota.cli.text import Column, entity_text
 from kquota.cli.views import Csv, Document, Part, Table, View, show
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.pattern import NamePatterns
@@ -18,6 +18,8 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach
 from kquota.core.resolve.resolver import Resolution
+from kquota.documents.clients import read_clients
+from kquota.documents.resolution import resolution_document
 from kquota.errors import InputError, Refused
 
 Resolved = tuple[Client, tuple[Resolution, ...]]
@@ -81,8 +83,6 @@ def show_governed(
         _check(count, most, "give the observed ones by --clients, or raise --max-clients")
         _show(governing(clients), output, path_of, with_ip=with_ip)
     else:
-        from kquota.documents.clients import read_clients
-
         with _opened(file) as lines:
             _show(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
     what = "observed" if file is not None else "known"
@@ -120,8 +120,6 @@ def _show(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: b
     """Shows each client's resolutions in one of the formats; CSV and JSON as they come."""
 
     def document() -> Iterator[Document]:
-        from kquota.documents.resolution import resolution_document
-
         for client, resolutions in found:
             yield resolution_document(*client, resolutions, path_of)
 
@@ -146,8 +144,6 @@ def _csv_rows(found: Iterable[Resolved], path_of: PathOf, *, with_ip: bool) -> I
 
 def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:
     """A row for each client and key; `wide` also has the tag of each counter."""
-    from kquota.cli.text import Column
-
     shown = [(client, each) for client, resolutions in found for each in resolutions]
     if not shown:
         return []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
 from kquota import access
+from kquota.backends.secrets import crosses_networks
 from kquota.cli.streams import once, warn
 from kquota.errors import InputError
 
@@ -50,7 +53,6 @@ def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
     """Warns of a password or a token that goes over a network as it is; whatever else is wrong comes later."""
     from kquota.backends.kafka.address import Servers
     from kquota.backends.kafka.oauth import ClientCredentials, OAuthBearer
-    from kquota.backends.secrets import crosses_networks
 
     sasl = security.sasl
     if sasl is None:
@@ -67,7 +69,6 @@ def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
 
 def warn_of_digest(security: ZooKeeperSecurity, connect: str) -> None:
     """Warns of a password that goes to ZooKeeper as it is: its digest scheme sends it so, SASL does not."""
-    from kquota.backends.secrets import crosses_networks
     from kquota.backends.zookeeper.address import Address
 
     with contextlib.suppress(InputError):
@@ -88,10 +89,6 @@ def prometheus_credentials(url: str) -> Credentials:
 
 def is_clear(url: str) -> bool:
     """Whether what is sent to that URL crosses a network unencrypted."""
-    from urllib.parse import urlsplit
-
-    from kquota.backends.secrets import crosses_networks
-
     parts = urlsplit(url)
     return parts.scheme.lower() == "http" and crosses_networks([parts.hostname or ""])
 
@@ -105,8 +102,6 @@ def zookeeper_security(
 
 def jvm_jaas_file() -> Path | None:
     """The JAAS file that KAFKA_OPTS gives Kafka's own tools, where it says something about ZooKeeper."""
-    import shlex
-
     from kquota.backends import clientprops
 
     try:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from kquota.access import Access
+from kquota.brokers import BrokerFacts
+from kquota.cli.contexts import Given
+from kquota.cli.leases import leases_of
 from kquota.cli.streams import note, once, warn
+from kquota.cli.text import entity_text
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.version import approximations, format_version, parse_version
+from kquota.errors import InputError, KquotaError
 
 if TYPE_CHECKING:
-    from kquota.access import Access
     from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.kafka.migrated import MigratedQuotas
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.backends.zookeeper.source import MigrationSource
-    from kquota.brokers import BrokerFacts
-    from kquota.cli.contexts import Given
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
     from kquota.core.enforcement.settings import BrokerSettings
-    from kquota.core.quotas.entity import Entity, EntityType
-    from kquota.core.quotas.filter import QuotaFilter
-    from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.quotas import QuotaFile
     from kquota.leases import Lease
@@ -166,8 +171,6 @@ def load_quotas_and_leases(
     source: QuotaSource, wanted: QuotaFilter | None = None
 ) -> tuple[QuotaSnapshot, tuple[Lease, ...]]:
     """As `load_quotas`, and which of the values end, as far as this user's journal knows."""
-    from kquota.cli.leases import leases_of
-
     snapshot, leases = _load_quotas(source, wanted, leases_of)
     return snapshot, () if leases is None else leases.shown_in(snapshot)
 
@@ -225,7 +228,6 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
         raise click.UsageError("--quotas-journal leads back from the quotas of today: --quotas must not be a history")
     from kquota.documents.history import journal_history
     from kquota.documents.journal import Journal
-    from kquota.errors import InputError
 
     pages = Journal(folder).read()
     for name, why in pages.unreadable:
@@ -251,7 +253,6 @@ def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | N
     (An ensemble that no broker is registered at does not say how many there are.)
     """
     from kquota.backends import KnowsBrokers, cluster_of
-    from kquota.errors import KquotaError
 
     if source.file is not None:
         return load_quotas(source), None, None
@@ -269,7 +270,6 @@ def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | N
 def count_brokers(source: QuotaSource) -> int | None:
     """How many brokers the live cluster has; None for a file, and where the cluster does not say."""
     from kquota.backends import KnowsBrokers
-    from kquota.errors import KquotaError
 
     if source.access is None:
         return None
@@ -301,11 +301,7 @@ def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
     """The facts with the release of a live cluster's brokers, unless somebody gave one; it is named on stderr."""
     if facts.is_named or access is None or access.is_zookeeper or not access.bootstrap_server:
         return facts
-    from dataclasses import replace
-
     from kquota.backends import KnowsRelease
-    from kquota.core.quotas.version import format_version
-    from kquota.errors import KquotaError
 
     try:
         with open_backend(access) as backend:
@@ -335,8 +331,6 @@ def load_broker_settings(brokers: BrokerFacts) -> BrokerSettings | None:
 
 def warn_approximations(kafka_version: str) -> None:
     """Says what brokers of that version do otherwise than is computed here, a line each on stderr."""
-    from kquota.core.quotas.version import approximations, format_version, parse_version
-
     version = parse_version(kafka_version)
     for text in approximations(version):
         warn(f"Kafka {format_version(version)} is approximated: {text}")
@@ -344,8 +338,6 @@ def warn_approximations(kafka_version: str) -> None:
 
 def warn_ignored(ignored: Iterable[Ignored]) -> None:
     """Says which quotas the brokers do not enforce, a line on stderr for each key and reason."""
-    from kquota.cli.text import entity_text
-
     found: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
     for each in ignored:
         found.setdefault((each.key, each.reason), {})[each.entity] = None
@@ -360,8 +352,6 @@ def live_brokers(access: Access | None) -> BrokerSnapshot:
 
     What keeps the brokers from answering becomes a warning on stderr.
     """
-    from kquota.errors import KquotaError
-
     if access is None or access.bootstrap_controller or not access.bootstrap_server:
         return {}
     try:
@@ -411,7 +401,6 @@ def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> N
     Names that differ in digits alone are neighbours, and no slips.
     """
     import difflib
-    import re
 
     for entity_type, name in names.items():
         known = {part for entity in snapshot for kind, part in entity.parts if kind is entity_type}

@@ -7,15 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kquota.cli.chart import ASCII, UNICODE, chart
+from kquota.cli.text import (
+    Column,
+    amount_text,
+    cell_lines,
+    clock,
+    counter_title,
+    duration,
+    entity_text,
+    entity_words,
+    many,
+    range_text,
+    rate_text,
+    safe,
+    short_unit,
+)
 from kquota.cli.views import Csv, Document, Drawn, Note, Part, Table, View
+from kquota.core.enforcement import Generation
+from kquota.core.findings.finding import subject
+from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.simulation import Client, ClientResult, CounterResult, Simulation, Workload
 from kquota.core.simulation.result import CONTROLLER
+from kquota.documents.simulation import simulation_document
+from kquota.simulations import Needed
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from kquota.core.enforcement import Generation
-    from kquota.core.simulation import Client, ClientResult, CounterResult, Simulation, Workload
-    from kquota.simulations import Needed
 
 
 def simulated(
@@ -36,8 +54,6 @@ def simulated(
     several = len(workload.brokers.names) > 1
 
     def document() -> Document:
-        from kquota.documents.simulation import simulation_document
-
         return simulation_document(result, workload.brokers, generation)
 
     def tables(*, wide: bool) -> Iterator[Part]:
@@ -95,15 +111,11 @@ def simulated(
 
 def _lines(row: Sequence[object]) -> list[str]:
     """The cells of a row, each in one line."""
-    from kquota.cli.text import cell_lines
-
     return [", ".join(cell_lines(cell)) for cell in row]
 
 
 def _answer(result: Simulation) -> str:
     """How many counters throttled somebody, and which of them most."""
-    from kquota.cli.text import duration, many, safe
-
     throttled = [counter for counter in result.counters if counter.bites]
     counted = f"{len(throttled)} of {many(len(result.counters), 'counter')} throttled somebody"
     if not result.counters:
@@ -138,8 +150,6 @@ def _csv_rows(result: Simulation) -> Iterator[Sequence[object]]:
 
 
 def _clients(result: Simulation, workload: Workload) -> Table:
-    from kquota.cli.text import Column, amount_text, range_text, rate_text
-
     planned = {client.name: client for client in workload.clients}
     groups: dict[str, list[ClientResult]] = {}
     for client in result.clients:
@@ -196,8 +206,6 @@ def _share(part: int, whole: int) -> str:
 
 def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     """What waits and what was rejected for good; what was rejected and came through later is delivered."""
-    from kquota.cli.text import amount_text
-
     counts = (
         (sum(client.waiting for client in clients), "waiting"),
         (sum(client.rejected for client in clients), "rejected"),
@@ -214,8 +222,6 @@ def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
 
 def _muted(clients: Sequence[ClientResult], plan: Client) -> str:
     """The share of the time for which a connection waited, on average; nobody waits in an open loop."""
-    from kquota.cli.text import range_text
-
     if not plan.closed or clients[0].unit == "connections" or not any(client.throttled for client in clients):
         return "-"
     whole = plan.connections * sum(client.delivering_ms for client in clients)
@@ -235,8 +241,6 @@ def _delays(throttled: int, total: int, longest: int, ranges: Sequence[int]) -> 
     """The throttle times of delayed requests: on average, and the longest. `ranges` bounds their sum,
     where it depends on unknowns. No sum is shown: nobody waits for it.
     """
-    from kquota.cli.text import duration, range_text
-
     if not throttled:
         return ("perhaps",) if any(ranges) else ("-",)
     sums = (total, total) if ranges[0] == ranges[1] else ranges
@@ -249,8 +253,6 @@ _DONE = {"create-topics": "created", "create-partitions": "extended", "delete-to
 
 def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
     """What became of the topics of each client that changes some, a sentence each."""
-    from kquota.cli.text import duration, many, safe
-
     for client in workload.clients:
         found = [each for each in result.clients if each.group == client.name]
         offered = sum(each.offered for each in found)
@@ -288,8 +290,6 @@ def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
 
 def counter_subject(counter: CounterResult) -> str:
     """Whose counter it is, as people say it: `user alice`."""
-    from kquota.core.findings.finding import subject
-
     return subject(counter.key, str(counter.sensor))
 
 
@@ -331,9 +331,6 @@ _NAMES = 3
 
 def _cells(counter: CounterResult, *, timed: bool = True) -> tuple[object, ...]:
     """The cells of a counter's row, from its key on; without the times of day, which may differ between brokers."""
-    from kquota.cli.text import clock, duration, rate_text, short_unit
-    from kquota.core.quotas.quota import QuotaKey
-
     topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
 
     def limit() -> tuple[str, ...]:
@@ -359,8 +356,6 @@ def _cells(counter: CounterResult, *, timed: bool = True) -> tuple[object, ...]:
 
 
 def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
-    from kquota.cli.text import Column, entity_text, entity_words, safe
-
     def limited_by(counter: CounterResult) -> str:
         if counter.entity is None or entity_words(counter.entity) == safe(counter_subject(counter)):
             return ""
@@ -390,9 +385,6 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
 
 def _enough(lacking: Sequence[Needed]) -> Table:
     """The clients without a quota, with what would not throttle them."""
-    from kquota.cli.text import Column, entity_words, rate_text, short_unit
-    from kquota.core.quotas.quota import humanize
-
     return Table(
         [
             Column("WITHOUT A QUOTA", style="bold"),
@@ -426,8 +418,6 @@ def _shared(counter: CounterResult) -> tuple[str, ...]:
 
 
 def _acceptors(result: Simulation) -> Sequence[Part]:
-    from kquota.cli.text import Column, duration
-
     waited = [acceptor for acceptor in result.acceptors if acceptor.waited]
     columns = [
         Column("BROKER", spare=1),
@@ -454,9 +444,6 @@ def _chart(counter: CounterResult) -> Drawn:
 
     def draw(width: int) -> Iterator[Text]:
         from rich.text import Text
-
-        from kquota.cli.chart import ASCII, UNICODE, chart
-        from kquota.cli.text import counter_title
 
         yield Text("")
         yield Text(counter_title(counter), style="bold")

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import io
 import os
+import select
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -38,8 +40,6 @@ class _Stream(io.FileIO):
     error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        import select
-
         with memoryview(data).cast("B") as view:
             written = 0
             while self.error is None and written < view.nbytes:
@@ -149,7 +149,6 @@ def stoppable(stop: Stop | None = None) -> Iterator[Stop]:
     interrupts at once. A signal that is ignored (`nohup`) stays so. Pieces of work that share a `stop` share the wish.
     """
     import signal
-    import threading
 
     stop = stop or Stop()
 

@@ -11,8 +11,14 @@ installed sends it to the executors by itself.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from pathlib import Path
+
+from kquota.audit.package import write_package
+from kquota.cli.main import run
+from kquota.errors import InputError
 
 
 def main() -> None:
@@ -23,18 +29,10 @@ def main() -> None:
     # spark-submit puts the script's own folder first on the path, where modules must not be found by accident.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
-    from kquota.cli.main import run
-
     sys.exit(run(["audit", *sys.argv[1:]]))
 
 
 def _print_entry() -> None:
-    import argparse
-    from pathlib import Path
-
-    from kquota.audit.package import write_package
-    from kquota.errors import InputError
-
     parser = argparse.ArgumentParser(prog="python -m kquota.cli.submit", description="Print the path of the entry.")
     parser.add_argument("--py-files", type=Path, metavar="OUT.zip", help="write kquota there first, for --py-files")
     arguments = parser.parse_args()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -443,7 +445,6 @@ def print_csv(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     CSV has no way to say control characters: they are spelled out, and JSON has them exactly.
     """
     import csv
-    import io
 
     wanted = layout()
     lines = (
@@ -462,8 +463,6 @@ def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
     """Two moments in UTC to the second, the day once where it is the same; `-` for none."""
     if first_ms is None or last_ms is None:
         return ("-",)
-    from datetime import UTC, datetime
-
     first, last = (datetime.fromtimestamp(time / 1000, UTC) for time in (first_ms, last_ms))
     if first.date() == last.date():
         return f"{first:%Y-%m-%d}", f"{first:%H:%M:%S} to", f"{last:%H:%M:%S}"
@@ -472,8 +471,6 @@ def period(first_ms: int | None, last_ms: int | None) -> tuple[str, ...]:
 
 def moment(time_ms: int) -> str:
     """A moment in UTC to the second."""
-    from datetime import UTC, datetime
-
     try:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):

@@ -10,15 +10,16 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import SETTINGS, Given, Value
+from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.run import Engine, Usage
     from kquota.audit.settings import AuditSettings
-    from kquota.core.change.history import QuotaHistory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -248,8 +249,6 @@ class Asked:
     @property
     def usage(self) -> Usage:
         """What is read, and what runs over it."""
-        from kquota.audit.run import LAST_MS, Prometheus, Usage
-
         prometheus = None
         if self.prometheus is not None:
             timeout_s = self.quotas.cluster.timeout_s
@@ -355,7 +354,4 @@ def recorded_quotas(named: str | None) -> QuotaHistory | None:
 
 def _nothing_set() -> QuotaHistory:
     """A history without any quota."""
-    from kquota.core.change.history import QuotaHistory
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-
     return QuotaHistory.of(QuotaSnapshot({}))

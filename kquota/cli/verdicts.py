@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kquota.cli.text import entity_text, markdown
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
 from kquota.core.quotas.quota import QuotaKey
 
@@ -39,8 +40,6 @@ def count_text(quotas: Sequence[QuotaVerdict]) -> str:
 
 def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:
     """The first of these quotas by name, and how many more there are."""
-    from kquota.cli.text import entity_text
-
     named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:most]]
     more = len(quotas) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
@@ -48,8 +47,6 @@ def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:
 
 def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
     """The same as a paragraph of Markdown each."""
-    from kquota.cli.text import markdown
-
     return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, lines(quotas, counts=counts))]
 
 

@@ -12,11 +12,11 @@ import click
 
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import console, note, say
+from kquota.cli.text import Column, Layout, layout, print_csv, print_table, safe, set_layout
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kquota.cli.text import Column
     from kquota.cli.tree import Branch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,8 +105,6 @@ def show(view: View, output: str, *, written: bool = False) -> int:
     Raises click.UsageError when the rows of no table have the column that they are to be sorted by. After a write
     (`written`) nothing is refused any more: `check_sorting` comes before it.
     """
-    from kquota.cli.text import layout
-
     parts = view.parts(output)
     if layout().sort_by and not written:
         parts = list(parts)
@@ -121,8 +119,6 @@ def check_sorting(*tables: Sequence[str]) -> None:
 
     A command that writes, or takes long, calls this with the headings of its tables before it begins.
     """
-    from kquota.cli.text import layout, safe
-
     wanted = layout()
     if wanted.sort_by and tables and all(wanted.place(headings) is None for headings in tables):
         known = dict.fromkeys(heading for headings in tables for heading in headings if heading)
@@ -146,8 +142,6 @@ def _encoded(document: Document | Iterator[Document], output: str) -> Iterator[P
 
 def _print(part: Part) -> None:
     """Prints a part. The printer of tables knows the layout (`--no-headers`, `--sort-by`)."""
-    from kquota.cli.text import print_csv, print_table
-
     if isinstance(part, str):
         click.echo(part)
     elif isinstance(part, Raw):
@@ -173,8 +167,6 @@ DRY_RUN = "dry run: nothing was written"
 
 def changes_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, dry_run: bool) -> Iterator[Part]:
     """What a write changed: whose, which key, before and after in words; two more cells hold the values themselves."""
-    from kquota.cli.text import Column
-
     if not rows:
         yield Note("nothing changes")
         return
@@ -203,8 +195,6 @@ def shown_as(*formats: str, takes_output: bool = False, tables: bool = True) -> 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def command(*args: Any, output: str, no_headers: bool = False, sort_by: str = "", **given: Any) -> Any:
-            from kquota.cli.text import Layout, set_layout
-
             has_wide = "wide" in formats and output != "wide"
             wanted = Layout(not no_headers, sort_by, output == "wide", "-o wide" if has_wide else "")
             if not wanted.is_usual and output not in laid_out:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kquota.audit.run import settings_of
+from kquota.brokers import BrokerFacts
+from kquota.cli import auditing, session
+from kquota.cli.report import words
 from kquota.cli.streams import warn
+from kquota.cli.text import Column, code, many, markdown_table, period, rate_text, records_text
+from kquota.cli.usage import recorded_quotas
+from kquota.cli.verdicts import markdown_lines
 from kquota.cli.views import Csv, Part, Table
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
-    from kquota.brokers import BrokerFacts
-    from kquota.cli.text import Column
-    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 _STYLES = {
     Outcome.NEWLY_THROTTLED: "red",
@@ -45,8 +50,6 @@ class Replayed:
 
 def summary(comparison: Comparison) -> str:
     """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
-    from kquota.cli.text import many
-
     counts = {outcome: comparison.count(outcome) for outcome in Outcome}
     parts = [f"{many(count, 'client')} {outcome.value}" for outcome, count in counts.items() if count]
     if not counts[Outcome.NEWLY_THROTTLED]:
@@ -58,15 +61,11 @@ def summary(comparison: Comparison) -> str:
 
 def records(result: AuditResult) -> str:
     """`300 requests`: what was read."""
-    from kquota.cli.text import records_text
-
     return records_text(result.quality.events, result.findings.column("basis").to_pylist())
 
 
 def usage_text(result: AuditResult) -> str:
     """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    from kquota.cli.text import many, period
-
     quality = result.quality
     text = f"{records(result)}, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
     return f"{text} ({many(quality.rejected, 'record')} cannot be read)" if quality.rejected else text
@@ -80,13 +79,6 @@ def replay(
     recorded_under: str | None = None,
 ) -> tuple[Comparison, AuditResult]:
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
-    from dataclasses import replace
-
-    from kquota.audit.run import settings_of
-    from kquota.cli import auditing, session
-    from kquota.cli.text import many
-    from kquota.cli.usage import recorded_quotas
-
     try:
         from kquota.audit.held_back import audited
         from kquota.audit.whatif import compare
@@ -127,8 +119,6 @@ COLUMNS = (
 
 def comparison_screen(comparison: Comparison) -> Iterator[Part]:
     """A table of the clients, and one of the counters."""
-    from kquota.cli.text import Column
-
     delays = _delay_columns(comparison)
     if comparison.clients:
         yield clients_table(comparison)
@@ -161,8 +151,6 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
 
 def clients_table(comparison: Comparison) -> Table:
     """A row for each client for whom something changes."""
-    from kquota.cli.text import Column
-
     delays = _delay_columns(comparison)
     named = _names_brokers(comparison)
     return Table(
@@ -198,8 +186,6 @@ def _outcome(change: ClientChange | CounterChange) -> tuple[str, str]:
 
 def _quota_column(changes: Sequence[ClientChange | CounterChange]) -> Column:
     """The key, which can be spared where it is the same in all rows."""
-    from kquota.cli.text import Column
-
     return Column("QUOTA", style="cyan", whole=True, spare=5 if len({change.key for change in changes}) == 1 else 0)
 
 
@@ -265,9 +251,6 @@ def _predicted_ends(standing: Standing) -> tuple[float | None, ...]:
 
 def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
     """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded."""
-    from kquota.cli.text import many, markdown_table
-    from kquota.cli.verdicts import markdown_lines
-
     delays = _delay_columns(comparison)
     named = _names_brokers(comparison)
     headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "DELAYED", *(each.heading for each in delays)]
@@ -315,8 +298,6 @@ def _who(change: ClientChange) -> tuple[str, str]:
 
 
 def _who_markdown(change: ClientChange) -> tuple[str, str]:
-    from kquota.cli.text import code
-
     if change.ip is not None:
         return code(f"ip={change.ip}"), "-"
     user = "(any)" if change.user is None else code(change.user)
@@ -334,8 +315,6 @@ def _changes(comparison: Comparison) -> Sequence[ClientChange | CounterChange]:
 
 
 def _delay_columns(comparison: Comparison) -> tuple[Column, ...]:
-    from kquota.cli.text import Column
-
     if not _says_delays(comparison):
         return ()
     return (
@@ -351,8 +330,6 @@ def _cells(change: ClientChange | CounterChange, delays: Sequence[Column]) -> tu
 
     Of who was held back the least that its counter wants.
     """
-    from kquota.cli.report import words
-    from kquota.cli.text import rate_text
 
     def limit(standing: Standing) -> tuple[str, ...]:
         return ("none" if standing.limit is None else humanize(change.key, standing.limit),)
@@ -388,8 +365,6 @@ def _moved(told: Callable[[Standing], tuple[str, ...]], change: ClientChange | C
 
 def _behind(change: ClientChange | CounterChange) -> tuple[str, ...]:
     """What the counter has not delivered at the end of the recorded time, and when it is gone, after the change."""
-    from kquota.cli.report import words
-
     predicted = change.after.predicted
     match () if predicted is None else words.behind_parts(change.key, predicted):
         case (left, gone):

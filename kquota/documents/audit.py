@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kquota.core.fields import derived
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
+from kquota.core.findings.closed_loop import Closed, ClosedLoop
+from kquota.core.findings.finding import Finding, Logged
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
@@ -16,10 +18,6 @@ from kquota.documents.prediction import prediction_document, recorded_under_docu
 from kquota.documents.quotas import entity_document, limit_document, who_document
 from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
-
-if TYPE_CHECKING:
-    from kquota.core.findings.closed_loop import Closed, ClosedLoop
-    from kquota.core.findings.finding import Finding, Logged
 
 
 def audit_document(

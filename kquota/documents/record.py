@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from kquota.core.change.plan import Cluster, Objection
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Reading, Settled, Space
 from kquota.documents.encoding import Document
+from kquota.documents.journal import Entry
 from kquota.documents.plan import objection_document
-
-if TYPE_CHECKING:
-    from kquota.documents.journal import Entry
 
 
 def record_document(

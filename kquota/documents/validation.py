@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
+from kquota.documents.fits import compiled
 from kquota.errors import InputError
 
 Step = str | int
@@ -120,8 +122,6 @@ def _form(problem: Any) -> str:
 
 def _suspects(data: Mapping[str, Any], rules: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """The document with each long list cut down to some items that do not fit, and the indexes of these."""
-    from kquota.documents.fits import compiled
-
     few, numbers = dict(data), {}
     for name, part in data.items():
         rule = rules.get("properties", {}).get(name, {})
@@ -160,8 +160,6 @@ def _kind(found: object) -> str:
 
 
 def _meant(word: str, known: Collection[str]) -> str:
-    import difflib
-
     close = difflib.get_close_matches(word, known, n=1)
     return _did_you_mean(close[0]) if close else f"keys: {', '.join(known)}"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kquota import __version__
 from kquota.core.change.lint import Finding
 from kquota.core.change.plan import Action, Plan
 from kquota.core.findings.use import Counter, Use
@@ -121,8 +122,6 @@ class Exporter:
         return found
 
     def _health(self, now_ms: int) -> Iterator[Family]:
-        from kquota import __version__
-
         parts = list(self.parts.values())
         yield Family("build_info", "The version of kquota.", [({"version": __version__}, 1)])
         up = [({"part": part.name}, float(part.error is None)) for part in parts]

@@ -12,11 +12,13 @@ import tempfile
 import time
 import urllib.error
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from kquota.backends.http import TooLarge, get
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -141,8 +143,6 @@ class Pages:
 
     def look(self, quotas: QuotaSnapshot | None = None) -> Look:
         """One reading of each page; all pages at the same time."""
-        from concurrent.futures import ThreadPoolExecutor
-
         samples: list[Sample] = []
         missing: list[Missing] = []
         unread: list[Missing] = []
@@ -159,8 +159,6 @@ class Pages:
 
     def _text(self, page: Page) -> tuple[str, int] | Missing:
         """The text of a page and when it was current, or why there is none."""
-        from kquota.backends.http import TooLarge, get
-
         try:
             if not page.is_url:
                 file = Path(page.place)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from kquota.backends.http import TooLarge, get
 from kquota.core.change.recording import LINE_BYTES, Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.exposition import labels_of, parse
@@ -176,8 +177,6 @@ def requests_of(page: str) -> float | None:
 
 
 def _page(url: str, timeout_s: float) -> str:
-    from kquota.backends.http import TooLarge, get
-
     out = io.BytesIO()
     try:
         get(url, {"Accept": "text/plain"}, out, timeout_s=timeout_s, most=_LARGEST_PAGE)

@@ -9,13 +9,16 @@ Credentials come from the environment: `KQUOTA_PROMETHEUS_TOKEN`, or `KQUOTA_PRO
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
+import urllib.error
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
 
 from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
@@ -56,8 +59,6 @@ class Credentials:
     @property
     def header(self) -> dict[str, str]:
         """The Authorization header, if there is one."""
-        import base64
-
         if self.token is not None:
             return {"Authorization": f"Bearer {self.token}"}
         if self.username is None:
@@ -74,8 +75,6 @@ class Server:
     timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        from urllib.parse import urlsplit
-
         try:
             parts = urlsplit(self.url)
             known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -100,8 +99,6 @@ class Server:
         Raises Unauthorized, InputError (a bad query, an answer beyond 512 MiB) and Unreachable.
         """
         import http.client
-        import urllib.error
-        from urllib.parse import urlencode
 
         from kquota.backends.http import TooLarge, post
 

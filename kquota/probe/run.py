@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kquota.access import Access, load_config
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity
-from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+from kquota.backends.kafka.brokers import Endpoint, KafkaBrokerConfigs
+from kquota.backends.kafka.librdkafka import settings_of
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.findings.probe import (
@@ -24,16 +25,14 @@ from kquota.core.findings.probe import (
     compare_connections,
 )
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
 from kquota.errors import InputError, Refused, Unauthorized
+from kquota.probe import client as rdkafka
+from kquota.probe.client import Partition
 from kquota.probe.connections import local_ip, open_connections
 from kquota.probe.load import Load, Pace
 from kquota.probe.requestlog import handler_ms
-
-if TYPE_CHECKING:
-    from kquota.backends.kafka.brokers import Endpoint
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.probe.client import Partition
 
 ON_TOPIC = (Probe.PRODUCE, Probe.FETCH, Probe.REQUEST)
 """The probes that need a topic."""
@@ -257,9 +256,6 @@ class _Run:
             target = self._prepared(None)
             self._guarded(lambda pace: self._connect(target, pace))
             return self._result(target)
-        from kquota.backends.kafka.librdkafka import settings_of
-        from kquota.probe import client as rdkafka
-
         request = self._request
         rdkafka.require()
         settings = settings_of(self._bootstrap, self._security, request.client_id)
@@ -364,8 +360,6 @@ class _Run:
         open_connections(server, self._security, pace, self._request.timeout_s, self._openings.append)
 
     def _drive(self, settings: dict[str, Any], partition: Partition | None, pace: Pace, created: list[str]) -> None:
-        from kquota.probe import client as rdkafka
-
         if partition is None:
             prefix = f"{self._request.prefix}{secrets.token_hex(4)}-"
             rdkafka.mutate(settings, prefix, pace, self._exchanges, created)

@@ -534,7 +534,7 @@ def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkey
     # In the order of the journal: ids of one second compare by their fingerprints.
     before = [entry.id for entry in Journal(tmp_path / "journal").entries()]
     backend.batches, backend.times = 0, 1
-    monkeypatch.setattr("kquota.changes.now", lambda: 10**14)
+    monkeypatch.setattr(time, "time_ns", lambda: 10**20)
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     assert main.run(["reconcile", *address]) == 143
     (back,) = [entry for entry in Journal(tmp_path / "journal").entries() if entry.id not in before]
@@ -551,7 +551,7 @@ def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
     for user in ("alice", "bob"):
         alter = ["alter", "--user", user, "--add-config", "producer_byte_rate=1MB", "--for", "1s", *address]
         assert main.run(alter) == 0
-    monkeypatch.setattr("kquota.changes.now", lambda: 10**14)
+    monkeypatch.setattr(time, "time_ns", lambda: 10**20)
     capfd.readouterr()
     assert main.run([*ended, *address]) == 143
     assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").entries()] == [False, False, True]

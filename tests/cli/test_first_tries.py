@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from pathlib import Path
 
 import click
 import pytest
 
-import kquota.changes
 from kquota import __version__
 from kquota.access import Access
 from kquota.backends.memory import MemoryBackend
@@ -73,7 +73,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
     """A cluster in memory behind every address, and a folder of its own for the files of the user."""
     backend = MemoryBackend(QuotaSnapshot({BOB: {KEY: 20 * MB}}))
     monkeypatch.setattr(Access, "open", lambda *_: backend)
-    monkeypatch.setattr("kquota.changes.place_of", lambda _: Cluster("zookeeper://zk1:2181"))
+    for room in ("changes", "cli.commands.alter", "cli.commands.apply", "cli.commands.undo", "cli.commands.reconcile"):
+        monkeypatch.setattr(f"kquota.{room}.place_of", lambda _: Cluster("zookeeper://zk1:2181"))
     for variable in ("KQUOTA_ZOOKEEPER", "KQUOTA_BOOTSTRAP_SERVER", "KQUOTA_CONTEXT", "KQUOTA_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -184,7 +185,7 @@ def test_a_limit_is_raised_for_two_hours(
     cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 1_770_000_000_000
-    monkeypatch.setattr(kquota.changes, "now", lambda: now)
+    monkeypatch.setattr(time, "time_ns", lambda: now * 1_000_000)
     assert run(["alter", "--user", "bob", "--add-config", "producer_byte_rate=40MB", "--for", "2h", *HERE]) == 0
     assert "ends 2026-02-02 04:40:00 UTC, then 20 MB/s again, if 'kquota reconcile' runs" in capsys.readouterr().err
     (entry,) = Journal(Path("journal")).entries()
@@ -294,7 +295,7 @@ def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
         Comparison(600, 600, 30_000, seen, none, none),
         "duration",
     )
-    monkeypatch.setattr("kquota.probe.run.run", lambda *_: found)
+    monkeypatch.setattr("kquota.cli.commands.probe.run", lambda *_: found)
     assert run(["probe", "connection", "--yes", "--bootstrap-server", "b:1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise."

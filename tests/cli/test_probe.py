@@ -73,7 +73,7 @@ def test_a_terminal_sees_how_far_a_probe_is(quiet: list[str], monkeypatch: pytes
         raise Refused("enough was seen")
 
     monkeypatch.setattr(session, "open_brokers", lambda access: ("nowhere:9092", None))
-    monkeypatch.setattr("kquota.probe.run.run", probe)
+    monkeypatch.setattr("kquota.cli.commands.probe.run", probe)
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     options = ["--duration", "5s", "--yes", "--bootstrap-server", "nowhere:9092", *quiet]

@@ -19,12 +19,11 @@ from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.secrets import without
-from kquota.backends.tls import certificate_remedy, client_context
+from kquota.backends.tls import Tls, certificate_remedy, client_context
 from kquota.errors import KquotaError, Rejected, Unauthorized
 
 if TYPE_CHECKING:
     from kquota.backends.kafka.sasl import Sasl
-    from kquota.backends.tls import Tls
 
 CLIENT_ID: Final = "kquota"
 _LARGEST_FRAME = 256 << 20

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kquota.backends import jaas
+from kquota.backends import jaas, stores
+from kquota.backends.kafka.kerberos import Kerberos
+from kquota.backends.kafka.msk import MskIam
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBearer, UnsecuredToken
 from kquota.backends.kafka.sasl import SCRAM_MECHANISMS, Plain, Sasl, Scram
-from kquota.backends.secrets import java_class, nearly
+from kquota.backends.secrets import Ask, java_class, nearly
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.backends.kafka.oauth import ClientCredentials
-    from kquota.backends.secrets import Ask
 
 _SECURITY = "org.apache.kafka.common.security."
 _OAUTH = f"{_SECURITY}oauthbearer."
@@ -84,8 +83,6 @@ def _options(mechanism: str, properties: Mapping[str, str], file: Path) -> dict[
     except ValueError:
         raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_hint(mechanism)) from None
     if login.module not in _MODULES[mechanism]:
-        from difflib import get_close_matches
-
         module = java_class(login.module)
         if "sasl.mechanism" not in properties:
             near = get_close_matches("sasl.mechanism", properties, n=1, cutoff=0.8)
@@ -96,8 +93,6 @@ def _options(mechanism: str, properties: Mapping[str, str], file: Path) -> dict[
 
 
 def _kerberos(properties: Mapping[str, str], options: Mapping[str, str], file: Path) -> Sasl:
-    from kquota.backends.kafka.kerberos import Kerberos
-
     service = properties.get("sasl.kerberos.service.name") or options.get("serviceName")
     if not service:
         hint = "it is the brokers', often kafka"
@@ -109,17 +104,12 @@ def _kerberos(properties: Mapping[str, str], options: Mapping[str, str], file: P
 
 
 def _msk(options: Mapping[str, str]) -> Sasl:
-    from kquota.backends.kafka.msk import MskIam
-    from kquota.backends.kafka.oauth import OAuthBearer
-
     return OAuthBearer(
         MskIam(options.get("awsProfileName"), options.get("awsRoleArn"), options.get("awsRoleSessionName"))
     )
 
 
 def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
-    from kquota.backends.kafka.oauth import OAuthBearer
-
     handler = properties.get(_HANDLER, "")
     retriever = properties.get(_RETRIEVER, "")
     if handler == _MSK_HANDLER:
@@ -136,8 +126,6 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path
         return _unsecured(options, file)
     extensions = _prefixed(options, "extension_")
     if local := re.fullmatch(r"file:(?://[^/]*)?(/.*)", url, re.IGNORECASE):
-        from kquota.backends.kafka.oauth import FileToken
-
         return OAuthBearer(FileToken(Path(unquote(local[1]))), extensions)
     return OAuthBearer(_client_credentials(url, properties, options, file, ask), extensions)
 
@@ -145,9 +133,6 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path
 def _client_credentials(
     url: str, properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask
 ) -> ClientCredentials:
-    from kquota.backends import stores
-    from kquota.backends.kafka.oauth import ClientCredentials
-
     client_id = properties.get(f"{_CLIENT}client.id") or options.get("clientId")
     if not client_id:
         raise InputError(
@@ -168,8 +153,6 @@ def _client_credentials(
 
 def _unsecured(options: Mapping[str, str], file: Path) -> Sasl:
     """What Kafka's login for tests makes: claims as texts, numbers and lists that begin with what separates them."""
-    from kquota.backends.kafka.oauth import OAuthBearer, UnsecuredToken
-
     prefix = "unsecuredLogin"
     principal = options.get(f"{prefix}PrincipalClaimName", "sub")
     claims: dict[str, str | float | list[str]] = {**_prefixed(options, f"{prefix}StringClaim_")}

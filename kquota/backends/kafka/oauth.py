@@ -5,19 +5,23 @@ As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLogin
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
+import json
 import re
+import time
+import urllib.error
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+from urllib.parse import quote_plus, urlencode
 
 from kquota.backends.secrets import without
+from kquota.backends.tls import Tls, client_context
 from kquota.errors import InputError, Unauthorized, Unreachable
 from kquota.files import read_bytes
-
-if TYPE_CHECKING:
-    from kquota.backends.tls import Tls
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -96,10 +100,6 @@ class UnsecuredToken:
         return f"as {self.claims.get(self.principal_claim)!r} with an unsecured token"
 
     def token(self, host: str, timeout_s: float) -> str:
-        import base64
-        import json
-        import time
-
         now = time.time()
         claims = {"iat": round(now, 3), "exp": round(now + self.lifetime_s, 3), **self.claims}
         parts = (json.dumps(part, ensure_ascii=False).encode() for part in ({"alg": "none"}, claims))
@@ -135,8 +135,6 @@ class ClientCredentials:
 
     def token(self, host: str, timeout_s: float) -> str:
         import http.client
-        import json
-        import urllib.error
 
         from kquota.backends.http import TooLarge
 
@@ -172,24 +170,16 @@ class ClientCredentials:
     @property
     def _basic(self) -> str:
         """The client's id and secret as the header has them."""
-        import base64
-        from urllib.parse import quote_plus
-
         names = [self.client_id, self.client_secret]
         return base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
 
     def _post(self, timeout_s: float) -> bytes:
-        import io
-        from urllib.parse import urlencode
-
         from kquota.backends.http import post
 
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json", "User-Agent": "kquota"}
         context = None
         if self.url.lower().startswith("https:"):
-            from kquota.backends.tls import Tls, client_context
-
             context = client_context(self.tls or Tls())
         out = io.BytesIO()
         post(
@@ -206,8 +196,6 @@ class ClientCredentials:
 
 def _reason_of(body: bytes) -> str:
     """What an answer says of its error in the words of RFC 6749, and no more of it."""
-    import json
-
     try:
         answer = json.loads(body)
         words = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kquota.backends.tls import Tls
+
 if TYPE_CHECKING:
     from kquota.backends.kafka.sasl import Sasl
-    from kquota.backends.tls import Tls
 
 
 @dataclass(frozen=True)

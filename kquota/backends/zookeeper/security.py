@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kquota.backends.secrets import nearly
-from kquota.backends.tls import certificate_remedy
+from kquota.backends.tls import Tls, certificate_remedy
 from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     import ssl
-
-    from kquota.backends.tls import Tls
 
 SCHEMES: Final = ("sasl", "digest")
 _PAUSE_S: Final = 0.5

@@ -6,30 +6,34 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import grammar, params, session
+from kquota.access import Access
+from kquota.backends import describe_entities
+from kquota.changes import Altered, Rehearsal, alter, now, place_of, rehearse
+from kquota.cli import brokers, consent, grammar, leases, params, session
+from kquota.cli.commands.apply import says_what_may_be_written
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.leases import known_leases
 from kquota.cli.streams import Stop, note, say, stoppable, warn
-from kquota.cli.text import safe
+from kquota.cli.text import entity_text, safe
 from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
+from kquota.core.change.broker import Broker
+from kquota.core.change.plan import Objection
+from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
 from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.quota import QuotaKey, Value, humanize, parse_value
+from kquota.core.quotas.selector import selected
+from kquota.documents.alter import alter_document
+from kquota.documents.journal import Command, Entry, Journal, name_of
+from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, Uncertain
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.changes import Altered
-    from kquota.cli.contexts import Given
-    from kquota.core.change.broker import Broker
-    from kquota.core.change.plan import Objection
-    from kquota.core.change.review import Guards
-    from kquota.documents.journal import Command, Entry
+from kquota.leases import kept
 
 
 @click.command("alter", cls=grammar.Command)
@@ -144,13 +148,6 @@ def command(
 
 def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> list[Alteration]:
     """The alterations that wish the leased values of entities once more. Raises InputError where one has none."""
-    from kquota.backends import describe_entities
-    from kquota.changes import place_of
-    from kquota.cli.leases import known_leases
-    from kquota.cli.text import entity_text
-    from kquota.documents.journal import Journal
-    from kquota.leases import kept
-
     if access.bootstrap_controller:
         raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
     with session.open_backend(access) as backend:
@@ -193,11 +190,6 @@ def carry_out(
 
     With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
     """
-    from kquota.changes import Altered, Rehearsal, alter, now, place_of, rehearse
-    from kquota.cli import consent, leases
-    from kquota.cli.commands.apply import says_what_may_be_written
-    from kquota.documents.journal import Journal
-
     check_sorting(COLUMNS)
     named = session.label(access)
     book = Journal(writing.journal) if writing.dry_run else params.open_journal(writing.journal, access, file)
@@ -313,8 +305,6 @@ def _note_way_back(altered: Altered, access: Access) -> None:
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
-        from kquota.documents.journal import name_of
-
         commands = " and ".join(
             f"'kquota undo {name_of(entry)}{params.there(access)}'" for entry in reversed(altered.entries)
         )
@@ -354,8 +344,6 @@ def _alter_broker(
     _check_changes(add_config, delete_config)
     if writing.lasts_ms is not None:
         raise click.UsageError("--for needs the journal, and limits of brokers are not in it")
-    from kquota.cli import brokers
-
     brokers.alter(
         broker,
         brokers.parse_additions(_items(add_config)),
@@ -373,10 +361,6 @@ def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) 
 
 def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
     """What a quotas file sets, and the guards that it asks for. What it calls unmanaged is left as it is."""
-    from kquota.core.change.review import Guards
-    from kquota.core.quotas.selector import selected
-    from kquota.documents.quotas import read_quota_file
-
     quota_file = read_quota_file(file)
     session.warn_problems(quota_file)
     managed = [
@@ -463,8 +447,6 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
     results = altered.results
 
     def document() -> Document:
-        from kquota.documents.alter import alter_document
-
         return alter_document(
             results,
             dry_run=dry_run,
@@ -490,8 +472,6 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
         return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
 
     def screen() -> Iterator[Part]:
-        from kquota.cli.text import entity_text
-
         for result in results:
             if result.error is not None:
                 yield Note(f"kquota: {entity_text(result.entity)}: {result.error}", by=say)

@@ -5,28 +5,31 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import grammar, params, session
+from kquota.access import Access
+from kquota.backends import QuotaBackend, cluster_of
+from kquota.changes import now, place_of, placed, unwritten
+from kquota.cli import consent, grammar, params, session
+from kquota.cli.commands.plan import Labels, plan_view, summary
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.progress import progress
+from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, say, stoppable
+from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import DRY_RUN, Document, View, show, shown_as
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.backends import QuotaBackend
-    from kquota.cli.commands.plan import Labels
-    from kquota.cli.progress import Bar
-    from kquota.core.change.plan import Cluster, Plan
-    from kquota.core.change.report import ApplyReport
-    from kquota.documents.journal import Command, Entry, Journal, Kept
-    from kquota.documents.quotas import QuotaFile
-    from kquota.leases import Lease, Leases
+from kquota.core.change.plan import Cluster, Plan, plan
+from kquota.core.change.report import ApplyReport
+from kquota.core.change.review import Guards, with_review
+from kquota.documents.apply import apply_document
+from kquota.documents.journal import Command, Entry, Journal, Kept, name_of
+from kquota.documents.plan import is_plan, read_plan
+from kquota.documents.quotas import QuotaFile
+from kquota.errors import Unreachable
+from kquota.leases import Lease, Leases, kept, settles
+from kquota.reconcile import apply
 
 
 @click.command("apply", cls=grammar.Command)
@@ -86,17 +89,6 @@ def command(
       kquota apply quotas.yaml --prune --max-deleted 5
       kquota apply backfill.yaml --for 2h
     """
-    from dataclasses import replace
-
-    from kquota.backends import cluster_of
-    from kquota.changes import now, placed, unwritten
-    from kquota.cli import consent
-    from kquota.core.change.plan import plan
-    from kquota.core.change.review import Guards, with_review
-    from kquota.documents.journal import Journal
-    from kquota.documents.plan import is_plan, read_plan
-    from kquota.errors import Unreachable
-
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
     if is_plan(file):
@@ -198,13 +190,7 @@ def carry_out(
 
     `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
     """
-    from kquota.changes import now, place_of
     from kquota.cli import consent, leases
-    from kquota.cli.commands.plan import plan_view, summary
-    from kquota.cli.text import many
-    from kquota.core.change.report import ApplyReport
-    from kquota.leases import kept, settles
-    from kquota.reconcile import apply
 
     consent.refuse(planned.objections, force=terms.force)
     if terms.output == "table" or terms.dry_run:
@@ -285,9 +271,6 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
 
     `there` are the options of the cluster, for the command that takes it back.
     """
-    from kquota.cli.text import entity_text, many, safe
-    from kquota.documents.journal import name_of
-
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
     known = {entity for entity, _ in complaints}
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
@@ -333,8 +316,6 @@ def _view(report: ApplyReport, planned: Plan) -> View:
     """What became of a plan; people read it on stderr, as it happens."""
 
     def document() -> Document:
-        from kquota.documents.apply import apply_document
-
         return apply_document(report, planned)
 
     return View(document=document)

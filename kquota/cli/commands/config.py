@@ -9,10 +9,15 @@ from pathlib import Path
 import click
 
 from kquota.access import config_path, load_config
+from kquota.backends.kafka.address import Servers
+from kquota.backends.schemes import without_scheme
+from kquota.backends.zookeeper.address import Address
 from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
+from kquota.cli.text import Column, safe
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
+from kquota.documents.config import contexts_document, settings_document
 from kquota.errors import InputError
 
 
@@ -55,15 +60,11 @@ def get_contexts() -> View:
     current = os.environ.get("KQUOTA_CONTEXT") or config.current
 
     def document() -> Document:
-        from kquota.documents.config import contexts_document
-
         return contexts_document(config, current)
 
     def screen() -> Sequence[Part]:
         if not config.contexts:
             return [Note(f"no contexts in {config.path}")]
-        from kquota.cli.text import Column
-
         columns = [
             Column("CURRENT"),
             Column("NAME", style="cyan", whole=True),
@@ -156,15 +157,9 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
 
 def _checked(option: str, address: str) -> str:
     """The address as the file keeps it, without kquota's own scheme. Raises InputError for a malformed one."""
-    from kquota.backends.schemes import without_scheme
-
     if option == "zookeeper":
-        from kquota.backends.zookeeper.address import Address
-
         Address.parse(address)
         return without_scheme(address, "zookeeper")
-    from kquota.backends.kafka.address import Servers
-
     own = "kafka" if option == "bootstrap_server" else "controller"
     Servers.parse(address, own)
     return without_scheme(address, own)
@@ -213,8 +208,6 @@ def _warn_of_the_environment(name: str) -> None:
 @command.command("current-context")
 def current_context() -> None:
     """Print the name of the current context; exits with 3 when there is none."""
-    from kquota.cli.text import safe
-
     config = load_config()
     name = os.environ.get("KQUOTA_CONTEXT") or config.current
     if name is None:
@@ -233,8 +226,6 @@ def view(show_origin: bool, given: contexts.Given) -> View:
     shown = [(setting.name.replace("_", "-"), setting) for setting in found.values() if setting.value is not None]
 
     def document() -> Document:
-        from kquota.documents.config import settings_document
-
         return settings_document(
             file,
             None if context is None else context.name,
@@ -249,8 +240,6 @@ def view(show_origin: bool, given: contexts.Given) -> View:
         return f"{setting.value:g} s" if isinstance(setting.value, float | int) else str(setting.value)
 
     def screen() -> Sequence[Part]:
-        from kquota.cli.text import Column
-
         columns = [Column("SETTING", style="cyan", whole=True), Column("VALUE")]
         columns += [Column("ORIGIN")] if show_origin else []
         rows = [(name, value(setting), *([origin(setting)] if show_origin else [])) for name, setting in shown]

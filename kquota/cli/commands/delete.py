@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from kquota.cli import grammar, params
 from kquota.cli.commands import alter
+from kquota.cli.contexts import Given
 from kquota.core.quotas.alteration import Alteration
-
-if TYPE_CHECKING:
-    from kquota.cli.contexts import Given
 
 
 @click.command("delete", cls=grammar.Command)

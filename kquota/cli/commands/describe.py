@@ -13,16 +13,15 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.streams import note
-from kquota.cli.text import safe
+from kquota.cli.text import Column, entity_text, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, show, shown_as
-from kquota.core.quotas.entity import EntityType
-from kquota.core.quotas.filter import ANY
+from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.filter import ANY, QuotaFilter
+from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.quota import QuotaKey, limit_text
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
-    from kquota.core.quotas.entity import Entity
-    from kquota.core.quotas.filter import QuotaFilter
-    from kquota.core.quotas.pattern import NamePatterns
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
@@ -180,8 +179,6 @@ def described(
 
     `mechanisms` are the users' SCRAM credentials, for `wide`; `without` is the note of a snapshot without quotas.
     """
-    from kquota.cli.text import Column, entity_text
-    from kquota.core.quotas.quota import QuotaKey, limit_text
 
     def document() -> Document:
         from kquota.documents.quotas import quotas_document

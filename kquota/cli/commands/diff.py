@@ -8,27 +8,30 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from kquota.access import Access, load_config
+from kquota.backends import cluster_of
+from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.schemes import scheme_of, unknown
+from kquota.backends.zookeeper.address import Address
 from kquota.cli import grammar, params, session
 from kquota.cli.commands.plan import Labels, Words, plan_view
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few, leases_of
 from kquota.cli.streams import note
+from kquota.cli.text import code
 from kquota.cli.views import View, shown_as
+from kquota.core.change.diff import Side, difference
+from kquota.core.change.plan import Cluster, Plan
+from kquota.core.quotas.selector import Selector
+from kquota.documents.plan import is_plan, read_plan
+from kquota.documents.quotas import QuotaFile, read_quota_file
 from kquota.errors import InputError, Unreachable
-
-if TYPE_CHECKING:
-    from kquota.cli.contexts import Given
-    from kquota.core.change.diff import Side
-    from kquota.core.change.plan import Cluster
-    from kquota.core.quotas.selector import Selector
-    from kquota.documents.quotas import QuotaFile
-    from kquota.leases import Lease
+from kquota.leases import Lease
 
 _WORDS = Words(
     "Quotas of A and B",
@@ -84,8 +87,6 @@ def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: 
       kquota diff live plan.json
       kquota diff quotas.yaml context:prod --cluster prod
     """
-    from kquota.core.change.diff import difference
-
     if b is None:
         example = f"kquota diff {shlex.quote(a)} live"
         raise click.UsageError(f"Missing argument 'B': what to compare with. For the cluster itself: {example}")
@@ -108,7 +109,6 @@ def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: 
 
 def _words(a: str, b: str) -> Words:
     """With the names of both sides, so that a report says what it compares."""
-    from kquota.cli.text import code
 
     def heading(side: str, name: str) -> str:
         return f"{side}: {name}" if len(name) <= _LONGEST_NAME and _PLAIN.fullmatch(name) else side
@@ -159,9 +159,6 @@ class _Operand:
 
     def read(self, files: _Files, given: Given, side: str) -> _Read:
         """What A or B stands for. The cluster is known where it matters: of A."""
-        from kquota.backends import cluster_of
-        from kquota.core.change.plan import Plan
-
         if self.kind == _FILE:
             read = files.sides[Path(self.name)]
             return _Read(read, read.cluster if isinstance(read, Plan) else None)
@@ -186,9 +183,6 @@ class _Operand:
 
     def _is_zookeeper(self, access: Access) -> bool:
         """Whether a ZooKeeper answers where no broker does."""
-        from kquota.backends.greeting import speaks_zookeeper
-        from kquota.backends.zookeeper.address import Address
-
         hosts = Address.parse(self.name).hosts
         return any(speaks_zookeeper(host, port, access.timeout_s) for host, port in hosts)
 
@@ -218,9 +212,6 @@ class _Files:
     @classmethod
     def read(cls, paths: list[Path], cluster: str | None) -> _Files:
         """Reads them; the cluster is that of the files that have overlays for any, of which there must be one."""
-        from kquota.documents.plan import is_plan, read_plan
-        from kquota.documents.quotas import read_quota_file
-
         sides: dict[Path, Side] = {}
         files: list[QuotaFile] = []
         for path in dict.fromkeys(paths):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota import doctor
+from kquota.access import Access, config_path
+from kquota.changes import now
 from kquota.cli import grammar, params
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.extras import install_command
+from kquota.cli.security import ask
 from kquota.cli.streams import note
+from kquota.cli.text import many, safe
 from kquota.cli.views import View, show, shown_as
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.cli.contexts import Given
-    from kquota.core.check import Check
+from kquota.core.check import Check, State, failure, ok, warning
+from kquota.documents.doctor import doctor_document
+from kquota.errors import InputError, KquotaError
 
 
 @click.command("doctor", cls=grammar.Command)
@@ -42,8 +46,6 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
       kquota doctor --bootstrap-server localhost:9092
       kquota doctor --context prod -o json
     """
-    from kquota.core.check import State
-
     access: Access | None = None
     found: list[Check] = []
     area = ""
@@ -58,12 +60,8 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
     failures = [check for check in found if check.state is State.FAIL]
     warnings = [check for check in found if check.state is State.WARN]
     if output == "json":
-        from kquota.documents.doctor import doctor_document
-
         address, context = (None, None) if access is None else (access.address, access.context)
         show(View(document=lambda: doctor_document(found, address, context, _remedy)), output)
-    from kquota.cli.text import many
-
     good = len(found) - len(failures) - len(warnings)
     note(f"{good} ok, {many(len(warnings), 'warning')}, {many(len(failures), 'failure')}")
     if failures:
@@ -74,8 +72,6 @@ def command(fail_on: str | None, journal: Path, given: Given, output: str) -> in
 
 def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
     """Every check, with the cluster that is meant once that is known: first what people ask about."""
-    from kquota import doctor
-
     yield from _of_the_cluster(given, journal)
     for check in doctor.check_installation():
         yield check, None
@@ -83,13 +79,6 @@ def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]
 
 def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
     """The settings, and the cluster that they name."""
-    from kquota import doctor
-    from kquota.access import config_path
-    from kquota.changes import now
-    from kquota.cli.security import ask
-    from kquota.core.check import failure, ok, warning
-    from kquota.errors import InputError, KquotaError
-
     yield doctor.check_journal(journal), None
     for check in doctor.check_leases(journal, now()):
         yield check, None
@@ -126,8 +115,6 @@ def _remedy(check: Check) -> str:
     """The next step; for a missing extra the command that installs it here."""
     if check.extra is None:
         return check.remedy
-    from kquota.cli.extras import install_command
-
     return install_command(check.extra)
 
 
@@ -135,8 +122,6 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def _print(check: Check) -> None:
-    from kquota.cli.text import safe
-
     state = str(check.state)
     click.echo(
         f"  {click.style(f'{state:<4}', fg=_COLOURS[state], bold=True)}  {safe(check.subject)}: {safe(check.message)}"

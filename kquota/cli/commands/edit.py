@@ -9,22 +9,25 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota.access import Access
+from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
+from kquota.cli.commands.apply import Terms, carry_out
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, say, warn
+from kquota.cli.text import safe
 from kquota.cli.views import shown_as
+from kquota.core.change.plan import plan_of_edit
+from kquota.core.change.review import Guards, with_review
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.pattern import NamePatterns
+from kquota.documents.quotas import QuotaFile, quotas_text, read_quota_file, writable
 from kquota.errors import InputError, KquotaError, Refused
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.core.quotas.entity import Entity
-    from kquota.core.quotas.pattern import NamePatterns
-    from kquota.documents.quotas import QuotaFile
 
 _MOST_TRIES = 10
 """An editor that is a program would make the same mistake for ever."""
@@ -68,14 +71,6 @@ def command(
       kquota edit --user alice --no-strict
       kquota edit --context prod --force
     """
-    from dataclasses import replace
-
-    from kquota.backends import cluster_of
-    from kquota.cli.commands.apply import Terms, carry_out
-    from kquota.core.change.plan import plan_of_edit
-    from kquota.core.change.review import Guards, with_review
-    from kquota.documents.quotas import quotas_text, writable
-
     filters = selection.filters(strict=strict)
     named = session.label(access)
     editor = _editor()
@@ -150,8 +145,6 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
     """
 
     def read() -> QuotaFile:
-        from kquota.documents.quotas import read_quota_file
-
         file = read_quota_file(path)
         _refuse_others(file, is_asked)
         return file
@@ -233,8 +226,6 @@ def _body(text: str) -> str:
 
 def _explained(text: str, error: InputError) -> str:
     """The file with its mistakes in comments at the top, in the place of those of the try before."""
-    from kquota.cli.text import safe
-
     lines = [f"{error.message} ({error.hint})" if error.hint else error.message, *error.others]
     comments = [f"{_MARK}{safe(' '.join(line.split()))}\n" for line in lines]
     rest = [line for line in text.splitlines(keepends=True) if not line.startswith(_MARK)]

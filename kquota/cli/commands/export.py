@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import ends_of, few
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
-
-if TYPE_CHECKING:
-    from kquota.core.quotas.entity import Entity
-    from kquota.core.quotas.pattern import NamePatterns
-    from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
-    from kquota.documents.foreign import Exported
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.documents.encoding import write_text
+from kquota.documents.foreign import Exported
+from kquota.documents.quotas import quotas_text, writable
+from kquota.documents.update import updated
 
 FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 
@@ -77,11 +79,6 @@ def command(
         raise click.UsageError("--out writes a new file and --update edits one: give one of them")
     if update is not None and format_ != FORMATS[0]:
         raise click.UsageError("only a quotas file of kquota can be updated")
-    from dataclasses import replace
-
-    from kquota.cli.leases import ends_of, few
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-
     session.warn_misnomers(wanted.components)
     everything, found = session.load_quotas_and_leases(source, wanted)
 
@@ -95,12 +92,8 @@ def command(
     if match and not snapshot:
         note(safe(f"no entity with quotas has a name like {match}"))
     if update is not None:
-        from kquota.documents.update import updated
-
         change = updated(update, snapshot, cluster=cluster, keep=keep, asked=asked)
         if change:
-            from kquota.documents.encoding import write_text
-
             # The file itself, where the path is a link to it.
             write_text(update.resolve(), change.text)
         counts = {"added": change.added, "changed": change.changed, "removed": change.removed}
@@ -115,8 +108,6 @@ def command(
     if out is None:
         click.echo(exported.text, nl=False)
     else:
-        from kquota.documents.encoding import write_text
-
         write_text(out, exported.text)
         wrote(out, f"'kquota plan {out}' compares it with a cluster" if format_ == FORMATS[0] else "")
     return _name_unsaid(exported.unsaid)
@@ -128,9 +119,6 @@ def export(snapshot: QuotaSnapshot, format_: str) -> Exported:
         module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
         exported: Exported = module.export(snapshot)
         return exported
-    from kquota.documents.foreign import Exported
-    from kquota.documents.quotas import quotas_text, writable
-
     said, unsaid = writable(snapshot)
     return Exported(quotas_text(said), unsaid)
 

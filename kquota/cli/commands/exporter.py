@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,15 +11,20 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.brokers import BrokerFacts
+from kquota.changes import now
 from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, stoppable, warn
+from kquota.core.change.lint import Facts, lint
+from kquota.core.change.plan import Plan, plan
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.encoding import write_text
+from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError, Refused
+from kquota.leases import Leases
 
 if TYPE_CHECKING:
-    from kquota.core.change.plan import Plan
-    from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.live.exporter import Exporter, Lease
 
 _TURN_S = 0.2
@@ -97,8 +103,6 @@ def command(
       kquota exporter --quotas quotas.yaml --metrics page.prom --once
       kquota exporter --context prod --against quotas.yaml --listen 0.0.0.0:9645 --public
     """
-    from kquota.changes import now
-
     exporter = _exporter(live, against, cluster, journal, facts, source, labels, max_series)
     if once:
         exporter.refresh(now(), KquotaError)
@@ -142,7 +146,6 @@ def _exporter(
     labels: Mapping[str, str],
     max_series: int,
 ) -> Exporter:
-    from kquota.core.change.lint import Facts, lint
     from kquota.live.exporter import Exporter
     from kquota.live.watching import Watching
 
@@ -165,16 +168,12 @@ def _exporter(
 
 def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
     """What a plan of the file would change, with all that the file does not name."""
-    from kquota.core.change.plan import plan
-
     wanted = session.load_quota_file(file, cluster)
     return plan(snapshot, wanted.desired, prune=True, unmanaged=wanted.unmanaged)
 
 
 def _leases(journal: Path, cluster: str) -> Sequence[Lease]:
     """The writes of that cluster with values that have still to end, and the recordings that are not switched back."""
-    from kquota.documents.journal import Journal
-    from kquota.leases import Leases
     from kquota.live.exporter import Lease
 
     pages = Journal(journal).read()
@@ -190,7 +189,6 @@ def _leases(journal: Path, cluster: str) -> Sequence[Lease]:
 
 def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:
     """Prints the metrics, or writes them to the file."""
-    from kquota.documents.encoding import write_text
     from kquota.live.exporter import exposition
 
     text = exposition(exporter.families(now_ms), exporter.labels)
@@ -235,8 +233,6 @@ def _address(listen: str | None, public: bool) -> tuple[str, int]:
 
 
 def _is_local(host: str) -> bool:
-    import ipaddress
-
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

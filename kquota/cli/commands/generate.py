@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
@@ -11,11 +11,9 @@ from kquota.cli import live as watched
 from kquota.cli import params
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kquota.documents.foreign.prometheus import Metric, Thresholds
+from kquota.documents.encoding import to_json, to_yaml
+from kquota.documents.foreign.grafana import grafana_dashboard
+from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES, Metric, Thresholds, prometheus_rules
 
 _INTERVAL = click.option(
     "--interval",
@@ -62,9 +60,6 @@ def prometheus(live: watched.Asked, by: tuple[str, ...], interval: int, facts: B
       kquota generate prometheus --metrics http://broker-1:7071/metrics
       kquota generate prometheus --prometheus http://prometheus:9090 --by cluster --kafka-version 3.7
     """
-    from kquota.documents.encoding import to_yaml
-    from kquota.documents.foreign.prometheus import prometheus_rules
-
     for name in by:
         watched.label(f"{name}=")
     metrics, thresholds = _metrics(live), _thresholds(facts, interval)
@@ -83,9 +78,6 @@ def grafana(live: watched.Asked, interval: int, facts: BrokerFacts) -> None:
       kquota generate grafana > dashboard.json
       kquota generate grafana --metrics http://broker-1:7071/metrics > dashboard.json
     """
-    from kquota.documents.encoding import to_json
-    from kquota.documents.foreign.grafana import grafana_dashboard
-
     click.echo(to_json(grafana_dashboard(_metrics(live), _thresholds(facts, interval))), nl=False)
 
 
@@ -100,14 +92,10 @@ def jmx_exporter() -> None:
     Examples:
       kquota generate jmx-exporter > jmx-exporter.yaml
     """
-    from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES
-
     click.echo(JMX_EXPORTER_RULES, nl=False)
 
 
 def _thresholds(facts: BrokerFacts, interval_ms: int) -> Thresholds:
-    from kquota.documents.foreign.prometheus import Thresholds
-
     brokers = watched.enforcers(facts)
     return Thresholds(brokers.near, brokers.proven, interval_ms / 1000)
 

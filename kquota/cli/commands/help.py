@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import sys
+import textwrap
 from collections import deque
 from collections.abc import Iterable
 from importlib.resources import files
+from itertools import groupby
 
 import click
 
 from kquota.cli import grammar, params
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.main import COMMANDS, cli
+from kquota.core.change.review import KINDS
 
 TOPICS = (
     *(
@@ -63,8 +69,6 @@ def command(ctx: click.Context, topic: str | None) -> None:
       kquota help kip
       kquota help alter
     """
-    from kquota.cli.main import COMMANDS, cli
-
     root = ctx.find_root()
     if topic is None:
         click.echo(root.get_help())
@@ -78,16 +82,12 @@ def command(ctx: click.Context, topic: str | None) -> None:
         assert found is not None
         click.echo(found.get_help(click.Context(found, info_name=topic, parent=root)))
     else:
-        import difflib
-
         close = difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Topics: {', '.join(TOPICS)}."
         raise click.UsageError(f"no topic and no command {topic!r}. {hint}")
 
 
 def _folded(words: Iterable[str]) -> str:
-    import textwrap
-
     return textwrap.fill(", ".join(words), 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -107,8 +107,6 @@ def fitted(text: str, width: int) -> str:
     lines = text.splitlines()
     if max(map(len, lines), default=0) <= width:
         return text
-    import textwrap
-
     fitting = []
     rest = deque(lines)
     while rest:
@@ -151,8 +149,6 @@ _ROW = re.compile(r"- | +\S.*  +(?=\S)|\S.*:  +(?=\S)| {12,}(?=\S)")
 
 def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
     """Words, each with its meaning beside it, folded to 100 columns."""
-    import textwrap
-
     lines = []
     for word, meaning in pairs:
         folded = textwrap.wrap(meaning, 96 - width, break_on_hyphens=False)
@@ -173,8 +169,6 @@ def _nothing(**_given: object) -> None:
 
 
 def _exit_codes() -> str:
-    from kquota.cli.exit_codes import ExitCode
-
     return _definitions([(f"{code.value:>3}  {code.name}", code.meaning) for code in ExitCode], 18)
 
 
@@ -192,11 +186,6 @@ def _glossary() -> str:
 
 def _objections() -> str:
     """The kinds of objections by what lifts them, as a small table."""
-    import textwrap
-    from itertools import groupby
-
-    from kquota.core.change.review import KINDS
-
     lines = []
     for (severity, lifted_by), kinds in groupby(KINDS, key=lambda kind: (kind.severity, kind.lifted_by)):
         head = f"  {severity!s:<10}{' or '.join(lifted_by) or '-':<28}"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota.changes import now
 from kquota.cli import grammar, params
+from kquota.cli.commands.plan import plan_view
 from kquota.cli.commands.undo import warn_unreadable
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import shown
+from kquota.cli.text import Column, entity_text, many, moment, safe
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from kquota.core.change.plan import Change
-    from kquota.documents.journal import Entry, Pages
-    from kquota.leases import Lease
+from kquota.core.change.plan import Change
+from kquota.documents.journal import Entry, Journal, Pages, entry_document
+from kquota.documents.quotas import entity_document
+from kquota.leases import Fate, Lease, by_place, settles
+from kquota.leases import prune as pruned
 
 
 @click.command("history", cls=grammar.Command)
@@ -60,15 +62,8 @@ def command(
       kquota history --leases
       kquota history -o json
     """
-    from kquota.changes import now
-    from kquota.documents.journal import Journal, entry_document
-    from kquota.leases import by_place
-    from kquota.leases import prune as pruned
-
     book = Journal(journal)
     if prune is not None:
-        from kquota.cli.text import many
-
         return View(screen=lambda: [Note(f"{many(len(pruned(book, now() - prune)), 'entry', 'entries')} deleted")])
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
@@ -119,8 +114,6 @@ def command(
                 " one)"
             )
         if id is not None:
-            from kquota.cli.commands.plan import plan_view
-
             yield ""
             if entries[0].levels:
                 yield _levels(entries[0])
@@ -140,8 +133,6 @@ def _is_about(entry: Entry, about: params.About) -> bool:
 
 def _levels(entry: Entry) -> Table:
     """The request loggers that a recording switched."""
-    from kquota.cli.text import Column
-
     return Table(
         [Column("NODE", style="cyan"), Column("LEVEL BEFORE"), Column("FOR A WHILE")],
         [(str(change.node), change.before.name, change.after) for change in entry.levels],
@@ -150,8 +141,6 @@ def _levels(entry: Entry) -> Table:
 
 def _lease(lease: Lease, now: int) -> Document:
     """A lease as history's JSON has it; `by` is the entry that ended it."""
-    from kquota.documents.quotas import entity_document
-
     return {
         "entry": lease.entry.id,
         "entity": entity_document(lease.entity),
@@ -172,8 +161,6 @@ def _undone(entry: Entry, pages: Pages) -> Document:
 
 def _leases(leases: Sequence[Lease], now: int) -> Table:
     """The values that have still to end, the first to end first."""
-    from kquota.cli.leases import shown
-    from kquota.cli.text import Column, entity_text, moment, safe
 
     def state(lease: Lease) -> str:
         word = "overdue" if lease.is_overdue(now) else "on"
@@ -216,8 +203,6 @@ def _table(
     *,
     unreadable: Pages | None,
 ) -> Table:
-    from kquota.cli.text import Column, moment, safe
-
     several = len({entry.cluster for entry in entries}) > 1
     messages, files = (any(getattr(entry, name) for entry in entries) for name in ("message", "file"))
     return Table(
@@ -257,9 +242,6 @@ def _table(
 
 def _what(entry: Entry, leases: Mapping[str, Sequence[Lease]]) -> str:
     """The first value that it changed, and how many more there are."""
-    from kquota.cli.leases import shown
-    from kquota.cli.text import entity_text, many, moment
-
     if entry.levels:
         return f"{len(entry.levels)} loggers"
     values = [(change, key) for change in entry.plan.changes for key in change.keys]
@@ -284,9 +266,6 @@ def _what(entry: Entry, leases: Mapping[str, Sequence[Lease]]) -> str:
 
 def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> str:
     """What became of it: of a lease, whether and how it ended."""
-    from kquota.cli.text import moment
-    from kquota.leases import Fate, settles
-
     if entry.outcome == "rolled back":
         if entry.kept and settles(entry.command, entry.outcome):
             return "incomplete"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import grammar, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import wrote
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.encoding import read_raw_text, write_text
+from kquota.documents.foreign import refuse_others
+from kquota.documents.quotas import quotas_text
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform", "csv")
 
@@ -39,9 +39,6 @@ def command(file: Path, format_: str, out: Path | None) -> int:
       kquota import --from kafka-configs quotas.sh > quotas.yaml
       kquota import --from rpk rpk.json --out quotas.yaml
     """
-    from kquota.documents.encoding import write_text
-    from kquota.documents.quotas import quotas_text
-
     snapshot = read(file, format_)
     session.warn_problems(snapshot)
     text = quotas_text(snapshot)
@@ -58,9 +55,6 @@ def read(file: Path, format_: str) -> QuotaSnapshot:
 
     Raises InputError naming the file and the line, also where nothing is understood: no quotas is an answer, too.
     """
-    from kquota.documents.encoding import read_raw_text
-    from kquota.documents.foreign import refuse_others
-
     text = read_raw_text(file)
     name = "standard input" if str(file) == "-" else str(file)
     module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")

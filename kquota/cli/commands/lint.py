@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota import __version__
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
+from kquota.cli.text import many, safe
 from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
-
-if TYPE_CHECKING:
-    from kquota.cli.contexts import Given
-    from kquota.core.change.lint import Facts, Finding
-    from kquota.core.quotas.pattern import NamePatterns
-    from kquota.documents.lint import Line
+from kquota.core.change.broker import callback_of, threads_of
+from kquota.core.change.lint import Facts, Finding, Severity, lint
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.quota import QuotaKey, parse_value
+from kquota.core.quotas.version import parse_version
+from kquota.documents.encoding import entry_lines, to_json
+from kquota.documents.lint import Line, lint_document, sarif_document, subject
 
 
 @click.command("lint", cls=grammar.Command)
@@ -82,13 +87,6 @@ def command(
       kquota lint quotas.yaml --capacity 200MB --internal connect
       kquota lint quotas.yaml --kafka-version 2.6
     """
-    from dataclasses import replace
-
-    from kquota.core.change.broker import callback_of, threads_of
-    from kquota.core.change.lint import Facts, Severity, lint
-    from kquota.core.quotas.quota import QuotaKey, parse_value
-    from kquota.core.quotas.version import parse_version
-
     most = None if capacity is None else int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, capacity))
     version = None if kafka_version is None else parse_version(kafka_version)
     facts = Facts(threads=threads or 11, capacity=most, internal=internal, callback=callback, version=version)
@@ -122,12 +120,6 @@ def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding
 
 
 def _lint_file(file: Path, cluster: str | None, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
-    from dataclasses import replace
-
-    from kquota.core.change.lint import lint
-    from kquota.core.quotas.entity import Entity
-    from kquota.documents.encoding import entry_lines
-
     quota_file = session.load_quota_file(file, cluster)
     every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     findings = _about(every, match)
@@ -145,15 +137,9 @@ def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code:
     name = None if file is None else file.as_posix()
 
     def document() -> Document:
-        from kquota.documents.lint import lint_document
-
         return lint_document(findings, line)
 
     def sarif() -> Iterator[Part]:
-        from kquota import __version__
-        from kquota.documents.encoding import to_json
-        from kquota.documents.lint import sarif_document
-
         yield Raw(to_json(sarif_document(findings, __version__, name, line)))
 
     return View(
@@ -166,10 +152,6 @@ def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code:
 
 def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterator[str]:
     """Annotations of the lines of a pull request, as workflow commands."""
-    from kquota.cli.text import safe
-    from kquota.core.change.lint import Severity
-    from kquota.documents.lint import subject
-
     for found in findings:
         kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
         place = "" if name is None else f"file={_property(safe(name))},line={line(found.entity) or 1},"
@@ -178,9 +160,6 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
 
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
-    from kquota.cli.text import many, safe
-    from kquota.core.change.lint import Severity
-
     for found in findings:
         at = line(found.entity)
         yield from finding_lines(found, f"{safe(file)}:{at}: " if at is not None else "")
@@ -191,9 +170,6 @@ def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Itera
 
 def finding_lines(found: Finding, where: str = "") -> Iterator[str]:
     """What is wrong, in a line that begins with where, and the proof in another."""
-    from kquota.cli.text import safe
-    from kquota.documents.lint import subject
-
     word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
     yield f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]"
     yield f"    {safe(found.proof)}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from kquota.cli import params, session
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
+from kquota.cli.text import Column, safe
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
-
-if TYPE_CHECKING:
-    from kquota.cli.contexts import Given
-    from kquota.core.change.migration import Finding
+from kquota.core.change.migration import Finding, compare
+from kquota.documents.migration import commands, migration_document
 
 
 @click.group("migrate", cls=Group)
@@ -57,8 +56,6 @@ def check(selection: params.Selection, strict: bool, fail_on: str | None, given:
     zookeeper, bootstrap_server = access.zookeeper, access.bootstrap_server
     if not zookeeper or not bootstrap_server or access.bootstrap_controller:
         raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")
-    from kquota.core.change.migration import compare
-
     source, migrated = session.open_migration(zookeeper, bootstrap_server, access)
     with source, migrated:
         kraft, nameless = migrated.read()
@@ -69,8 +66,6 @@ def check(selection: params.Selection, strict: bool, fail_on: str | None, given:
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
 
     def document() -> Document:
-        from kquota.documents.migration import migration_document
-
         return migration_document(findings, zookeeper, bootstrap_server)
 
     return View(
@@ -85,9 +80,6 @@ def _screen(findings: Sequence[Finding], zookeeper: str, bootstrap_server: str) 
     if not findings:
         yield Note("no differences")
         return
-    from kquota.cli.text import Column, safe
-    from kquota.documents.migration import commands
-
     yield Table(
         [
             Column("DAMAGE", style="yellow"),

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, grammar, params, session
+from kquota.brokers import BrokerFacts
+from kquota.cli import auditing, consent, grammar, leases, params, session, whatif
+from kquota.cli.commands.lint import finding_lines
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, wrote
-from kquota.cli.text import safe
+from kquota.cli.text import Column, code, entity_text, markdown, markdown_table, safe, said_once
 from kquota.cli.usage import recorded_under_option
+from kquota.cli.verdicts import lines
 from kquota.cli.views import Document, Note, Part, Table, View, show, shown_as
+from kquota.cli.whatif import Replayed, comparison_markdown, replay, usage_text
+from kquota.core.change.lint import Facts, Finding, concerning, lint
+from kquota.core.change.plan import Action, Objection, Plan, Severity, plan
+from kquota.core.change.review import SHORT_FREEZE, Guards, with_review
+from kquota.core.findings.whatif import Comparison
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.selector import selected
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.encoding import to_json, write_text
+from kquota.documents.lint import subject
+from kquota.documents.plan import is_plan, plan_document
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.brokers import BrokerFacts
-    from kquota.cli.whatif import Replayed
-    from kquota.core.change.lint import Finding
-    from kquota.core.change.plan import Objection, Plan
-    from kquota.core.findings.whatif import Comparison
-    from kquota.core.quotas.entity import Entity
-    from kquota.core.quotas.snapshot import QuotaSnapshot
 
 Labels = Mapping["Entity", Mapping[str, str]]
 
@@ -118,19 +123,10 @@ def command(
       kquota plan quotas.yaml --usage usage.parquet
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
-    from dataclasses import replace
-
     if fail_on and not usage:
         raise click.UsageError("who would be throttled is known with --usage PATH only")
     if recorded_under is not None and not usage:
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
-    from kquota.cli import consent, leases
-    from kquota.core.change.lint import Facts, concerning, lint
-    from kquota.core.change.plan import plan
-    from kquota.core.change.review import Guards, with_review
-    from kquota.core.quotas.selector import selected
-    from kquota.documents.plan import is_plan
-
     if is_plan(file):
         raise InputError(f"{file} is a plan already", hint=f"'kquota apply {file} --dry-run' shows it")
     quota_file = session.load_quota_file(file, cluster)
@@ -175,9 +171,6 @@ def _under(
     """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
     if not usage or not (current or planned):
         return None
-    from kquota.cli.text import code
-    from kquota.cli.whatif import Replayed, replay, usage_text
-
     comparison, result = replay(usage, current, planned.applied_to(current), facts, recorded_under)
     before = "the live quotas" if file is None else code(file)
     unread = bool(result.quality.unread_files)
@@ -186,9 +179,6 @@ def _under(
 
 def save(planned: Plan, labels: Labels, out: Path) -> None:
     """Writes the plan document, whole or not at all. Raises InputError when it cannot be written."""
-    from kquota.documents.encoding import to_json, write_text
-    from kquota.documents.plan import plan_document
-
     write_text(out, to_json(plan_document(planned, labels)), mode=0o644)
 
 
@@ -222,8 +212,6 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
     comparison, replayed = (review.usage if review is not None else None) or (None, None)
 
     def document() -> Document:
-        from kquota.documents.plan import plan_document
-
         return plan_document(
             planned,
             labels,
@@ -241,8 +229,6 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
         title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
 
     def markdown() -> Iterator[Part]:
-        from kquota.cli.text import markdown_table, said_once
-
         yield f"### {words.title}: {title}\n"
         table = _table(planned, labels, brokers, words)
         if table.rows:
@@ -252,8 +238,6 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
         if unchanged:
             yield f"* {unchanged}"
         if comparison is not None and replayed is not None:
-            from kquota.cli.whatif import comparison_markdown
-
             yield ""
             yield from comparison_markdown(comparison, replayed, title="Recorded usage")
 
@@ -265,9 +249,6 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
         if unchanged:
             yield Note(unchanged)
         if comparison is not None and replayed is not None:
-            from kquota.cli import whatif
-            from kquota.cli.verdicts import lines
-
             if comparison.clients:
                 yield ""
                 yield whatif.clients_table(comparison)
@@ -279,8 +260,6 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
 
 def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence[Finding], str]:
     """The findings about what the plan changes, and a line about the others: they were there before."""
-    from kquota.core.change.lint import concerning
-
     new = concerning(findings, {change.entity for change in planned.changes}) if planned else ()
     rest = len(findings) - len(new)
     if not rest:
@@ -293,8 +272,6 @@ _MOST_FINDINGS = 20
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
-    from kquota.cli.commands.lint import finding_lines
-
     for found in findings[:_MOST_FINDINGS]:
         yield from finding_lines(found)
     if len(findings) > _MOST_FINDINGS:
@@ -302,9 +279,6 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
 
 
 def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
-    from kquota.cli.text import markdown
-    from kquota.documents.lint import subject
-
     if findings:
         yield ""
     for found in findings[:_MOST_FINDINGS]:
@@ -316,10 +290,6 @@ def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
 
 def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
     """What would stop an apply, and freezes; what lint finds stands among the findings."""
-    from kquota.cli.text import markdown
-    from kquota.core.change.plan import Severity
-    from kquota.core.change.review import SHORT_FREEZE
-
     found = {finding.rule.name for finding in findings}
     listed = [
         each
@@ -341,8 +311,6 @@ def _more(findings: Sequence[Finding]) -> str:
 
 def summary(planned: Plan, words: Words = _PLAN) -> str:
     """`2 to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
-    from kquota.core.change.plan import Action
-
     counts = [f"{planned.count(action)} {word}" for action, word in zip(Action, words.actions, strict=True)]
     if words.noun:
         number, word = planned.count(Action.CREATE), words.actions[0]
@@ -359,9 +327,6 @@ MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "r
 
 def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> Table:
     """A row for every key that changes; the entity once, so that its keys read as a group."""
-    from kquota.cli.text import Column, entity_text
-    from kquota.core.quotas.quota import humanize
-
     labelled = any(labels.get(change.entity) for change in planned.changes)
     several = brokers is not None and brokers > 1
     columns = [Column(""), Column("ENTITY", once=True), Column("KEY", whole=True)]

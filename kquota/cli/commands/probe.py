@@ -8,24 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import grammar, params, session
+from kquota.access import Access
+from kquota.brokers import BrokerFacts
+from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
+from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
 from kquota.cli.views import Csv, Document, Part, Table, View, check_sorting, show, shown_as
+from kquota.core.findings.finding import subject
+from kquota.core.findings.probe import Agreement, Probe
+from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.probe import probe_document
 from kquota.errors import InputError, Refused
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.brokers import BrokerFacts
-    from kquota.core.findings.probe import Probe
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.probe.load import Load
-    from kquota.probe.run import Listener, ProbeRequest, ProbeResult
+from kquota.probe import client as rdkafka
+from kquota.probe.load import Load
+from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run
 
 PROBES = ("produce", "fetch", "request", "mutation", "connection")
 _SIZED = ("produce", "fetch", "mutation")
@@ -130,10 +132,6 @@ def command(
       kquota probe mutation --prefix kquota-probe- --duration 20s
       kquota probe connection --rate 20 --broker 1
     """
-    from kquota.cli import consent
-    from kquota.core.findings.probe import Probe
-    from kquota.probe import client as rdkafka
-
     if probe != "connection":
         rdkafka.require()
     check_sorting(_COLUMNS if output == "table" else _HEADINGS)
@@ -146,8 +144,6 @@ def command(
         raise click.UsageError("a topic of --create-topic has partition 0 only")
     bootstrap, security = session.open_brokers(access)
     facts = session.with_release(facts, access)
-    from kquota.probe.run import ProbeRequest, run
-
     request = ProbeRequest(
         kind,
         load,
@@ -194,8 +190,6 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 def _listener() -> Listener:
-    from kquota.probe.run import Listener
-
     class Listening(Listener):
         """Warns on stderr."""
 
@@ -234,9 +228,6 @@ def _check(kind: Probe, topic: str | None, prefix: str | None) -> None:
 
 
 def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, max_bytes: str, max_count: int) -> Load:
-    from kquota.probe.load import Load
-    from kquota.probe.run import USUAL
-
     in_bytes = kind.unit == "bytes"
     usual = USUAL[kind]
     amount = usual.size if size is None else int(_number("size", size, as_bytes=True))
@@ -251,8 +242,6 @@ def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, ma
 
 def _number(name: str, text: str, *, as_bytes: bool) -> float:
     """The number of an option, in bytes with a unit. Raises InputError."""
-    from kquota.core.quotas.quota import QuotaKey, parse_value
-
     try:
         value = float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, text) if as_bytes else text)
     except (InputError, ValueError):
@@ -263,8 +252,6 @@ def _number(name: str, text: str, *, as_bytes: bool) -> float:
 
 
 def _ask(request: ProbeRequest, bootstrap: str) -> None:
-    from kquota.cli.text import amount_text, rate_text, safe
-
     kind, load = request.kind, request.load
     where = request.topic or (f"topics {request.prefix}…" if request.prefix else "")
     ask(
@@ -280,8 +267,6 @@ def _view(found: ProbeResult) -> View:
     """What the broker did beside the prediction, and the verdict."""
 
     def document() -> Document:
-        from kquota.documents.probe import probe_document
-
         client = (found.user, found.client_id, found.ip)
         limits, ended = found.limits, found.ended_by
         return probe_document(found.kind, client, found.broker, found.resolution, limits, found.comparison, ended)
@@ -320,10 +305,6 @@ _COLUMNS = ("WHO", "LIMIT", "SENT", "DELAYED", "THROTTLE TIME", "LONGEST")
 
 
 def _table(found: ProbeResult) -> Table:
-    from kquota.cli.text import Column, amount_text, duration, range_text
-    from kquota.core.findings.finding import subject
-    from kquota.core.findings.probe import Agreement
-
     kind, result = found.kind, found.comparison
     seen, least, most = result.observed, result.least, result.most
     events = {"connection": "connections"}.get(kind.value, "requests")
@@ -369,8 +350,6 @@ _VERDICTS = {
 
 
 def _limit_texts(found: ProbeResult) -> tuple[str, ...]:
-    from kquota.core.quotas.quota import humanize
-
     limit = found.resolution.limit
     texts = ["unlimited" if limit is None else humanize(found.kind.key, limit)]
     limits = found.limits

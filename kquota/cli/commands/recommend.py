@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,26 @@ import click
 from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
+from kquota.cli.text import Column, entity_text, entity_words
+from kquota.cli.verdicts import kinds, lines, names
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.documents.encoding import to_json
+from kquota.documents.recommendation import (
+    governed_text,
+    needed,
+    percent,
+    predicted,
+    recommendation_document,
+    recommendation_text,
+    rough,
+)
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from kquota.audit.recommend import Wanted
-    from kquota.core.findings.recommendation import Recommendation, Recommendations
 
 _SCOPES = {
     "users": ("users", False),
@@ -140,7 +152,6 @@ def command(
         _refuse_workload(path)
     settings = asked.settings()
     from kquota.audit.recommend import Wanted, recommendations
-    from kquota.core.findings.recommendation import Policy, Scope
 
     if before is not None:
         # In every other command, --for is a length of time.
@@ -167,8 +178,6 @@ def command(
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
     def document() -> Document:
-        from kquota.documents.recommendation import recommendation_document
-
         enforcement = auditing.enforcement_of(settings)
         return recommendation_document(found, auditing.data_of(measured.quality), enforcement, measured.engine)
 
@@ -176,13 +185,9 @@ def command(
         return [part, Note(_answer(found)), *_left_open(found, wanted)]
 
     def encoded() -> Sequence[Part]:
-        from kquota.documents.encoding import to_json
-
         return counted(Raw(to_json(document())))
 
     def file() -> Sequence[Part]:
-        from kquota.documents.recommendation import recommendation_text
-
         return counted(Raw(recommendation_text(found)))
 
     return View(
@@ -207,9 +212,6 @@ def _refuse_workload(path: str) -> None:
 
 
 def _table(found: Recommendations) -> Table:
-    from kquota.cli.text import Column
-    from kquota.core.findings.recommendation import Basis, Change
-
     styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
     return Table(
         [
@@ -229,11 +231,6 @@ def _table(found: Recommendations) -> Table:
 
 
 def _row(quota: Recommendation) -> tuple[object, ...]:
-    from kquota.cli.text import entity_words
-    from kquota.core.findings.recommendation import Basis, Change
-    from kquota.core.quotas.quota import humanize
-    from kquota.documents.recommendation import governed_text, needed, percent, predicted, rough
-
     key, usage, told = quota.key, quota.usage, quota.usage.estimate
     governed = (f"by {governed_text(quota)}",) if quota.governed_by else ()
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
@@ -256,8 +253,6 @@ def _row(quota: Recommendation) -> tuple[object, ...]:
 
 def _answer(found: Recommendations) -> str:
     """How many quotas become what."""
-    from kquota.core.findings.recommendation import Change
-
     counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
     said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
@@ -266,10 +261,6 @@ def _answer(found: Recommendations) -> str:
 
 def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
     """What the recommendations leave open."""
-    from kquota.cli.verdicts import kinds, lines, names
-    from kquota.core.findings.recommendation import Basis, Change
-    from kquota.core.findings.verdicts import Verdict
-
     hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
     kept = [quota for quota in hidden if quota.change is Change.KEEP]
     for unknown, remedy in (
@@ -308,8 +299,6 @@ def _why_left_out(kind: str, key: QuotaKey, wanted: Wanted) -> str:
 
 
 def _names(quotas: Sequence[Recommendation]) -> str:
-    from kquota.cli.text import entity_text
-
     named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:3]]
     more = len(quotas) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota import reconcile
+from kquota.access import Access
+from kquota.backends import QuotaBackend, describe_entities
+from kquota.changes import now, place_of, with_freezes
 from kquota.cli import grammar, params, session
+from kquota.cli.commands.apply import Terms, carry_out
+from kquota.cli.commands.undo import switch_back, warn_unreadable
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
+from kquota.cli.leases import named as name_of
+from kquota.cli.leases import shown
 from kquota.cli.streams import Stop, note, say
-from kquota.cli.text import moment, safe
+from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kquota.access import Access
-    from kquota.backends import QuotaBackend
-    from kquota.documents.journal import Entry
-    from kquota.errors import KquotaError
-    from kquota.leases import Lease, Leases
+from kquota.core.change.review import related
+from kquota.documents.journal import Entry, Journal
+from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.leases import Lease, Leases, by_place, ending, read_leases
 
 
 @click.command("reconcile", cls=grammar.Command)
@@ -43,11 +46,6 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
       kquota reconcile --bootstrap-server localhost:9092
       */5 * * * *  kquota reconcile --quiet --context prod
     """
-    from kquota.changes import now, place_of
-    from kquota.cli.commands.undo import switch_back, warn_unreadable
-    from kquota.documents.journal import Journal
-    from kquota.errors import KquotaError
-    from kquota.leases import by_place, read_leases
     from kquota.recorder import is_due
 
     named = session.label(access)
@@ -115,16 +113,12 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
 
 def _note_nothing(count: int, ends: Sequence[int], journal: Path) -> None:
     """Says why nothing was done: no lease at all, a later end, or maybe another journal."""
-    from kquota.cli.text import many
-
     what = f"{many(count, 'lease')}, next at {moment(min(ends))} UTC" if ends else "no lease"
     note(f"nothing is due; {what} (journal {safe(journal)})")
 
 
 def _complained(entry: Entry, error: KquotaError) -> int:
     """Names the entry that could not be taken back. Raises what the other entries would meet as well."""
-    from kquota.errors import Unauthorized, Unreachable
-
     if isinstance(error, Unreachable | Unauthorized):
         raise error
     say(f"kquota: {entry.id}: {error.message}")
@@ -146,16 +140,6 @@ def _end(
     A value that somebody else has changed stays. That is said once: the journal closes such a lease. In a dry run,
     `assumed` are the entries that the run would have written until now, and nothing is written.
     """
-    from kquota import reconcile
-    from kquota.backends import describe_entities
-    from kquota.changes import now, with_freezes
-    from kquota.cli.commands.apply import Terms, carry_out
-    from kquota.cli.leases import named as name_of
-    from kquota.cli.leases import shown
-    from kquota.core.change.review import related
-    from kquota.documents.journal import Journal
-    from kquota.leases import ending
-
     entry = due[0].entry
     left = [lease for lease in leases.of_entry(entry) if lease.is_on and lease not in due]
     current = describe_entities(backend, list(dict.fromkeys(lease.entity for lease in due)))

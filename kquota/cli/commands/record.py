@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kquota.cli import grammar, params, session
+from kquota.backends import BrokerLoggers
+from kquota.changes import now
+from kquota.cli import consent, grammar, params, session
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import ask, note, say, stoppable, warn
+from kquota.cli.text import Column, amount_text, many, rate_text
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
+from kquota.core.change.broker import parse_broker
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Fate, Settled
+from kquota.core.duration import duration
+from kquota.core.quotas.quota import QuotaKey, parse_value
+from kquota.documents.journal import Entry, Journal, name_of
+from kquota.documents.record import record_document, recorded_document
+from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.backends import BrokerLoggers
-    from kquota.cli.contexts import Given
-    from kquota.core.change.recording import Bounds, Settled
-    from kquota.documents.journal import Entry, Journal
     from kquota.metrics.meters import Meter
     from kquota.recorder import Draft, Recorded
 
@@ -57,9 +64,6 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        from kquota.core.quotas.quota import QuotaKey, parse_value
-        from kquota.errors import InputError
-
         try:
             if "/" in value or value.endswith("ps"):
                 raise InputError("")
@@ -166,10 +170,6 @@ def command(
     if appender is not None:
         click.echo(appender_text(appender), nl=False)
         return ExitCode.OK
-    from kquota.changes import now
-    from kquota.cli import consent
-    from kquota.core.change.recording import Bounds
-    from kquota.documents.journal import Journal
     from kquota.recorder import draft, record
 
     if not duration:
@@ -235,8 +235,6 @@ def command(
 
 def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
     """The ids in `--broker 1,2`; None without one. Raises InputError."""
-    from kquota.core.change.broker import parse_broker
-
     given = [parse_broker(part.strip()) for text in texts for part in text.split(",")]
     return tuple(dict.fromkeys(given)) if given else None
 
@@ -276,9 +274,6 @@ def _say_who(draft: Draft, loggers: BrokerLoggers, journal: Journal) -> None:
 
 def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
     """What is agreed to."""
-    from kquota.cli.text import many
-    from kquota.core.duration import duration
-
     nodes = [str(change.node) for change in draft.changes]
     turns = "" if bounds.rotate is None else ", one after the other"
     return (
@@ -293,10 +288,6 @@ SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
 
 
 def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
-    from kquota.cli.text import Column, amount_text, rate_text
-    from kquota.core.change.recording import LOGGER, RECORDING
-    from kquota.core.duration import duration
-
     def shown(value: float | None, unit: str) -> str:
         if value is None:
             return "?"
@@ -338,9 +329,6 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
 
 def settled_table(settled: Iterable[Settled], noun: str) -> Table:
     """What became of each node's logger."""
-    from kquota.cli.text import Column
-    from kquota.core.duration import duration
-
     return Table(
         [
             Column(noun.upper(), style="cyan", whole=True),
@@ -358,8 +346,6 @@ def settled_table(settled: Iterable[Settled], noun: str) -> Table:
 
 def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
     """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
-    from kquota.core.change.recording import Fate
-
     every = list(settled)
     lost = [each for each in every if not each.fate.is_settled]
     foreign = [each for each in every if each.fate is Fate.FOREIGN]
@@ -374,9 +360,6 @@ def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
 
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
     """What came of it, on stderr, and the exit code."""
-    from kquota.cli.text import amount_text, many
-    from kquota.documents.journal import name_of
-
     code = complain(recorded.settled, noun)
     total = recorded.total
     counted = "nothing counted them"
@@ -401,8 +384,6 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
 
 
 def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> Document:
-    from kquota.documents.record import record_document, recorded_document
-
     made = None
     if recorded is not None:
         made = recorded_document(

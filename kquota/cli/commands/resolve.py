@@ -5,30 +5,31 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kquota.backends.znode import znode_path
-from kquota.cli import grammar, params, session
+from kquota.brokers import BrokerFacts
+from kquota.cli import grammar, params, reach, session
+from kquota.cli.explanation import explanation
 from kquota.cli.leases import note_ends
 from kquota.cli.limits import counter, limit_of, on_brokers, source
 from kquota.cli.streams import note, warn
+from kquota.cli.text import Column, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
+from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import QuotaKey, limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
+from kquota.core.resolve.caveat import Caveat, caveats
+from kquota.core.resolve.reach import OTHER, Client, Reach
 from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_ip
+from kquota.documents.resolution import resolution_document
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from kquota.brokers import BrokerFacts
-    from kquota.core.enforcement.settings import BrokerSettings
-    from kquota.core.quotas.pattern import NamePatterns
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.resolve.caveat import Caveat
 
 
 def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -195,9 +196,6 @@ def _note_assumptions(
     snapshot: QuotaSnapshot, static: StaticQuotas, user: str, client: str, resolutions: Sequence[Resolution]
 ) -> None:
     """Says that a name that was left out stands for ANONYMOUS or the empty client-id, and what others get."""
-    from kquota.cli.text import safe
-    from kquota.core.resolve.reach import OTHER, Client, Reach
-
     if not params.on_command_line("user"):
         note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
     if params.on_command_line("client"):
@@ -219,8 +217,6 @@ def _note_assumptions(
 def _caveats(
     snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, facts: BrokerFacts
 ) -> Sequence[Caveat]:
-    from kquota.core.resolve.caveat import caveats
-
     # What old brokers do is said only where somebody says that they are old.
     version = facts.version if facts.is_named else None
     return caveats(snapshot, user, client, static=static, version=version, callback=callback)
@@ -252,8 +248,6 @@ def _resolve_all(
     facts: BrokerFacts,
     source: session.QuotaSource,
 ) -> None:
-    from kquota.cli import reach
-
     _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
     reach.show_all(snapshot, static, user, client, match, max_clients, output, _paths(source, output))
@@ -268,8 +262,6 @@ def _resolve_who(
     facts: BrokerFacts,
     source: session.QuotaSource,
 ) -> None:
-    from kquota.cli import reach
-
     _, static, snapshot = _load(facts, source)
     session.warn_ignored(snapshot.ignored)
     if entity not in snapshot:
@@ -292,8 +284,6 @@ def resolved(
     """
 
     def document() -> Document:
-        from kquota.documents.resolution import resolution_document
-
         return resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
 
     def csv() -> Csv:
@@ -311,8 +301,6 @@ def resolved(
         return Csv(("key", "limit", "level", "entity", "znode", "sensor"), rows)
 
     def tree() -> Sequence[Part]:
-        from kquota.cli.explanation import explanation
-
         return [explanation(user, client, ip, resolutions, brokers, caveats)]
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
@@ -332,7 +320,6 @@ def _table(
     resolutions: Sequence[Resolution], brokers: int | None, path_of: Callable[[Entity], str | None], *, wide: bool
 ) -> Table:
     """A row for each key; `wide` also has the tag of each counter, and the path of each entity's znode."""
-    from kquota.cli.text import Column
 
     def shadowed(key: QuotaKey, other: Shadowed) -> str:
         return f"{source(key, other.entity)} ({limit_text(key, other.value)})"

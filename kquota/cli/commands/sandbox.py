@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from kquota import sandbox
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
-
-if TYPE_CHECKING:
-    from kquota.sandbox import SandboxState
+from kquota.sandbox import SandboxState
+from kquota.state import state_folder
 
 
 def _default_directory() -> Path:
-    from kquota.state import state_folder
-
     return state_folder("sandbox", "KQUOTA_SANDBOX")
 
 
@@ -60,8 +58,6 @@ def start(port: int | None, directory: Path) -> View:
 
     It serves on the port that it had before, where that is free.
     """
-    from kquota import sandbox
-
     last = sandbox.last_port(directory)
     running = sandbox.status(directory)
     if running is not None and port in (None, running.port):
@@ -82,8 +78,6 @@ def start(port: int | None, directory: Path) -> View:
 @_directory
 def stop(directory: Path) -> None:
     """Stop the sandbox; its data stays in its folder."""
-    from kquota import sandbox
-
     if sandbox.stop(directory):
         note("stopped")
     else:
@@ -95,8 +89,6 @@ def stop(directory: Path) -> None:
 @shown_as("text", "json")
 def status(directory: Path) -> View:
     """Print the connect string of a running sandbox; exits with 4 when it does not run."""
-    from kquota import sandbox
-
     state = sandbox.status(directory)
     if state is None:
         note("not running")

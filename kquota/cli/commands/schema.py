@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from kquota.cli import grammar
+from kquota.documents.encoding import schema, schema_names, to_json
+from kquota.errors import InputError
 
 
 @click.command("schema", cls=grammar.Command)
@@ -20,9 +22,6 @@ def command(name: str | None) -> None:
       kquota schema
       kquota schema quotas > quotas.schema.json
     """
-    from kquota.documents.encoding import schema, schema_names, to_json
-    from kquota.errors import InputError
-
     if name is None:
         width = max(map(len, schema_names()))
         for known in schema_names():

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.plot import check_plot, write_plot
 from kquota.cli.progress import progress
+from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn, wrote
 from kquota.cli.views import View, shown_as
-
-if TYPE_CHECKING:
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.simulation import Workload
-    from kquota.simulations import Needed, Traffic
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver
+from kquota.core.simulation import Workload
+from kquota.core.simulation.apis import CONNECT_API
+from kquota.simulations import Needed, Traffic, needed, planned_traffic, ready, recorded_traffic
 
 
 @click.command("simulate", cls=grammar.Command)
@@ -133,11 +135,7 @@ def command(
             "give a WORKLOAD file ('kquota help workload' shows one to copy), or recorded requests with --events FILE"
         )
     if plot is not None:
-        from kquota.cli.plot import check_plot
-
         check_plot(plot)
-    from kquota.simulations import needed, planned_traffic, ready, recorded_traffic
-
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     if source.file is None:
         facts = session.with_release(facts, source.access)
@@ -163,11 +161,8 @@ def command(
         them = "it" if len(result.unlimited) == 1 else "them"
         warn(f"no quota limits {_names(result.unlimited)}: nothing can throttle {them}")
     if plot is not None:
-        from kquota.cli.plot import write_plot
-
         write_plot(result, plot)
         wrote(plot)
-    from kquota.cli.simulation import simulated
 
     def enough() -> tuple[Needed, ...]:
         return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
@@ -184,8 +179,6 @@ def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
 
     Connections to brokers that limit them need none.
     """
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-
     named = source.file is not None or source.cluster.names_a_cluster
     if traffic.quotas is not None and not named:
         return traffic.quotas
@@ -196,10 +189,6 @@ def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
     """Says where a request quota meets clients whose thread time nobody gave."""
-    from kquota.core.quotas.quota import QuotaKey
-    from kquota.core.resolve.resolver import Resolver
-    from kquota.core.simulation.apis import CONNECT_API
-
     resolver = Resolver.of(quotas, QuotaKey.REQUEST_PERCENTAGE)
     timeless = []
     for client in workload.clients:

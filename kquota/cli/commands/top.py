@@ -8,31 +8,40 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import click
 
+from kquota.audit.run import settings_of
 from kquota.brokers import BrokerFacts
+from kquota.changes import now
 from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
+from kquota.cli.board import Board, Row
 from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
-from kquota.cli.streams import note, quiet, stoppable, warn
+from kquota.cli.limits import source
+from kquota.cli.streams import console, note, quiet, stoppable, warn
 from kquota.cli.text import Column, entity_text, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
+from kquota.core.change.history import QuotaHistory
+from kquota.core.duration import duration
+from kquota.core.findings.use import Enforcers, State, Use
+from kquota.core.quotas.entity import parse_entity
+from kquota.core.quotas.quota import QuotaKey, limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.use import top_document
 from kquota.errors import InputError, KquotaError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kquota.cli.board import Row
-    from kquota.core.findings.use import Enforcers, Use
-    from kquota.core.quotas.quota import QuotaKey
-    from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.live.explain import Explanation
     from kquota.live.sources import LiveSource
     from kquota.live.watching import View as Seen
@@ -156,12 +165,6 @@ def _followed(logs: Sequence[str], zone: str, live: watched.Asked, facts: Broker
     """The source of --log. Raises click.UsageError beside another source, InputError and MissingDependency."""
     if live.is_named:
         raise click.UsageError("live metrics come from one source: give --log, or --metrics, or --prometheus")
-    from dataclasses import replace
-
-    from kquota.audit.run import settings_of
-    from kquota.core.change.history import QuotaHistory
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-
     settings = settings_of(QuotaHistory.of(QuotaSnapshot({})), facts, broker=session.load_broker_settings(facts))
     from kquota.live.followed import Logs
 
@@ -188,8 +191,6 @@ class _Wanted:
 
     def selects(self, use: Use) -> bool:
         """Whether the filters let a counter through, whatever its state."""
-        from kquota.core.quotas.quota import QuotaKey
-
         counter = use.counter
         connections = counter.key is QuotaKey.CONNECTION_CREATION_RATE
         return (
@@ -226,8 +227,6 @@ class _Screen:
 
     def seen(self, *, patient: bool = False) -> Seen:
         """One look. `patient`: a lost cluster leaves the quotas of before, which the view says."""
-        from kquota.changes import now
-
         try:
             self._quotas, self.quotas_ms, self._lost = self._read_quotas(), now(), None
         except KquotaError as error:
@@ -238,8 +237,6 @@ class _Screen:
 
     def look(self, *, patient: bool = False) -> View:
         """One look as an answer."""
-        from kquota.changes import now
-
         seen = self.seen(patient=patient)
         now_ms = now()
         shown = self.shown(seen, everything=self.everything)
@@ -251,8 +248,6 @@ class _Screen:
 
     def document(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Document:
         """One refresh as a document."""
-        from kquota.documents.use import top_document
-
         return top_document(
             shown,
             source=self.watching.source.name,
@@ -272,8 +267,6 @@ class _Screen:
 
     def parts(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Iterator[Part]:
         """A look for people: what is known of its source in lines, and a table of the uses that are shown."""
-        from collections import Counter
-
         selected = self.shown(seen, everything=True)
         states = Counter(use.state.value for use in selected)
         yield Note(
@@ -311,8 +304,6 @@ class _Screen:
 
         `uses` are the counters that the filters let through.
         """
-        from kquota.core.findings.use import State
-
         read = len({use.counter.broker for use in seen.uses})
         of = self._count_brokers()
         unknown = sum(use.state is State.UNKNOWN for use in uses)
@@ -339,8 +330,6 @@ class _Screen:
 
 
 def _is_hot(use: Use) -> bool:
-    from kquota.core.findings.use import State
-
     return use.state in (State.THROTTLED, State.WAS_THROTTLED, State.NEAR)
 
 
@@ -360,8 +349,6 @@ def _ages(source: str, uses: Sequence[Use], quotas_ms: int, now_ms: int) -> str:
 
 
 def _age(seconds: float) -> str:
-    from kquota.core.duration import duration
-
     return f"{seconds:.1f} s" if seconds < 60 else duration(round(seconds) * 1000)
 
 
@@ -388,9 +375,6 @@ def _table(uses: Sequence[Use], now_ms: int) -> Table:
 
 
 def _row(use: Use, now_ms: int) -> tuple[object, ...]:
-    from kquota.cli.limits import source
-    from kquota.core.quotas.quota import limit_text
-
     counter, key = use.counter, use.counter.key
     return (
         _state(use),
@@ -497,9 +481,6 @@ def _at_the_keys(
     """Looks until somebody at the terminal has enough, or so many times."""
     from rich.live import Live
 
-    from kquota.changes import now
-    from kquota.cli.board import Board
-    from kquota.cli.streams import console
     from kquota.live.explain import explain
     from kquota.live.watching import View as Seen
 
@@ -578,8 +559,6 @@ def _at_the_keys(
 
 
 def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
-    from kquota.cli.board import Row
-
     return [Row(use.counter, _row(use, now_ms), _STYLES.get(use.state.value, "")) for use in uses]
 
 
@@ -605,8 +584,6 @@ def _alternate(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    from kquota.cli.streams import console
-
     with console(sys.stdout).screen(hide_cursor=True):
         yield
 
@@ -615,8 +592,6 @@ def _explained(
     subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
 ) -> View:
     """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
-    from kquota.changes import now
-    from kquota.core.quotas.entity import parse_entity
     from kquota.live.explain import concerning, explain, together
 
     wanted = parse_entity(subject)
@@ -664,9 +639,6 @@ _MOST_BROKERS = 5
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
     """What is known about one counter, a line each."""
-    from kquota.cli.limits import source
-    from kquota.core.findings.use import State
-    from kquota.core.quotas.quota import limit_text
     from kquota.live.explain import lift, lift_command, undo_command
 
     use = explained.uses[0]

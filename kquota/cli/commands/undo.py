@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import grammar, params, session
+from kquota import reconcile
+from kquota.access import Access
+from kquota.backends import QuotaBackend, describe_entities
+from kquota.changes import now, place_of, to_undo, with_freezes
+from kquota.cli import consent, grammar, params, session
+from kquota.cli.commands.apply import Terms, carry_out
+from kquota.cli.commands.record import SETTLED, complain, settled_table
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.leases import shown
 from kquota.cli.streams import Stop, ask, note, say, warn
 from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN, View, check_sorting, show, shown_as
+from kquota.core.change.plan import Plan, still_due
+from kquota.core.change.review import related
+from kquota.core.duration import duration
+from kquota.core.quotas.quota import QuotaKey, differ
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.journal import Command, Entry, Journal, Pages
+from kquota.documents.record import taken_back_document
 from kquota.errors import Conflict, InputError
-
-if TYPE_CHECKING:
-    from kquota.access import Access
-    from kquota.backends import QuotaBackend
-    from kquota.cli.commands.apply import Terms
-    from kquota.core.change.plan import Plan
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.documents.journal import Command, Entry, Journal, Pages
 
 
 @click.command("undo", cls=grammar.Command)
@@ -54,10 +60,6 @@ def command(
       kquota undo 24 25 --yes
       kquota undo 24 --user alice --dry-run
     """
-    from kquota.changes import place_of, to_undo
-    from kquota.cli.commands.apply import Terms
-    from kquota.documents.journal import Journal
-
     if len(ids) > 1 and output == "json":
         raise click.UsageError("-o json is for one ID")
     if len(ids) > 1 and dry_run:
@@ -130,10 +132,6 @@ def switch_back(
     command: Command,
 ) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
-    from kquota.changes import now
-    from kquota.cli import consent
-    from kquota.cli.commands.record import SETTLED, complain, settled_table
-    from kquota.documents.record import taken_back_document
     from kquota.recorder import take_back as switched
 
     if access.is_zookeeper:
@@ -162,16 +160,6 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     What was there may be there again: of the review, the freezes alone are said. Raises Conflict, naming who changed an
     entity since, before anything is asked.
     """
-    from dataclasses import replace
-
-    from kquota import reconcile
-    from kquota.backends import describe_entities
-    from kquota.changes import now, with_freezes
-    from kquota.cli import consent
-    from kquota.cli.commands.apply import carry_out
-    from kquota.core.change.plan import Plan
-    from kquota.core.change.review import related
-
     by = pages.undone_by(entry) if entry.id in pages.undone else ()
     if by:
         last = f"entry {by[-1].name} at {moment(by[-1].started)} UTC"
@@ -214,8 +202,6 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
 
 def _described(entry: Entry, now: int) -> str:
     """Which entry it is, for a person who is about to say yes: its number, command, time and author."""
-    from kquota.core.duration import duration
-
     age = duration(max(now - entry.started, 0) // 1000 * 1000)
     by = "" if entry.by is None else f", by {entry.by}"
     return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}")
@@ -223,10 +209,6 @@ def _described(entry: Entry, now: int) -> str:
 
 def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot) -> None:
     """Raises Conflict where a value is neither as the entry left it nor as it was before, and says who set it."""
-    from kquota.cli.leases import shown
-    from kquota.core.change.plan import still_due
-    from kquota.core.quotas.quota import QuotaKey, differ
-
     _, conflicts = still_due(back, current)
     for change in back.changes:
         values = current.get(change.entity, {})

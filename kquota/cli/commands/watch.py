@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import select
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
+from kquota.access import Access
+from kquota.backends import QuotaWatch, TellsChanges
+from kquota.backends.polling import watch
 from kquota.cli import grammar, params, session
 from kquota.cli.commands.plan import MARKS
 from kquota.cli.streams import note, say
+from kquota.cli.text import entity_text
 from kquota.cli.views import View, show, shown_as
+from kquota.core.change.plan import Change
+from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.documents.watch import change_document, utc
 from kquota.errors import KquotaError, Unauthorized
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kquota.access import Access
-    from kquota.backends import QuotaWatch
-    from kquota.core.change.plan import Change
-    from kquota.core.quotas.quota import QuotaKey
 
 _TURN_S = 0.5
 """The longest wait in one piece: in between, a reader that left is noticed. Also the pause before trying again."""
@@ -57,9 +57,6 @@ def command(interval: float, count: int | None, for_ms: int | None, access: Acce
       kquota watch --for 1h -o json >> changes.jsonl
       kquota watch --count 1 && notify-send 'quotas have changed'
     """
-    from kquota.backends import TellsChanges
-    from kquota.backends.polling import watch
-
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
         watching = watch(backend, interval)
@@ -101,8 +98,6 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
 
 def reader_is_gone() -> bool:
     """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
-    import select
-
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return bool(poll.poll(0))
@@ -110,12 +105,8 @@ def reader_is_gone() -> bool:
 
 def changes_view(seen: Iterator[tuple[int, Change, QuotaKey]]) -> View:
     """Keys of changes, each with the time when it was seen, in watch's formats; each is printed as it comes."""
-    from kquota.documents.watch import change_document, utc
 
     def line(time_ms: int, change: Change, key: QuotaKey) -> str:
-        from kquota.cli.text import entity_text
-        from kquota.core.quotas.quota import humanize
-
         before, after = (values.get(key) for values in (change.before, change.after))
         mark, colour = MARKS["create" if before is None else "delete" if after is None else "update"]
         texts = ["-" if value is None else humanize(key, value) for value in (before, after)]

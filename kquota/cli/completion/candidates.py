@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable
+from importlib.resources import files
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,8 +13,10 @@ from click.shell_completion import CompletionItem
 from kquota.access import load_config
 from kquota.cli import entity_order
 from kquota.cli.completion.names import known_names
+from kquota.cli.contexts import SETTINGS, Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
 from kquota.state import journal_folder
 
@@ -31,9 +34,6 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
 
 def journal_ids(ctx: click.Context, incomplete: str) -> Items:
     """The entries of the journal, the newest first, and their fingerprints; for undo only its cluster's entries."""
-    from kquota.cli.contexts import SETTINGS, Given
-    from kquota.documents.journal import Journal
-
     cluster = None
     with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
         if "zookeeper" in ctx.params:
@@ -46,8 +46,6 @@ def journal_ids(ctx: click.Context, incomplete: str) -> Items:
 
 def topics(ctx: click.Context, incomplete: str) -> Items:
     """What 'kquota help' explains: the concepts, a page each, and the commands."""
-    from importlib.resources import files
-
     root = ctx.find_root()
     commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
     pages = sorted(page.name.removesuffix(".md") for page in (files("kquota.cli") / "topics").iterdir())

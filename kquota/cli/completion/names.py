@@ -27,6 +27,7 @@ from kquota.cli import session
 from kquota.cli.completion import seconds_left
 from kquota.cli.contexts import SETTINGS, Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.documents.quotas import read_quotas
 
 FRESH_S: Final = 60
 """How long an answer is good for."""
@@ -148,8 +149,6 @@ def _detach(keep: int) -> None:
 
 def _ask(source: session.QuotaSource, deliver: Callable[[Names], None]) -> None:
     if source.file is not None:
-        from kquota.documents.quotas import read_quotas
-
         deliver(_names(read_quotas(source.file)))
         return
     access = source.access or Access()

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kquota.core.findings.finding import Finding
+from kquota.core.findings.verdicts import QuotaVerdict
+from kquota.core.findings.whatif import Comparison
+
 if TYPE_CHECKING:
     from kquota.audit.result import DataQuality
     from kquota.audit.settings import AuditSettings
     from kquota.audit.timeline import CounterName, Timeline
-    from kquota.core.findings.finding import Finding
-    from kquota.core.findings.verdicts import QuotaVerdict
-    from kquota.core.findings.whatif import Comparison
 
 MOST: Final = 8
 """Counters that get a chart."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from kquota.cli.report import words
 from kquota.cli.text import Markdown, code, many, markdown, markdown_table, records_text
 from kquota.cli.verdicts import markdown_lines
+from kquota.core.findings.finding import Finding
+from kquota.core.findings.verdicts import QuotaVerdict
 
 if TYPE_CHECKING:
     from kquota.audit.result import DataQuality
-    from kquota.core.findings.finding import Finding
-    from kquota.core.findings.verdicts import QuotaVerdict
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""

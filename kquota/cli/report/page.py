@@ -13,12 +13,12 @@ from kquota.cli.report import charts, words
 from kquota.cli.report.content import MOST, Report
 from kquota.cli.text import many, rate_text, records_text, safe
 from kquota.cli.verdicts import lines as verdict_lines
+from kquota.core.findings.finding import Finding
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
 
 if TYPE_CHECKING:
     from kquota.audit.timeline import Timeline
-    from kquota.core.findings.finding import Finding
 
 MOST_ROWS: Final = 200
 """Counters in a table; the rest is in the JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}", re.ASCII)
@@ -17,8 +18,6 @@ def address(text: str) -> str:
         return ".".join(map(str, parts)) if max(parts) <= 255 else text
     if ":" not in text or "%" in text:
         return text
-    import ipaddress
-
     try:
         found = ipaddress.IPv6Address(text)
     except ValueError:
