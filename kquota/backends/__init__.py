@@ -10,16 +10,16 @@ from contextlib import AbstractContextManager
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from kquota.core.change.plan import Change, Cluster
-from kquota.core.change.recording import Level, Space
-from kquota.core.quotas.alteration import Alteration, AlterResult
-from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.quotas.version import Version
 
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
+    from kquota.core.change.plan import Change, Cluster
+    from kquota.core.change.recording import Level, Space
+    from kquota.core.quotas.alteration import Alteration, AlterResult
+    from kquota.core.quotas.entity import Entity
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.quotas.version import Version
 
 
 class ClosesOnExit:
@@ -183,6 +183,8 @@ _EXACT = 24
 
 def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> QuotaSnapshot:
     """The quotas of these entities, and of others where that is cheaper. Raises what `QuotaBackend.describe` raises."""
+    from kquota.core.quotas.snapshot import QuotaSnapshot
+
     wanted = list(dict.fromkeys(entities))
     if len(wanted) > _EXACT:
         return backend.describe()
@@ -195,6 +197,8 @@ def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> Quot
 
 def cluster_of(backend: QuotaBackend) -> Cluster | None:
     """Which cluster a backend works on; None for one that is in no place. Raises Unreachable."""
+    from kquota.core.change.plan import Cluster
+
     return Cluster(backend.cluster_address, backend.cluster_id()) if isinstance(backend, KnowsCluster) else None
 
 

@@ -468,7 +468,7 @@ def test_what_no_frame_can_carry(name: str, version: int) -> None:
 
 
 def test_null_where_there_must_be_a_value() -> None:
-    broken: Any = wire.AlterClientQuotasResponse(0, None)  # type: ignore[arg-type]
-    for message in (broken, wire.SaslHandshakeResponse(0, [None])):  # type: ignore[list-item]
+    broken: Any = wire.AlterClientQuotasResponse(0, None)
+    for message in (broken, wire.SaslHandshakeResponse(0, [None])):
         with pytest.raises(wire.FrameError, match="null"):
             wire.encode_response(message, 0, 1)

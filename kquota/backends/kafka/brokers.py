@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from kquota.backends import BrokerConfigs, ClosesOnExit, wire
 from kquota.backends.kafka.address import Server
@@ -50,16 +50,6 @@ _SOURCES: Final = {
     5: Source.DEFAULT_CONFIG,
 }
 _PAUSE_S: Final = 0.1
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """A broker and one of its listeners."""
-
-    server: Server
-    listener: str | None
-    """Its name; None where the broker's configs do not tell."""
-    settings: BrokerSettings
 
 
 class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
@@ -140,20 +130,13 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
                     f"{broker_text(broker)} has no listener {listener!r}", hint=f"listeners: {', '.join(sorted(known))}"
                 )
 
-    def endpoint(self, broker: int, version: Version) -> Endpoint:
-        """A live broker as clients of this listener find it. Raises what describe raises."""
-        address = self._nodes.address_of(broker)
-        properties = _properties(self._read(broker))
-        at = [part for name in ("advertised.listeners", "listeners") for part in properties.get(name, "").split(",")]
-        names = [_listener(part) for part in at if part.strip().endswith(f"://{address}")]
-        settings = settings_of(properties, broker_text(broker), version)
-        if not names and len(settings.listeners) == 1:
-            names = list(settings.listeners)
-        return Endpoint(address, names[0] if names else None, settings)
+    def settings(self, broker: int, version: Version) -> BrokerSettings:
+        """By which settings a live broker measures. Raises what describe raises."""
+        return settings_of(_properties(self._read(broker)), broker_text(broker), version)
 
     # Messages
 
-    def _read(self, broker: Broker) -> Sequence[wire.DescribeConfigsResourceResult]:
+    def _read(self, broker: Broker) -> Any:
         # Which listeners have a rate is not known beforehand: a filter of keys takes whole names only.
         resource = wire.DescribeConfigsResource(wire.BROKER_RESOURCE, _name(broker), None)
         request = wire.DescribeConfigsRequest([resource], include_synonyms=True)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from kquota import __version__
 from kquota.backends import wire
@@ -44,7 +44,6 @@ _SINCE = {
     wire.ApiKey.DESCRIBE_LOG_DIRS: "brokers of Kafka 1.0 and later do, KRaft controllers do not",
     wire.ApiKey.INCREMENTAL_ALTER_CONFIGS: "Kafka does since 2.3",
 }
-R = TypeVar("R", bound=wire.Response)
 Step: TypeAlias = Literal["connect", "TLS", "versions", "login"]
 """What opening a connection does, in this order; TLS and login where they are configured."""
 
@@ -156,9 +155,9 @@ class Connection:
         """Whether the broker said that it serves a message."""
         return key in self._offered
 
-    def ask(self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline) -> list[R]:
+    def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline) -> list[Any]:
         """Sends the requests in a row and returns their answers in the same order. Raises Lost."""
-        answers: list[R] = []
+        answers: list[Any] = []
         waiting: deque[tuple[int, int, int]] = deque()
         unanswered = 0
 
@@ -270,7 +269,7 @@ class Connection:
             # A broker that refuses us may have said why before it closed.
             raise self._failure(error, deadline) from None
 
-    def _receive(self, kind: type[R], version: int, correlation_id: int, deadline: Deadline) -> R:
+    def _receive(self, kind: type, version: int, correlation_id: int, deadline: Deadline) -> Any:
         head = self._read(4, deadline)
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= _LARGEST_FRAME:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Server, Servers
@@ -28,7 +28,6 @@ from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
 _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"
 _PAUSE_S: Final = 0.1
 _ALTERED: Final = wire.AlterClientQuotasResponse
-R = TypeVar("R", bound=wire.Response)
 
 
 class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
@@ -100,9 +99,7 @@ def _refuse(what: str) -> NoReturn:
 class _ControllerSession(Session):
     """Requests to the active controller, which any controller knows."""
 
-    def ask(
-        self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline, *, once: bool = False
-    ) -> list[R]:
+    def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline, *, once: bool = False) -> list[Any]:
         answers = super().ask(requests, kind, deadline, once=once)
         entries = [entry for answer in answers if isinstance(answer, _ALTERED) for entry in answer.entries]
         if any(entry.error_code == NOT_CONTROLLER for entry in entries):

@@ -56,7 +56,7 @@ class Nodes:
 
     def cluster_id(self) -> str:
         """Kafka's cluster id. Raises as `addresses` does."""
-        return self._described().cluster_id
+        return str(self._described().cluster_id)
 
     def address_of(self, node: int) -> Server:
         """Where a node is. Raises InputError for one that is not alive in the cluster, and as `addresses` does."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
@@ -19,7 +19,6 @@ from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError, Rejected
 
 _PAUSE_S = 0.1
-R = TypeVar("R", bound=wire.Response)
 
 
 class RawQuota(NamedTuple):
@@ -119,7 +118,7 @@ class RawQuotas(ClosesOnExit):
             if result.error_code != RESOURCE_NOT_FOUND
         ]
 
-    def _ask(self, request: wire.Request, kind: type[R], outcome: Callable[[R], tuple[int, str | None]]) -> R:
+    def _ask(self, request: wire.Request, kind: type, outcome: Callable[[Any], tuple[int, str | None]]) -> Any:
         """The answer, once it is none that may pass."""
         deadline = self._session.deadline()
         while True:

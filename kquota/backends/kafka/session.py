@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any
 
 from kquota.backends import wire
 from kquota.backends.greeting import speaks_zookeeper
@@ -24,7 +24,6 @@ _LONGEST_BACK_OFF_S = 1.0
 """As Java's client has it (reconnect.backoff.max.ms)."""
 _DESCRIBE_QUORUM = 55
 """The number of a message that brokers serve in KRaft clusters only (KIP-595; production-ready since 3.3)."""
-R = TypeVar("R", bound=wire.Response)
 
 
 class Unanswered(Unreachable):
@@ -84,9 +83,7 @@ class Session:
         """Gives the questions that follow a lost write no more time than the write had, until one is answered."""
         self._hurry_until = time.monotonic() + write.left + 1
 
-    def ask(
-        self, requests: Sequence[wire.Request], kind: type[R], deadline: Deadline, *, once: bool = False
-    ) -> list[R]:
+    def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline, *, once: bool = False) -> list[Any]:
         """The answers in the order of the requests.
 
         When the connection is lost they are all sent again, on a new one: they must bear being carried out twice. With

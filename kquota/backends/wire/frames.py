@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, NamedTuple
 
-from kquota.backends.wire.messages import (
-    APIS,
-    UNSUPPORTED_VERSION,
-    Api,
-    ApiKey,
-    ApiVersionsResponse,
-    DescribeClientQuotasResponse,
-    DescribedRows,
-    Request,
-    RequestHeader,
-    Response,
-)
+from kquota.backends.wire.messages import APIS, MESSAGES, UNSUPPORTED_VERSION, Api, ApiKey, Request, Response
 from kquota.backends.wire.types import (
     INT16,
     INT32,
@@ -29,7 +18,14 @@ from kquota.backends.wire.types import (
     struct_of,
 )
 
-R = TypeVar("R", bound=Response)
+
+class RequestHeader(NamedTuple):
+    """What every request starts with; the client-id is null for anonymous clients."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
 
 
 def encode_request(message: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
@@ -55,7 +51,7 @@ def encode_response(message: Response, version: int, correlation_id: int) -> byt
     return encode(_response_header(api, version), (correlation_id,), api.codec(type(message), version), message)
 
 
-def decode_response(kind: type[R], version: int, frame: bytes) -> tuple[int, R]:
+def decode_response(kind: type, version: int, frame: bytes) -> tuple[int, Any]:
     """Reads the response to a request of that version: (correlation id, message).
 
     Raises FrameError for anything but one whole message. An ApiVersionsResponse with UNSUPPORTED_VERSION is read in the
@@ -63,15 +59,14 @@ def decode_response(kind: type[R], version: int, frame: bytes) -> tuple[int, R]:
     """
     api = _BY_MESSAGE[kind]
     (correlation_id,), at = decode(_response_header(api, version), frame, 0)
-    if kind is ApiVersionsResponse and decode(_ERROR_CODE, frame, at)[0] == UNSUPPORTED_VERSION:
+    if kind is MESSAGES["ApiVersionsResponse"] and decode(_ERROR_CODE, frame, at)[0] == UNSUPPORTED_VERSION:
         version = 0
-    message: R = decode_whole(api.codec(kind, version), frame, at)
-    return correlation_id, message
+    return correlation_id, decode_whole(api.codec(kind, version), frame, at)
 
 
 _BY_KEY = {api.key: api for api in APIS}
 _BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)} | {
-    DescribedRows: next(api for api in APIS if api.response is DescribeClientQuotasResponse)
+    MESSAGES["DescribedRows"]: next(api for api in APIS if api.key is ApiKey.DESCRIBE_CLIENT_QUOTAS)
 }
 
 _KEY_AND_VERSION = struct_of(lambda *values: values, INT16, INT16)(0, False)

@@ -1,32 +1,21 @@
-"""The messages as named tuples, by their names in Kafka: each field with its type on the wire, and the numbers in it.
+"""The messages of the protocol as one table, in the notation of Kafka's own definitions.
 
-`APIS` has the versions of each message that are spoken here.
+A line is a struct: its name, and its fields in their order, each as `name type`. `[]T` is an array of T, `?` allows
+null, `3+` says which version brought the field, and `= 7` what a field is that nobody gives. Each becomes a named
+tuple in `MESSAGES`; `APIS` has the versions of each pair that are spoken here.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple, TypeAlias
+import json
+import re
+from collections import namedtuple
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kquota.backends.wire.rows import Row, entry_rows
-from kquota.backends.wire.types import (
-    INT8,
-    INT16,
-    Bool,
-    Bytes,
-    Codec,
-    Float64,
-    FrameError,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    NullableString,
-    Since,
-    String,
-    schema_of,
-)
+from kquota.backends.wire.rows import entry_rows
+from kquota.backends.wire.types import PRIMITIVES, Codec, FrameError, Schema, array_of, struct_of
 
 MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
@@ -42,7 +31,6 @@ DELETE: Final = 1
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 """Which nodes a DescribeCluster asks for (KIP-919)."""
-
 
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """`ScramMechanism` by its number; another number is UNKNOWN to Kafka's client."""
@@ -64,450 +52,170 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_CLUSTER = 60
 
 
-class RequestHeader(NamedTuple):
-    """What every request starts with; the client-id is null for anonymous clients."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-
-
-class ApiVersionsRequest(NamedTuple):
-    """Who is asking, since v3; before it the request has no body."""
-
-    client_software_name: Annotated[String, Since(3)] = ""
-    client_software_version: Annotated[String, Since(3)] = ""
-
-
-class ApiVersion(NamedTuple):
-    """The versions of one message that a broker speaks, both ends included."""
-
-    api_key: Int16
-    min_version: Int16
-    max_version: Int16
-
-
-class ApiVersionsResponse(NamedTuple):
-    """What a broker speaks. With UNSUPPORTED_VERSION it is in v0, whatever was asked (KIP-511)."""
-
-    error_code: Int16
-    api_keys: Sequence[ApiVersion]
-    throttle_time_ms: Annotated[Int32, Since(1)] = 0
-
-
-class SaslHandshakeRequest(NamedTuple):
-    """The mechanism that the client wants."""
-
-    mechanism: String
-
-
-class SaslHandshakeResponse(NamedTuple):
-    """The mechanisms that the listener offers."""
-
-    error_code: Int16
-    mechanisms: Sequence[String]
-
-
-class SaslAuthenticateRequest(NamedTuple):
-    """One message of the mechanism, to the broker."""
-
-    auth_bytes: Bytes
-
-
-class SaslAuthenticateResponse(NamedTuple):
-    """One message of the mechanism, from the broker."""
-
-    error_code: Int16
-    error_message: NullableString
-    auth_bytes: Bytes
-    session_lifetime_ms: Annotated[Int64, Since(1)] = 0
-
-
-class DescribeConfigsResource(NamedTuple):
-    """Whose configs; null asks for all keys."""
-
-    resource_type: Int8
-    resource_name: String
-    configuration_keys: Sequence[String] | None
-
-
-class DescribeConfigsRequest(NamedTuple):
-    """The resources, and whether to list what is set for each key at every level (`synonyms`)."""
-
-    resources: Sequence[DescribeConfigsResource]
-    include_synonyms: Bool
-    include_documentation: Annotated[Bool, Since(3)] = False
-
-
-class DescribeConfigsSynonym(NamedTuple):
-    """A value that a config has at one level, and the name under which it is set there."""
-
-    name: String
-    value: NullableString
-    source: Int8
-
-
-class DescribeConfigsResourceResult(NamedTuple):
-    """One config; the value of a sensitive one is null."""
-
-    name: String
-    value: NullableString
-    read_only: Bool
-    config_source: Int8
-    is_sensitive: Bool
-    synonyms: Sequence[DescribeConfigsSynonym]
-    config_type: Annotated[Int8, Since(3)] = 0
-    documentation: Annotated[NullableString, Since(3)] = None
-
-
-class DescribeConfigsResult(NamedTuple):
-    """The configs of one resource."""
-
-    error_code: Int16
-    error_message: NullableString
-    resource_type: Int8
-    resource_name: String
-    configs: Sequence[DescribeConfigsResourceResult]
-
-
-class DescribeConfigsResponse(NamedTuple):
-    """One result a resource."""
-
-    throttle_time_ms: Int32
-    results: Sequence[DescribeConfigsResult]
-
-
-class AlterableConfig(NamedTuple):
-    """Sets a config, or deletes it; the value is null then."""
-
-    name: String
-    config_operation: Int8
-    value: NullableString
-
-
-class AlterConfigsResource(NamedTuple):
-    """What is to change on one resource."""
-
-    resource_type: Int8
-    resource_name: String
-    configs: Sequence[AlterableConfig]
-
-
-class IncrementalAlterConfigsRequest(NamedTuple):
-    """The changes, or a trial of them."""
-
-    resources: Sequence[AlterConfigsResource]
-    validate_only: Bool
-
-
-class AlterConfigsResourceResponse(NamedTuple):
-    """What came of one resource's change."""
-
-    error_code: Int16
-    error_message: NullableString
-    resource_type: Int8
-    resource_name: String
-
-
-class IncrementalAlterConfigsResponse(NamedTuple):
-    """One result a resource."""
-
-    throttle_time_ms: Int32
-    responses: Sequence[AlterConfigsResourceResponse]
-
-
-class DescribeClusterRequest(NamedTuple):
-    """Asks for the nodes of a kind: BROKERS, or of a controller CONTROLLERS, since v1."""
-
-    include_cluster_authorized_operations: Bool
-    endpoint_type: Annotated[Int8, Since(1)] = BROKERS
-
-
-class DescribeClusterBroker(NamedTuple):
-    """A node, and where clients of the listener that was asked find it."""
-
-    broker_id: Int32
-    host: String
-    port: Int32
-    rack: NullableString
-
-
-class DescribeClusterResponse(NamedTuple):
-    """The nodes that are alive; of controllers, `controller_id` is the active one. Before v1 the type is null."""
-
-    throttle_time_ms: Int32
-    error_code: Int16
-    error_message: NullableString
-    endpoint_type: Annotated[int | None, INT8, Since(1)]
-    cluster_id: String
-    controller_id: Int32
-    brokers: Sequence[DescribeClusterBroker]
-    cluster_authorized_operations: Int32 = -(1 << 31)
-
-
-class MetadataRequest(NamedTuple):
-    """Asks for the brokers, as long as it names no topic: for brokers without DescribeCluster."""
-
-    topics: Sequence[String] = ()
-    allow_auto_topic_creation: Bool = False
-
-
-class MetadataResponse(NamedTuple):
-    """The brokers that are alive, and no topic."""
-
-    throttle_time_ms: Int32
-    brokers: Sequence[DescribeClusterBroker]
-    cluster_id: NullableString
-    controller_id: Int32
-    topics: Sequence[Int32] = ()
-
-
-class DescribableLogDirTopic(NamedTuple):
-    """A topic and its partitions."""
-
-    topic: String
-    partitions: Sequence[Int32]
-
-
-class DescribeLogDirsRequest(NamedTuple):
-    """Asks for the log dirs and the replicas of these topics in them; null asks for all replicas (KIP-113)."""
-
-    topics: Sequence[DescribableLogDirTopic] | None
-
-
-class DescribeLogDirsPartition(NamedTuple):
-    """A replica and its size in bytes."""
-
-    partition_index: Int32
-    partition_size: Int64
-    offset_lag: Int64
-    is_future_key: Bool
-
-
-class DescribeLogDirsTopic(NamedTuple):
-    """The replicas of a topic in a log dir."""
-
-    name: String
-    partitions: Sequence[DescribeLogDirsPartition]
-
-
-class DescribeLogDirsResult(NamedTuple):
-    """A log dir; its volume in bytes since v4 (KIP-827), -1 where that is not known."""
-
-    error_code: Int16
-    log_dir: String
-    topics: Sequence[DescribeLogDirsTopic]
-    total_bytes: Annotated[Int64, Since(4)] = -1
-    usable_bytes: Annotated[Int64, Since(4)] = -1
-
-
-class DescribeLogDirsResponse(NamedTuple):
-    """The log dirs of the broker that was asked. Before v3 the error of the whole request is null."""
-
-    throttle_time_ms: Int32
-    error_code: Annotated[int | None, INT16, Since(3)]
-    results: Sequence[DescribeLogDirsResult]
-
-
-class ComponentData(NamedTuple):
-    """One component of a filter; `match` is a name with MATCH_EXACT, else null."""
-
-    entity_type: String
-    match_type: Int8
-    match: NullableString
-
-
-class DescribeClientQuotasRequest(NamedTuple):
-    """The filter."""
-
-    components: Sequence[ComponentData]
-    strict: Bool
-
-
-class EntityData(NamedTuple):
-    """One part of an entity; the default's name is null."""
-
-    entity_type: String
-    entity_name: NullableString
-
-
-class ValueData(NamedTuple):
-    """One quota."""
-
-    key: String
-    value: Float64
-
-
-class QuotaEntry(NamedTuple):
-    """An entity and what is set on it."""
-
-    entity: Sequence[EntityData]
-    values: Sequence[ValueData]
-
-
-class DescribeClientQuotasResponse(NamedTuple):
-    """The matching entities, null with an error."""
-
-    throttle_time_ms: Int32
-    error_code: Int16
-    error_message: NullableString
-    entries: Sequence[QuotaEntry] | None
-
-
-class DescribedRows(NamedTuple):
-    """A DescribeClientQuotasResponse with its entries as rows, which thousands of them are read into much faster."""
-
-    throttle_time_ms: Int32
-    error_code: Int16
-    error_message: NullableString
-    rows: Annotated[Sequence[Row] | None, entry_rows]
-
-
-class OpData(NamedTuple):
-    """Sets a quota, or removes it; the value is 0.0 then, as Java's client has it."""
-
-    key: String
-    value: Float64
-    remove: Bool
-
-
-class AlterEntry(NamedTuple):
-    """An entity and what is to change on it."""
-
-    entity: Sequence[EntityData]
-    ops: Sequence[OpData]
-
-
-class AlterClientQuotasRequest(NamedTuple):
-    """The changes, or a trial of them."""
-
-    entries: Sequence[AlterEntry]
-    validate_only: Bool
-
-
-class AlterEntryResult(NamedTuple):
-    """What came of one entity's change."""
-
-    error_code: Int16
-    error_message: NullableString
-    entity: Sequence[EntityData]
-
-
-class AlterClientQuotasResponse(NamedTuple):
-    """One result an entity, in no particular order."""
-
-    throttle_time_ms: Int32
-    entries: Sequence[AlterEntryResult]
-
-
-class UserName(NamedTuple):
-    """A user."""
-
-    name: String
-
-
-class DescribeUserScramCredentialsRequest(NamedTuple):
-    """The users; null or none at all asks for every user (KIP-554)."""
-
-    users: Sequence[UserName] | None
-
-
-class CredentialInfo(NamedTuple):
-    """A mechanism by its number (`SCRAM_MECHANISMS`), and how many iterations its keys were made with."""
-
-    mechanism: Int8
-    iterations: Int32
-
-
-class DescribeUserScramCredentialsResult(NamedTuple):
-    """The credentials of one user; RESOURCE_NOT_FOUND for a user that has none."""
-
-    user: String
-    error_code: Int16
-    error_message: NullableString
-    credential_infos: Sequence[CredentialInfo]
-
-
-class DescribeUserScramCredentialsResponse(NamedTuple):
-    """One result a user."""
-
-    throttle_time_ms: Int32
-    error_code: Int16
-    error_message: NullableString
-    results: Sequence[DescribeUserScramCredentialsResult]
-
-
-Request: TypeAlias = (
-    ApiVersionsRequest
-    | SaslHandshakeRequest
-    | SaslAuthenticateRequest
-    | DescribeConfigsRequest
-    | IncrementalAlterConfigsRequest
-    | DescribeClusterRequest
-    | MetadataRequest
-    | DescribeLogDirsRequest
-    | DescribeClientQuotasRequest
-    | AlterClientQuotasRequest
-    | DescribeUserScramCredentialsRequest
-)
-Response: TypeAlias = (
-    ApiVersionsResponse
-    | SaslHandshakeResponse
-    | SaslAuthenticateResponse
-    | DescribeConfigsResponse
-    | IncrementalAlterConfigsResponse
-    | DescribeClusterResponse
-    | MetadataResponse
-    | DescribeLogDirsResponse
-    | DescribeClientQuotasResponse
-    | DescribedRows
-    | AlterClientQuotasResponse
-    | DescribeUserScramCredentialsResponse
-)
+_STRUCTS: Final = """
+# Before v3 the request has no body. With UNSUPPORTED_VERSION the response is in v0, whatever was asked (KIP-511).
+ApiVersionsRequest: client_software_name string 3+ = "", client_software_version string 3+ = ""
+ApiVersion: api_key int16, min_version int16, max_version int16
+ApiVersionsResponse: error_code int16, api_keys []ApiVersion, throttle_time_ms int32 1+ = 0
+
+SaslHandshakeRequest: mechanism string
+SaslHandshakeResponse: error_code int16, mechanisms []string
+SaslAuthenticateRequest: auth_bytes bytes
+SaslAuthenticateResponse:
+  error_code int16, error_message string?, auth_bytes bytes, session_lifetime_ms int64 1+ = 0
+
+# No keys ask for all; synonyms are what is set for each key at every level. The value of a sensitive config is null.
+DescribeConfigsResource: resource_type int8, resource_name string, configuration_keys []string?
+DescribeConfigsRequest:
+  resources []DescribeConfigsResource, include_synonyms bool, include_documentation bool 3+ = false
+DescribeConfigsSynonym: name string, value string?, source int8
+DescribeConfigsResourceResult:
+  name string, value string?, read_only bool, config_source int8, is_sensitive bool,
+  synonyms []DescribeConfigsSynonym, config_type int8 3+ = 0, documentation string? 3+ = null
+DescribeConfigsResult:
+  error_code int16, error_message string?, resource_type int8, resource_name string,
+  configs []DescribeConfigsResourceResult
+DescribeConfigsResponse: throttle_time_ms int32, results []DescribeConfigsResult
+
+# The value is null where a config is deleted.
+AlterableConfig: name string, config_operation int8, value string?
+AlterConfigsResource: resource_type int8, resource_name string, configs []AlterableConfig
+IncrementalAlterConfigsRequest: resources []AlterConfigsResource, validate_only bool
+AlterConfigsResourceResponse: error_code int16, error_message string?, resource_type int8, resource_name string
+IncrementalAlterConfigsResponse: throttle_time_ms int32, responses []AlterConfigsResourceResponse
+
+# The nodes of a kind that are alive, and where clients of the listener that was asked find them. Of controllers,
+# controller_id is the active one. Before v1 only brokers are told, and the type is null.
+DescribeClusterRequest: include_cluster_authorized_operations bool, endpoint_type int8 1+ = 1
+DescribeClusterBroker: broker_id int32, host string, port int32, rack string?
+DescribeClusterResponse:
+  throttle_time_ms int32, error_code int16, error_message string?, endpoint_type int8 1+, cluster_id string,
+  controller_id int32, brokers []DescribeClusterBroker, cluster_authorized_operations int32 = -2147483648
+
+# Without a topic in the request there is none in the response.
+MetadataRequest: topics []string = [], allow_auto_topic_creation bool = false
+MetadataResponse:
+  throttle_time_ms int32, brokers []DescribeClusterBroker, cluster_id string?, controller_id int32,
+  topics []int32 = []
+
+# Null asks for all replicas (KIP-113). The bytes of a log dir's volume (KIP-827) are -1 where they are not known.
+# Before v3 the error of the whole request is null.
+DescribableLogDirTopic: topic string, partitions []int32
+DescribeLogDirsRequest: topics []DescribableLogDirTopic?
+DescribeLogDirsPartition: partition_index int32, partition_size int64, offset_lag int64, is_future_key bool
+DescribeLogDirsTopic: name string, partitions []DescribeLogDirsPartition
+DescribeLogDirsResult:
+  error_code int16, log_dir string, topics []DescribeLogDirsTopic, total_bytes int64 4+ = -1,
+  usable_bytes int64 4+ = -1
+DescribeLogDirsResponse: throttle_time_ms int32, error_code int16 3+, results []DescribeLogDirsResult
+
+# A match is a name with MATCH_EXACT, else null. The name of a default entity is null.
+ComponentData: entity_type string, match_type int8, match string?
+DescribeClientQuotasRequest: components []ComponentData, strict bool
+EntityData: entity_type string, entity_name string?
+ValueData: key string, value float64
+QuotaEntry: entity []EntityData, values []ValueData
+DescribeClientQuotasResponse:
+  throttle_time_ms int32, error_code int16, error_message string?, entries []QuotaEntry?
+# The same with its entries as rows, which thousands of them are read into much faster.
+DescribedRows: throttle_time_ms int32, error_code int16, error_message string?, rows rows
+
+# The value is 0.0 where a quota is removed, as Java's client has it. The results are in no particular order.
+OpData: key string, value float64, remove bool
+AlterEntry: entity []EntityData, ops []OpData
+AlterClientQuotasRequest: entries []AlterEntry, validate_only bool
+AlterEntryResult: error_code int16, error_message string?, entity []EntityData
+AlterClientQuotasResponse: throttle_time_ms int32, entries []AlterEntryResult
+
+# Null or no user at all asks for every user (KIP-554). A user without credentials is RESOURCE_NOT_FOUND.
+UserName: name string
+DescribeUserScramCredentialsRequest: users []UserName?
+CredentialInfo: mechanism int8, iterations int32
+DescribeUserScramCredentialsResult:
+  user string, error_code int16, error_message string?, credential_infos []CredentialInfo
+DescribeUserScramCredentialsResponse:
+  throttle_time_ms int32, error_code int16, error_message string?, results []DescribeUserScramCredentialsResult
+"""
+
+Request: TypeAlias = Any
+Response: TypeAlias = Any
+"""A named tuple of the table, which type checkers cannot read."""
+MESSAGES: Final[dict[str, Any]] = {}
+"""The named tuples by their names."""
+_SCHEMAS: Final[dict[str, Schema]] = {**PRIMITIVES, "rows": entry_rows}
+
+
+def _define(name: str, fields: str) -> None:
+    """Makes the named tuple and the schema of a struct."""
+    names, schemas, defaults = [], [], []
+    for field in fields.split(","):
+        declared, _, default = field.partition("=")
+        label, kind, *since = declared.split()
+        names.append(label)
+        schemas.append((int(since[0][:-1]) if since else 0, _schema(kind)))
+        if default:
+            defaults.append(json.loads(default))
+    MESSAGES[name] = namedtuple(name, names, defaults=defaults)
+    _SCHEMAS[name] = struct_of(MESSAGES[name], *schemas)
+
+
+def _schema(kind: str) -> Schema:
+    if kind.startswith("[]"):
+        return array_of(_SCHEMAS[kind[2:].rstrip("?")], nullable=kind.endswith("?"))
+    return _SCHEMAS[kind]
+
+
+for _line in re.sub(r"\n +", " ", re.sub(r"#.*\n", "", _STRUCTS)).split("\n"):
+    if _line:
+        _define(*_line.split(":"))
+globals().update(MESSAGES)
 
 
 class Api(NamedTuple):
     """A message pair and the versions of it that are spoken here, `min_version` to `max_version`."""
 
     key: ApiKey
-    request: type[Request]
-    response: type[Response]
+    min_version: int
     max_version: int
-    flexible_since: int
-    min_version: int = 0
+    flexible_since: int | None
+
+    @property
+    def request(self) -> type:
+        return self._named("Request")
+
+    @property
+    def response(self) -> type:
+        return self._named("Response")
+
+    def _named(self, kind: str) -> type:
+        message: type = MESSAGES[self.key.name.title().replace("_", "") + kind]
+        return message
 
     def is_flexible(self, version: int) -> bool:
-        return version >= self.flexible_since
+        return self.flexible_since is not None and version >= self.flexible_since
 
     def codec(self, kind: type, version: int) -> Codec:
         if not self.min_version <= version <= self.max_version:
             raise FrameError(f"{self.key.name} has no version {version} here")
-        known = _CODECS.get((kind, version))
-        if known is None:
-            known = _CODECS[kind, version] = schema_of(kind)(version, self.is_flexible(version))
-        return known
+        return _codec(kind.__name__, version, self.is_flexible(version))
 
 
-_CODECS: dict[tuple[type, int], Codec] = {}
-_NEVER = 1 << 15
+@cache
+def _codec(name: str, version: int, flexible: bool) -> Codec:
+    return _SCHEMAS[name](version, flexible)
+
+
 APIS: Final = (
-    Api(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse, 1, _NEVER),
-    Api(ApiKey.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, 3, 3),
-    Api(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse, 2, 2),
+    Api(ApiKey.SASL_HANDSHAKE, 0, 1, None),
+    Api(ApiKey.API_VERSIONS, 0, 3, 3),
+    Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
     # The first version tells no sources; brokers of 1.1 and later speak the next one.
-    Api(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, 4, 4, min_version=1),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 1, 1),
-    Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 4, 2, min_version=1),
-    Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 1, 0),
-    Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, 7, _NEVER, min_version=4),
-    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1, 1),
-    Api(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, AlterClientQuotasResponse, 1, 1),
-    Api(
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        DescribeUserScramCredentialsRequest,
-        DescribeUserScramCredentialsResponse,
-        0,
-        0,
-    ),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+    Api(ApiKey.METADATA, 4, 7, None),  # for brokers without DescribeCluster
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
 )

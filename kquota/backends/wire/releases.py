@@ -7,9 +7,8 @@ kafka-python's in a test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from kquota.backends.wire.messages import ApiVersion
 from kquota.core.quotas.version import Version, format_version
 
 SIGNS: Final = (
@@ -35,7 +34,7 @@ SIGNS: Final = (
 """A release, the number of a message, and the version of the message that is new in the release; newest first."""
 
 
-def version_of(offered: Mapping[int, ApiVersion]) -> Version | None:
+def version_of(offered: Mapping[int, Any]) -> Version | None:
     """The release, or the newest one that kquota knows; None before 2.6.
 
     A KRaft broker of 3.4 serves the same messages as one of 3.3, and counts as 3.3.
@@ -44,7 +43,7 @@ def version_of(offered: Mapping[int, ApiVersion]) -> Version | None:
     return next(((*release, 0) for release in found), None)
 
 
-def release_of(offered: Mapping[int, ApiVersion]) -> str:
+def release_of(offered: Mapping[int, Any]) -> str:
     """The release as people write it: `Kafka 3.9`, `Kafka 4.4 or later`, `Kafka before 2.6`."""
     version = version_of(offered)
     if version is None:

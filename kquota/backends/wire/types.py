@@ -1,17 +1,14 @@
 """Kafka's types on the wire, each as a pair of functions; messages are put together from them.
 
-A message is a named tuple whose annotations are the types on the wire: `schema_of` reads them. A schema makes the codec
-of a version. Flexible versions (KIP-482) have compact lengths, and read past tagged fields.
+A schema makes the codec of a version. Flexible versions (KIP-482) have compact lengths, and read past tagged fields.
 Source: `org.apache.kafka.common.protocol.types.Type` and the generated messages of Kafka's clients.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from functools import cache
-from types import NoneType
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 LONGEST_STRING: Final = 0x7FFF
 """In UTF-8 bytes: Kafka reads no longer one, in flexible versions neither."""
@@ -161,22 +158,18 @@ NULLABLE_STRING = _sized(INT16, text=True, nullable=True, longest=LONGEST_STRING
 BYTES = _sized(INT32, text=False, nullable=False)
 
 
-Int8: TypeAlias = Annotated[int, INT8]
-Int16: TypeAlias = Annotated[int, INT16]
-Int32: TypeAlias = Annotated[int, INT32]
-Int64: TypeAlias = Annotated[int, INT64]
-Float64: TypeAlias = Annotated[float, FLOAT64]
-Bool: TypeAlias = Annotated[bool, BOOL]
-String: TypeAlias = Annotated[str, STRING]
-NullableString: TypeAlias = Annotated[str | None, NULLABLE_STRING]
-Bytes: TypeAlias = Annotated[bytes, BYTES]
-
-
-class Since(NamedTuple):
-    """Marks a field of a message with the version that brought it."""
-
-    version: int
-
+PRIMITIVES: Final[dict[str, Schema]] = {
+    "int8": INT8,
+    "int16": INT16,
+    "int32": INT32,
+    "int64": INT64,
+    "float64": FLOAT64,
+    "bool": BOOL,
+    "string": STRING,
+    "string?": NULLABLE_STRING,
+    "bytes": BYTES,
+}
+"""The types by their names in Kafka's definitions; null is allowed where a question mark stands."""
 
 _CLASSIC = INT32(0, False)
 
@@ -280,33 +273,3 @@ def _skip_tagged(frame: bytes, at: int) -> int:
         if at > len(frame):
             raise IndexError
     return at
-
-
-@cache
-def schema_of(message: type) -> Schema:
-    """The schema of a named tuple: its fields in their order, each of the type that its annotation says.
-
-    A `Sequence` is an array, another named tuple a struct, and an array or None a nullable array.
-    """
-    return struct_of(message, *map(_field, get_type_hints(message, include_extras=True).values()))
-
-
-def _field(hint: Any) -> tuple[int, Schema]:
-    """(the version that brought it, its type)."""
-    marks: tuple[Any, ...] = ()
-    if get_origin(hint) is Annotated:
-        hint, *rest = get_args(hint)
-        marks = tuple(rest)
-    since = next((mark.version for mark in marks if isinstance(mark, Since)), 0)
-    named: Schema | None = next((mark for mark in marks if not isinstance(mark, Since)), None)
-    return since, named or _derived(hint)
-
-
-def _derived(hint: Any) -> Schema:
-    nullable = NoneType in get_args(hint)
-    if nullable:
-        (hint,) = (each for each in get_args(hint) if each is not NoneType)
-    if get_origin(hint) is Sequence:
-        (element,) = get_args(hint)
-        return array_of(_field(element)[1], nullable=nullable)
-    return schema_of(hint)
