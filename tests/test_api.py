@@ -246,7 +246,7 @@ def test_what_connect_returns_explains_itself(arguments: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"kind": "mutation"}, "needs the prefix"),
+        ({"kind": "fetch"}, "needs a topic"),
         ({"kind": "produce", "topic": "__consumer_offsets"}, "Kafka's own"),
         ({"kind": "produce", "topic": "x", "create_topic": True, "partition": 1}, "partition 0 only"),
         ({"kind": "produce", "topic": "x", "rate": "0"}, "must be greater than 0"),

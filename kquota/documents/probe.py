@@ -10,28 +10,25 @@ from kquota.documents.quotas import entity_document, value_document
 
 def probe_document(
     probe: Probe,
-    client: tuple[str | None, str | None, str | None],
+    user: str,
+    client_id: str,
     broker: int,
     resolution: Resolution,
     limits: Limits,
     result: Comparison,
     ended_by: str,
 ) -> Document:
-    """`client` is the user, the client-id and the ip; `ended_by` says what ended the run."""
-    user, client_id, ip = client
+    """`ended_by` says what ended the run."""
     return {
         "kind": "kquota.probe",
         "version": 1,
         "probe": probe.value,
-        "client": {"user": user, "client-id": client_id, "ip": ip},
+        "client": {"user": user, "client-id": client_id},
         "broker": broker,
         "key": resolution.key.value,
         "limit": None if resolution.limit is None else value_document(resolution.limit),
         "entity": None if resolution.entity is None else entity_document(resolution.entity),
         "sensor": str(resolution.sensor),
-        "broker_limit": limits.broker,
-        "listener": limits.listener or None,
-        "listener_limit": limits.listeners.get(limits.listener),
         "enforcement": {
             "generation": limits.generation.value,
             "window_num": limits.windows.samples,

@@ -318,35 +318,6 @@ def request(settings: dict[str, Any], partition: Partition, pace: Pace, exchange
         _drain(watch, before, admin.poll)
 
 
-def mutate(settings: dict[str, Any], prefix: str, pace: Pace, exchanges: list[Exchange], created: list[str]) -> None:
-    """Creates topics; `created` has the names of all that may be there. Raises Rejected and its like.
-
-    Deleting them is the caller's: it is charged too, so it comes after the load.
-    """
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    load = pace.load
-    watch = Watch(exchanges, lambda *_sizes: load.size, frozenset({"CreateTopics"}))
-    admin = AdminClient({**settings, **watch.settings})
-    while pace.allows(load.size):
-        if not _due(watch, pace, admin.poll):
-            continue
-        before = len(watch.exchanges)
-        name = f"{prefix}{len(created)}"
-        created.append(name)
-        (future,) = admin.create_topics([NewTopic(name, load.size)]).values()
-        pace.spend(load.size)
-        if not _await(future, pace, admin.poll):
-            return
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.THROTTLING_QUOTA_EXCEEDED:
-                raise error_of(error.args[0], f"topic {name!r}") from None
-        _drain(watch, before, admin.poll)
-
-
 def _due(watch: Watch, pace: Pace, poll: Callable[[float], Any]) -> bool:
     """Polls until the next request is due and the throttle is over, or for a moment; whether it is due."""
     muted_s = watch.muted_until_ms / 1000 - time.time()

@@ -11,12 +11,12 @@ class Load:
     """One client's workload."""
 
     rate: float
-    """Bytes, requests, partitions or connections per second."""
+    """Bytes or requests per second."""
     size: int
-    """Bytes of a record, of a fetch response at most; partitions of a topic."""
+    """Bytes of a record, of a fetch response at most."""
     duration_s: float
     most: int
-    """Bytes, or for the other probes requests, partitions or connections, that are never exceeded."""
+    """Bytes or requests that are never exceeded."""
 
 
 @dataclass

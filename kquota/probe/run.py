@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from kquota.access import Access, load_config
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity
-from kquota.backends.kafka.brokers import Endpoint, KafkaBrokerConfigs
+from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.backends.kafka.librdkafka import settings_of
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement.settings import BrokerSettings
-from kquota.core.findings.probe import (
-    Comparison,
-    Exchange,
-    Limits,
-    Opening,
-    Probe,
-    compare,
-    compare_connections,
-)
+from kquota.core.findings.probe import Comparison, Exchange, Limits, Probe, compare
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
+from kquota.core.resolve.resolver import Resolution, resolve
 from kquota.errors import InputError, Refused, Unauthorized
 from kquota.probe import client as rdkafka
 from kquota.probe.client import Partition
-from kquota.probe.connections import local_ip, open_connections
 from kquota.probe.load import Load, Pace
 from kquota.probe.requestlog import handler_ms
-
-ON_TOPIC = (Probe.PRODUCE, Probe.FETCH, Probe.REQUEST)
-"""The probes that need a topic."""
 
 
 class Usual(NamedTuple):
@@ -50,8 +35,6 @@ USUAL: Final = {
     Probe.PRODUCE: Usual(1_000_000, 10_000, 100_000_000),
     Probe.FETCH: Usual(1_000_000, 50_000, 100_000_000),
     Probe.REQUEST: Usual(20, 1, 10_000),
-    Probe.MUTATION: Usual(2, 1, 10_000),
-    Probe.CONNECTION: Usual(5, 1, 10_000),
 }
 EndedBy = Literal["duration", "bound", "interrupt"]
 
@@ -60,21 +43,18 @@ EndedBy = Literal["duration", "bound", "interrupt"]
 class ProbeRequest:
     """What is sent, by whom, and to what.
 
-    Probes of produce, fetch and request need `topic`, a mutation probe needs the `prefix` of the topics that it
-    creates. `broker` is where a connection probe connects to, the first broker unless it is given. `user` is whom the
-    broker takes us for where the login does not say. `request_log` is the broker's JSON request log, for the thread
-    time of a request probe. Raises InputError for what does not go together, Refused for Kafka's own topics.
+    `user` is whom the broker takes us for where the login does not say. `request_log` is the broker's JSON request log,
+    for the thread time of a request probe. Raises InputError for what does not go together, Refused for Kafka's own
+    topics.
     """
 
     kind: Probe
     load: Load
+    topic: str
     client_id: str = "kquota-probe"
     user: str | None = None
-    topic: str | None = None
     partition: int = 0
     create_topic: bool = False
-    prefix: str | None = None
-    broker: int | None = None
     request_log: Path | None = None
     facts: BrokerFacts = field(default_factory=BrokerFacts)
     timeout_s: float = 10.0
@@ -84,35 +64,26 @@ class ProbeRequest:
     """Another login, which reads the quotas and the broker's settings."""
 
     def __post_init__(self) -> None:
-        if self.kind in ON_TOPIC and not self.topic:
+        if not self.topic:
             raise InputError(f"a {self.kind.value} probe needs a topic")
-        if self.kind is Probe.MUTATION and not self.prefix:
-            raise InputError("a mutation probe needs the prefix of the topics that it creates")
-        for name in (self.topic, self.prefix):
-            if name is not None and name.startswith("__"):
-                raise Refused(f"{name}: topics that begin with __ are Kafka's own")
+        if self.topic.startswith("__"):
+            raise Refused(f"{self.topic}: topics that begin with __ are Kafka's own")
         if self.create_topic and self.partition:
             raise InputError("a topic that is created has partition 0 only")
-
-    @property
-    def is_named(self) -> bool:
-        """Whether a client-id and a user are charged; of connections, an ip is."""
-        return self.kind is not Probe.CONNECTION
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """What a broker did, and what was predicted; times are ms.
 
-    `user`, `client_id` and `ip` are who was charged: an ip, or the other two. `limits` are what governed it, by
-    `resolution` and the broker's own settings. `left` are topics that could not be deleted.
+    `user` and `client_id` are who was charged. `limits` are what governed it, by `resolution` and the broker's own
+    settings. `left` are topics that could not be deleted.
     """
 
     kind: Probe
     broker: int
-    user: str | None
-    client_id: str | None
-    ip: str | None
+    user: str
+    client_id: str
     resolution: Resolution
     limits: Limits
     comparison: Comparison
@@ -138,7 +109,6 @@ class _Target:
     """Where the load goes, and what governs it there."""
 
     broker: int
-    endpoint: Endpoint | None
     resolution: Resolution
     limits: Limits
 
@@ -168,8 +138,6 @@ def probe(
     topic: str | None = None,
     partition: int = 0,
     create_topic: bool = False,
-    prefix: str | None = None,
-    broker: int | None = None,
     client_id: str = "kquota-probe",
     user: str | None = None,
     request_log: Path | str | None = None,
@@ -180,10 +148,9 @@ def probe(
 ) -> ProbeResult:
     """Loads a live broker a little with one kind of request, and compares how it throttles with the prediction.
 
-    `kind` is `produce`, `fetch`, `request`, `mutation` or `connection`; `ProbeRequest` says what each needs. `rate` is
-    in bytes, requests, partitions or connections per second, `size` in bytes of a record or of a fetch, or partitions
-    of a topic; `most` is never exceeded (100 MB, or 10,000 requests, partitions or connections). Bytes may be texts
-    such as `"500kB"`. The cluster is named as for `connect`. It takes `duration_s` seconds and asks nobody.
+    `kind` is `produce`, `fetch` or `request`; each needs a `topic`. `rate` is in bytes or requests per second, `size`
+    in bytes of a record or of a fetch; `most` is never exceeded (100 MB, or 10,000 requests). Bytes may be texts such
+    as `"500kB"`. The cluster is named as for `connect`. It takes `duration_s` seconds and asks nobody.
 
     In the result `comparison` holds the throttles that were `observed`, and the `least` and `most` that were predicted,
     in ms. Raises InputError, Refused, Unreachable, Unauthorized, Rejected, and MissingDependency without librdkafka.
@@ -209,9 +176,7 @@ def probe(
     login = replace(access, command_config=access.command_config if command_config is None else Path(command_config))
     facts = BrokerFacts(kafka_version, server_properties)
     log = None if request_log is None else Path(request_log)
-    request = ProbeRequest(
-        kind, load, client_id, user, topic, partition, create_topic, prefix, broker, log, facts, timeout_s
-    )
+    request = ProbeRequest(kind, load, topic or "", client_id, user, partition, create_topic, log, facts, timeout_s)
     return run(request, access.bootstrap_server, security or login.kafka_security(), listener)
 
 
@@ -234,11 +199,8 @@ class _Run:
     def __init__(self, request: ProbeRequest, bootstrap: str, security: KafkaSecurity, listener: Listener) -> None:
         self._request, self._bootstrap, self._security, self._listener = request, bootstrap, security, listener
         self._exchanges: list[Exchange] = []
-        self._openings: list[Opening] = []
-        self._before: list[float] = []
-        self._ip: str | None = None
         self._ended_by: EndedBy = "duration"
-        self._user = self._principal() if request.is_named else None
+        self._user = self._principal()
 
     def _principal(self) -> str:
         """The user that the broker takes us for."""
@@ -252,10 +214,6 @@ class _Run:
 
     def execute(self) -> ProbeResult:
         """Reads what governs the client, runs the load, and deletes what was created."""
-        if not self._request.is_named:
-            target = self._prepared(None)
-            self._guarded(lambda pace: self._connect(target, pace))
-            return self._result(target)
         request = self._request
         rdkafka.require()
         settings = settings_of(self._bootstrap, self._security, request.client_id)
@@ -263,11 +221,11 @@ class _Run:
         created: list[str] = []
         left: list[str] = []
         try:
-            if request.create_topic and request.topic is not None:
+            if request.create_topic:
                 control.create(request.topic, created)
-            partition = None if request.topic is None else control.partition(request.topic, request.partition)
-            target = self._prepared(partition)
-            self._guarded(lambda pace: self._drive(settings, partition, pace, created))
+            partition = control.partition(request.topic, request.partition)
+            target = self._prepared(partition.leader)
+            self._drive(settings, partition)
         finally:
             self._listener.ending()
             left = control.delete(created) if created else []
@@ -275,10 +233,9 @@ class _Run:
                 self._listener.warn(f"not deleted: {', '.join(left)}")
         return self._result(target, tuple(left))
 
-    def _prepared(self, partition: Partition | None) -> _Target:
+    def _prepared(self, broker: int) -> _Target:
         """Reads the quotas and the broker's settings."""
         timeout_s = self._request.timeout_s
-        self._now()
         admin = self._request.admin or self._security
         if self._request.quotas is not None:
             snapshot = self._request.quotas
@@ -286,37 +243,21 @@ class _Run:
             with KafkaBackend(self._bootstrap, timeout_s=timeout_s, security=admin) as backend:
                 snapshot = backend.describe()
         with KafkaBrokerConfigs(self._bootstrap, timeout_s=timeout_s, security=admin) as configs:
-            self._now()
-            broker = partition.leader if partition is not None else self._request.broker
-            if broker is None:
-                broker = min(configs.addresses())
-            endpoint = self._endpoint(configs, broker)
-            self._now()
-        if not self._request.is_named:
-            assert endpoint is not None
-            self._ip = local_ip(endpoint.server)
+            facts = self._request.facts
+            known = facts.settings() or self._settings(configs, broker)
         resolution = self._resolution(snapshot)
-        return _Target(broker, endpoint, resolution, self._limits(endpoint, resolution))
+        return _Target(broker, resolution, Limits(resolution.limit, known.windows, facts.generation))
 
-    def _now(self) -> None:
-        """Remembers that a connection was opened now: it is charged as well."""
-        self._before.append(time.time() * 1000)
-
-    def _endpoint(self, configs: KafkaBrokerConfigs, broker: int) -> Endpoint | None:
+    def _settings(self, configs: KafkaBrokerConfigs, broker: int) -> BrokerSettings:
         try:
-            return configs.endpoint(broker, self._request.facts.version)
+            return configs.settings(broker, self._request.facts.version)
         except Unauthorized as error:
-            if not self._request.is_named:
-                raise
             self._listener.warn(f"broker {broker} does not report its settings: {error.message}")
-            return None
+            return BrokerSettings()
 
     def _resolution(self, snapshot: QuotaSnapshot) -> Resolution:
         snapshot = self._request.facts.enforced(snapshot)
         self._listener.read(snapshot)
-        if self._ip is not None:
-            return resolve_ip(snapshot, self._ip)
-        assert self._user is not None
         found = {each.key: each for each in resolve(snapshot, self._user, self._request.client_id)}
         other = found[QuotaKey.REQUEST_PERCENTAGE]
         if self._request.kind.key is not other.key and other.limit is not None:
@@ -326,65 +267,29 @@ class _Run:
             )
         return found[self._request.kind.key]
 
-    def _limits(self, endpoint: Endpoint | None, resolution: Resolution) -> Limits:
-        facts = self._request.facts
-        known = facts.settings() or (BrokerSettings() if endpoint is None else endpoint.settings)
-        windows = known.controller_windows if self._request.kind is Probe.MUTATION else known.windows
-        limits = Limits(resolution.limit, windows, facts.generation)
-        if self._request.is_named or endpoint is None:
-            return limits
-        live = endpoint.settings
-        if endpoint.listener is None:
-            raise InputError(f"broker {endpoint.server} does not report which listener that is")
-        return replace(
-            limits,
-            listener=endpoint.listener,
-            listeners=dict(live.listeners),
-            inter_broker=live.inter_broker_listener,
-            broker=live.connection_rate,
-        )
-
-    def _guarded(self, load: Callable[[Pace], None]) -> None:
+    def _drive(self, settings: dict[str, Any], partition: Partition) -> None:
         """Runs the load; Ctrl-C ends it."""
         pace = Pace(self._request.load)
+        drives = {Probe.PRODUCE: rdkafka.produce, Probe.FETCH: rdkafka.fetch, Probe.REQUEST: rdkafka.request}
         try:
-            load(pace)
+            drives[self._request.kind](settings, partition, pace, self._exchanges)
         except KeyboardInterrupt:
             self._ended_by = "interrupt"
         else:
             self._ended_by = "bound" if pace.exhausted else "duration"
 
-    def _connect(self, target: _Target, pace: Pace) -> None:
-        assert target.endpoint is not None
-        server = target.endpoint.server
-        open_connections(server, self._security, pace, self._request.timeout_s, self._openings.append)
-
-    def _drive(self, settings: dict[str, Any], partition: Partition | None, pace: Pace, created: list[str]) -> None:
-        if partition is None:
-            prefix = f"{self._request.prefix}{secrets.token_hex(4)}-"
-            rdkafka.mutate(settings, prefix, pace, self._exchanges, created)
-            return
-        drives = {Probe.PRODUCE: rdkafka.produce, Probe.FETCH: rdkafka.fetch, Probe.REQUEST: rdkafka.request}
-        drives[self._request.kind](settings, partition, pace, self._exchanges)
-
-    def _result(self, target: _Target, left: tuple[str, ...] = ()) -> ProbeResult:
+    def _result(self, target: _Target, left: tuple[str, ...]) -> ProbeResult:
         request = self._request
-        if self._ip is not None:
-            comparison = compare_connections(self._openings, self._before, self._ip, target.limits)
-        else:
-            log = request.request_log
-            handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
-            comparison = compare(request.kind, self._exchanges, target.limits, handled)
-        client_id = request.client_id if request.is_named else None
+        log = request.request_log
+        handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
         return ProbeResult(
             request.kind,
             target.broker,
             self._user,
-            client_id,
-            self._ip,
+            request.client_id,
             target.resolution,
             target.limits,
-            comparison,
+            compare(request.kind, self._exchanges, target.limits, handled),
             self._ended_by,
             left,
         )

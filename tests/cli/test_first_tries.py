@@ -277,26 +277,25 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
 def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Four connections of 600 waited a little on a busy machine, and no quota is set."""
+    """Four requests of 600 waited a little on a busy machine, and no quota is set."""
     from kquota.core.enforcement import Generation, QuotaWindows
     from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
-    from kquota.core.resolve.resolver import resolve_ip
+    from kquota.core.resolve.resolver import resolve
     from kquota.probe.run import ProbeResult
 
     seen, none = Throttling(91, 4, 40), Throttling(0, 0, 0)
     found = ProbeResult(
-        Probe.CONNECTION,
+        Probe.PRODUCE,
         1,
-        "",
-        "",
-        "10.0.0.7",
-        resolve_ip(QuotaSnapshot(), "10.0.0.7"),
+        "alice",
+        "app",
+        resolve(QuotaSnapshot(), "alice", "app")[0],
         Limits(None, QuotaWindows(), Generation.N_PLUS_1_BY_LAST),
         Comparison(600, 600, 30_000, seen, none, none),
         "duration",
     )
     monkeypatch.setattr("kquota.cli.commands.probe.run", lambda *_: found)
-    assert run(["probe", "connection", "--yes", "--bootstrap-server", "b:1"]) == 0
+    assert run(["probe", "produce", "--topic", "load", "--yes", "--bootstrap-server", "b:1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise."
     (ratio,) = (line.split() for line in lines if line.startswith("predicted / observed"))

@@ -155,7 +155,7 @@ def probed(*_: object) -> Any:
     compared = Comparison(12_345, 987_654_321, 3_600_000, seen, seen, replace(seen, total_ms=2_345_678))
     (resolution, *_rest) = resolve(LIVE, LONG, CLIENT)
     limits = Limits(1_000_000, QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
-    return ProbeResult(Probe.PRODUCE, 1, LONG, CLIENT, None, resolution, limits, compared, "duration")
+    return ProbeResult(Probe.PRODUCE, 1, LONG, CLIENT, resolution, limits, compared, "duration")
 
 
 @pytest.fixture(autouse=True)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.enforcement import FetchSensor, Generation, MutationSensor, ProduceSensor, QuotaWindows
+from kquota.core.enforcement import FetchSensor, Generation, ProduceSensor, QuotaWindows
 from kquota.core.findings.probe import (
     Agreement,
     Comparison,
     Exchange,
     Limits,
-    Opening,
     Probe,
     Throttling,
     compare,
-    compare_connections,
     predict_request,
 )
 
 T0 = 1_700_000_000_000
 
 
-def limits(limit: float | None, **more: object) -> Limits:
-    return Limits(limit, QuotaWindows(), Generation.N_PLUS_1_BY_LAST, **more)  # type: ignore[arg-type]
+def limits(limit: float | None) -> Limits:
+    return Limits(limit, QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
 
 
 def exchange(now: float, charge: int, throttle_ms: int, *, api: str = "Produce", version: int = 10) -> Exchange:
@@ -78,22 +76,6 @@ def test_a_fetch_that_was_throttled_is_asked_for_again() -> None:
     assert result.most.total_ms - result.least.total_ms < 0.02 * result.observed.total_ms
 
 
-@pytest.mark.parametrize(("version", "rejected"), [(4, False), (6, True)])
-def test_the_version_of_a_mutation_decides_between_delay_and_rejection(version: int, rejected: bool) -> None:
-    sensor = MutationSensor(1)
-    exchanges = []
-    for index in range(20):
-        now = T0 + 100 * index
-        response = sensor.request(now, [1], strict=rejected, waited_ms=5)
-        assert response.topics[0].accepted or rejected
-        exchanges.append(Exchange("CreateTopics", version, 1, now, now + 5, 1, response.throttle_ms))
-
-    result = compare(Probe.MUTATION, exchanges, limits(1))
-
-    assert result.observed.count > 0
-    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
-
-
 def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
     slow = [Exchange("ListOffsets", 7, n, T0 + 1000 * n, T0 + 1000 * n + 200, 0) for n in range(10)]
     least, most = predict_request(slow, limits(10), [10.0] * 10)
@@ -106,32 +88,11 @@ def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
     assert predict_request([*throttled, early], limits(18)) == predict_request([*throttled, late], limits(18))
 
 
-def test_connections_wait_or_are_closed_when_the_acceptor_looks() -> None:
-    openings = [Opening(T0 + 10 * n, 2.0, True) for n in range(100)]
-    openings.append(Opening(T0 + 1000, 502.0, False))
-
-    result = compare_connections(openings, [], "10.0.0.1", limits(10, listener="A", listeners={"A": None}))
-
-    assert result.least.count == result.most.count == 1
-    assert 0 < result.least.total_ms < 500
-    assert result.most.total_ms == 500
-    assert result.observed == Throttling(502, 1, 502)
-
-
-def test_the_connections_that_read_the_quotas_count_too() -> None:
-    openings = [Opening(T0 + 2 * n, 2.0, True) for n in range(100)]
-    alone = limits(None, listener="A", listeners={"A": 10})
-
-    assert compare_connections(openings, [], "10.0.0.1", alone).least.count == 0
-    assert compare_connections(openings, [T0] * 3, "10.0.0.1", alone).least.count > 0
-
-
 def test_nothing_seen_is_nothing_predicted() -> None:
     for probe in Probe:
-        result = compare(probe, [], limits(10)) if probe is not Probe.CONNECTION else None
-        if result is not None:
-            assert (result.events, result.observed.total_ms, result.most.total_ms) == (0, 0, 0)
-            assert result.ratio is None
+        result = compare(probe, [], limits(10))
+        assert (result.events, result.observed.total_ms, result.most.total_ms) == (0, 0, 0)
+        assert result.ratio is None
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ UNTYPED: list[frozenset[object]] = [
     frozenset({0, 1, -1, "all"}),
     frozenset({1, 2}),
     frozenset({"produce", "fetch", "other"}),
+    frozenset({"bytes", "requests", "partitions", "connections"}),
     frozenset({"acks_0", "follower_fetch", "forwarded", "inter_broker"}),
     frozenset({"KafkaClientQuota", "KafkaClientQuotaList"}),
     frozenset({"USERS_DEFAULT", "USER", "USER_CLIENT", "USER_ALL_CLIENTS", "CLIENT", "CLIENTS_DEFAULT"}),

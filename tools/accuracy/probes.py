@@ -10,7 +10,6 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends.kafka import KafkaBackend
-from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.core.change.broker import RATE, BrokerAlteration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -32,9 +29,6 @@ TOPIC = "probed"
 RECORD_BYTES = 1_000
 RECORDS = 20_000
 """What a fetch probe finds."""
-IDLE_S = 13
-"""After this long a counter of connections is as good as new."""
-BROKER = 1
 
 
 @dataclass(frozen=True)
@@ -44,8 +38,6 @@ class Case:
     probe: str
     limit: float
     arguments: tuple[str, ...]
-    on_broker: bool = False
-    """Whether the limit is the broker's own, not that of an ip."""
 
     @property
     def client_id(self) -> str:
@@ -64,9 +56,6 @@ CASES = (
     Case("produce", 500_000, ("--topic", TOPIC, "--rate", "5MB", "--size", "20kB")),
     Case("fetch", 500_000, ("--topic", TOPIC, "--rate", "5MB", "--size", "50kB")),
     Case("request", 0.1, ("--topic", TOPIC, "--rate", "200")),
-    Case("mutation", 1, ("--prefix", "probe-", "--rate", "5")),
-    Case("connection", 10, ("--rate", "40")),
-    Case("connection", 10, ("--rate", "40"), on_broker=True),
 )
 
 
@@ -84,13 +73,7 @@ def fill(broker: KafkaBroker) -> None:
 @contextmanager
 def limited(broker: KafkaBroker, case: Case) -> Iterator[None]:
     """The quota of a case, for as long as the block lasts. The connection that sets it takes it away again."""
-    if case.on_broker:
-        with KafkaBrokerConfigs(broker.bootstrap) as configs:
-            assert configs.wait_visible(configs.alter(BrokerAlteration(BROKER, {RATE: int(case.limit)})))
-            yield
-            assert configs.wait_visible(configs.alter(BrokerAlteration(BROKER, remove=frozenset({RATE}))))
-        return
-    entity = Entity(ip="127.0.0.1") if case.probe == "connection" else Entity("ANONYMOUS", case.client_id)
+    entity = Entity("ANONYMOUS", case.client_id)
     with KafkaBackend(broker.bootstrap) as backend:
         for alteration in (
             Alteration(entity, {case.key: case.limit}),
@@ -114,23 +97,16 @@ def login_of(user: str, folder: Path) -> Path:
     return path
 
 
-def command_line(broker: KafkaBroker, case: Case, seconds: float, folder: Path) -> list[str]:
+def command_line(broker: KafkaBroker, case: Case, seconds: float) -> list[str]:
     """What runs the probe of a case, with its document on stdout."""
     command = [sys.executable, "-m", "kquota", "probe", case.probe, *case.arguments, "--yes", "-o", "json"]
-    command += ["--duration", f"{round(seconds)}s"]
-    if case.probe != "connection":
-        command += ["--client-id", case.client_id]
-    if not case.on_broker:
-        return [*command, "--bootstrap-server", broker.bootstrap]
-    # The listener between brokers is exempt from the limit of the broker.
-    return [*command, "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login_of("admin", folder))]
+    command += ["--duration", f"{round(seconds)}s", "--client-id", case.client_id]
+    return [*command, "--bootstrap-server", broker.bootstrap]
 
 
-def run(broker: KafkaBroker, case: Case, seconds: float, folder: Path, *, with_log: bool = False) -> dict[str, Any]:
+def run(broker: KafkaBroker, case: Case, seconds: float, *, with_log: bool = False) -> dict[str, Any]:
     """The document of one probe under its quota, which is taken away again."""
-    if case.on_broker:
-        time.sleep(IDLE_S)  # this counter counts without a limit too
-    command = command_line(broker, case, seconds, folder)
+    command = command_line(broker, case, seconds)
     if with_log and case.probe == "request":
         command += ["--request-log", str(broker.request_log)]
     with limited(broker, case):
@@ -147,11 +123,9 @@ def row(case: Case, document: dict[str, Any]) -> str:
     def both(left: str, right: str) -> str:
         return left if left == right else f"{left} to {right}"
 
-    key = RATE if case.on_broker else case.key.value
-    value = f"{case.limit:g}/s" if case.on_broker else humanize(case.key, case.limit)
     cells = (
         case.probe,
-        f"`{key}` {value}",
+        f"`{case.key.value}` {humanize(case.key, case.limit)}",
         f"{document['events']}",
         f"{seen['throttled_requests']}",
         both(str(least["throttled_requests"]), str(most["throttled_requests"])),
@@ -172,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     with KafkaBroker(settings=AT_ONCE, heap="1g") as broker:
         fill(broker)
         for case in CASES:
-            print(row(case, run(broker, case, seconds, broker.folder, with_log=True)), flush=True)
+            print(row(case, run(broker, case, seconds, with_log=True)), flush=True)
     return 0
 
 

@@ -29,11 +29,7 @@ from kquota.probe import client as rdkafka
 from kquota.probe.load import Load
 from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run
 
-PROBES = ("produce", "fetch", "request", "mutation", "connection")
-_SIZED = ("produce", "fetch", "mutation")
-_ON_TOPIC = PROBES[:3]
-_PARTITIONS_OF_A_TOPIC = 100
-"""More than this would be a mistake."""
+PROBES = ("produce", "fetch", "request")
 
 
 @click.command("probe", cls=grammar.Command)
@@ -41,17 +37,15 @@ _PARTITIONS_OF_A_TOPIC = 100
 @click.option("--topic", metavar="NAME", help="The topic to produce to, fetch from or ask for; it has to exist.")
 @click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its partitions.")
 @click.option("--create-topic", is_flag=True, help="Create the topic, with one partition, and delete it in the end.")
-@click.option("--prefix", metavar="NAME", help="How the names of the topics begin that a mutation probe creates.")
-@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="The broker to open connections to.")
 @click.option(
     "--rate",
     metavar="RATE",
-    help="What to offer per second: bytes such as 500kB (1MB), requests (20), partitions (2) or connections (5).",
+    help="What to offer per second: bytes such as 500kB (1MB), or requests (20).",
 )
 @click.option(
     "--size",
     metavar="SIZE",
-    help="Bytes of a record (10kB) or of a fetch at most (50kB); partitions of a topic (1).",
+    help="Bytes of a record (10kB) or of a fetch at most (50kB).",
 )
 @click.option("--duration", type=params.DURATION, default="30s", show_default=True, help="How long, such as 90s or 2m.")
 @params.name_option("client", "The client-id to say. Default: kquota-probe.", single=True)
@@ -62,7 +56,7 @@ _PARTITIONS_OF_A_TOPIC = 100
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Never more requests, partitions or connections.",
+    help="Never more requests.",
 )
 @click.option("--max-duration", type=params.DURATION, default="5m", show_default=True, help="Never take longer.")
 @click.option(
@@ -92,8 +86,6 @@ def command(
     topic: str | None,
     partition: int,
     create_topic: bool,
-    prefix: str | None,
-    broker: int | None,
     rate: str | None,
     size: str | None,
     duration: int,
@@ -120,26 +112,25 @@ def command(
     between two probes. Only the broker knows what thread time a request took; a request probe predicts a range, from
     the handler time in --request-log (else from nothing) to the time until the answer.
 
-    Topics whose names begin with __ are never touched. A mutation probe deletes the topics that it created, also after
-    Ctrl-C or SIGTERM, which still print what was seen. A fetch probe reads from the beginning and again from there; it
-    joins no group and commits nothing.
+    Topics whose names begin with __ are never touched. The topic of --create-topic is deleted, also after Ctrl-C or
+    SIGTERM, which still print what was seen. A fetch probe reads from the beginning and again from there; it joins no
+    group and commits nothing.
 
     \b
     Examples:
       kquota probe produce --topic load --rate 500kB --duration 1m --bootstrap-server localhost:9092
       kquota probe fetch --topic load --command-config alice.properties --admin-config admin.properties
       kquota probe request --topic load --rate 100 --request-log kafka-request.log
-      kquota probe mutation --prefix kquota-probe- --duration 20s
-      kquota probe connection --rate 20 --broker 1
     """
-    if probe != "connection":
-        rdkafka.require()
+    rdkafka.require()
     check_sorting(_COLUMNS if output == "table" else _HEADINGS)
     kind = Probe(probe)
     if duration > max_duration:
         raise Refused(f"--duration is longer than {max_duration / 1000:g} s", hint="--max-duration is the bound")
     load = _load(kind, rate, size, duration / 1000, max_bytes, max_count)
-    _check(kind, topic, prefix)
+    _check(kind)
+    if not topic:
+        raise click.UsageError(f"which topic? A {probe} probe needs --topic NAME")
     if create_topic and partition:
         raise click.UsageError("a topic of --create-topic has partition 0 only")
     bootstrap, security = session.open_brokers(access)
@@ -147,13 +138,11 @@ def command(
     request = ProbeRequest(
         kind,
         load,
+        topic,
         "kquota-probe" if client is None else client,
         user,
-        topic,
         partition,
         create_topic,
-        prefix,
-        broker,
         request_log,
         facts,
         access.timeout_s,
@@ -206,22 +195,14 @@ def _listener() -> Listener:
     return Listening()
 
 
-def _check(kind: Probe, topic: str | None, prefix: str | None) -> None:
+def _check(kind: Probe) -> None:
     """Raises click.UsageError for options that do not go together."""
-    if kind.value in _ON_TOPIC and not topic:
-        raise click.UsageError(f"which topic? A {kind.value} probe needs --topic NAME")
-    if kind.value == "mutation" and not prefix:
-        raise click.UsageError("which topics? A mutation probe needs --prefix NAME")
     for name, allowed in {
-        "topic": _ON_TOPIC,
-        "partition": _ON_TOPIC,
         "create_topic": ("produce", "request"),
-        "prefix": ("mutation",),
-        "broker": ("connection",),
         "request_log": ("request",),
-        "size": _SIZED,
+        "size": ("produce", "fetch"),
         "max_bytes": ("produce", "fetch"),
-        "max_count": ("request", "mutation", "connection"),
+        "max_count": ("request",),
     }.items():
         if params.on_command_line(name) and kind.value not in allowed:
             raise click.UsageError(f"--{name.replace('_', '-')} is for {' and '.join(allowed)} probes")
@@ -234,8 +215,6 @@ def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, ma
     most = int(_number("max-bytes", max_bytes, as_bytes=True)) if in_bytes else max_count
     if in_bytes and amount > most:
         raise Refused(f"--size is more than {most} bytes", hint="--max-bytes is the bound")
-    if kind.unit == "partitions" and amount > _PARTITIONS_OF_A_TOPIC:
-        raise Refused(f"a topic of {amount} partitions", hint=f"--size is at most {_PARTITIONS_OF_A_TOPIC} there")
     speed = usual.rate if rate is None else _number("rate", rate, as_bytes=in_bytes)
     return Load(rate=speed, size=amount, duration_s=duration_s, most=most)
 
@@ -253,9 +232,8 @@ def _number(name: str, text: str, *, as_bytes: bool) -> float:
 
 def _ask(request: ProbeRequest, bootstrap: str) -> None:
     kind, load = request.kind, request.load
-    where = request.topic or (f"topics {request.prefix}…" if request.prefix else "")
     ask(
-        f"{kind.value.capitalize()} on {safe(f'{where} of kafka://{bootstrap}'.removeprefix(' of '))}: "
+        f"{kind.value.capitalize()} on {safe(f'{request.topic} of kafka://{bootstrap}')}: "
         f"{rate_text(load.rate, f'{kind.unit}/s')} for {load.duration_s:g} s, "
         f"never more than {amount_text(load.most, kind.unit)}?",
         done="sent",
@@ -267,9 +245,16 @@ def _view(found: ProbeResult) -> View:
     """What the broker did beside the prediction, and the verdict."""
 
     def document() -> Document:
-        client = (found.user, found.client_id, found.ip)
-        limits, ended = found.limits, found.ended_by
-        return probe_document(found.kind, client, found.broker, found.resolution, limits, found.comparison, ended)
+        return probe_document(
+            found.kind,
+            found.user,
+            found.client_id,
+            found.broker,
+            found.resolution,
+            found.limits,
+            found.comparison,
+            found.ended_by,
+        )
 
     def screen() -> Iterator[Part]:
         yield _table(found)
@@ -307,9 +292,8 @@ _COLUMNS = ("WHO", "LIMIT", "SENT", "DELAYED", "THROTTLE TIME", "LONGEST")
 def _table(found: ProbeResult) -> Table:
     kind, result = found.kind, found.comparison
     seen, least, most = result.observed, result.least, result.most
-    events = {"connection": "connections"}.get(kind.value, "requests")
-    sent = f"{result.events:,} {events} in {duration(result.duration_ms)}"
-    charged = amount_text(result.charged, kind.unit) if kind.unit in ("bytes", "partitions") else ""
+    sent = f"{result.events:,} requests in {duration(result.duration_ms)}"
+    charged = amount_text(result.charged, kind.unit) if kind.unit == "bytes" else ""
     # Of noise there is no ratio.
     known = result.ratio if result.agreement is not Agreement.NOT_THROTTLED else None
     ratio = "-" if known is None else range_text(*(f"{each:.3f}" for each in known))
@@ -322,7 +306,7 @@ def _table(found: ProbeResult) -> Table:
         [
             (
                 (f"observed on broker {found.broker}", subject(kind.key, str(found.resolution.sensor))),
-                _limit_texts(found),
+                "unlimited" if found.resolution.limit is None else humanize(kind.key, found.resolution.limit),
                 (sent, charged),
                 seen.count,
                 duration(seen.total_ms),
@@ -347,15 +331,3 @@ _VERDICTS = {
     "more than predicted": "Verdict: throttled more than predicted: do others share its counter (kquota help sharing)?",
     "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",
 }
-
-
-def _limit_texts(found: ProbeResult) -> tuple[str, ...]:
-    limit = found.resolution.limit
-    texts = ["unlimited" if limit is None else humanize(found.kind.key, limit)]
-    limits = found.limits
-    if limits.broker is not None:
-        texts.append(f"broker {limits.broker}/s")
-    of_listener = limits.listeners.get(limits.listener)
-    if of_listener is not None:
-        texts.append(f"listener {of_listener}/s")
-    return tuple(texts)

@@ -2,8 +2,8 @@
 
 A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
 is therefore given, with the times at which the answers came. The enforcement of `kquota.core.enforcement` predicts each
-verdict from it (for fetches and connections by playing the client, see `predict_fetch`). The counters are taken to be
-idle at the start, and nobody else's.
+verdict from it (for fetches by playing the client, see `predict_fetch`). The counters are taken to be idle at the
+start, and nobody else's.
 
 Times are ms of the client's clock. A broker charges a request at some time between its sending and its answer. The
 samples of a counter begin with the first charge, so the latency of one request moves all of them: predictions are
@@ -13,31 +13,20 @@ ranges, over several such times.
 from __future__ import annotations
 
 import enum
-import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from kquota.core.enforcement import (
-    ConnectionManager,
     FetchSensor,
     Generation,
-    MutationSensor,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
 )
 from kquota.core.quotas.quota import QuotaKey, Value
-
-STRICT_SINCE: Final = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}
-"""The versions from which brokers reject instead of delaying (KIP-599)."""
-NOTICEABLE_MS: Final = 10
-"""A connection that takes no longer than this, over the fastest one, counts as one that did not wait."""
-
-ACCEPTOR_LOOKS_MS: Final = 500
-"""How long an acceptor waits for a connection before it looks whether one that was rejected can be closed."""
 
 
 class Probe(enum.Enum):
@@ -46,8 +35,6 @@ class Probe(enum.Enum):
     PRODUCE = "produce"
     FETCH = "fetch"
     REQUEST = "request"
-    MUTATION = "mutation"
-    CONNECTION = "connection"
 
     @property
     def key(self) -> QuotaKey:
@@ -57,17 +44,13 @@ class Probe(enum.Enum):
     @property
     def unit(self) -> str:
         """What the client's rate counts."""
-        return {"produce": "bytes", "fetch": "bytes", "request": "requests", "mutation": "partitions"}.get(
-            self.value, "connections"
-        )
+        return "requests" if self is Probe.REQUEST else "bytes"
 
 
 _KEYS: Final = {
     Probe.PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
     Probe.FETCH: QuotaKey.CONSUMER_BYTE_RATE,
     Probe.REQUEST: QuotaKey.REQUEST_PERCENTAGE,
-    Probe.MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
-    Probe.CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
 }
 
 
@@ -82,18 +65,9 @@ class Exchange:
     sent_ms: float
     answered_ms: float
     charge: int
-    """What a byte quota or the mutation quota charges: bytes of the request or of the response, or partitions."""
+    """What a byte quota charges: bytes of the request or of the response."""
     throttle_ms: int = 0
     """What the broker said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A connection that was opened, and the first answer on it or its end."""
-
-    time_ms: float
-    took_ms: float
-    accepted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +107,7 @@ class Comparison:
 
     events: int
     charged: int
-    """Bytes, partitions, requests or connections."""
+    """Bytes or requests."""
     duration_ms: int
     observed: Throttling
     least: Throttling
@@ -164,58 +138,27 @@ class Limits:
     """What governs the probe on its broker, in units of the quota key; None is no limit."""
 
     limit: Value | None
-    """Of the client, or of its ip."""
     windows: QuotaWindows
-    """`quota.window.*`; for mutations `controller.quota.window.*`."""
     generation: Generation
-    listener: str = ""
-    """The listener that connections are opened to."""
-    listeners: dict[str, int | None] = field(default_factory=dict)
-    """Of all listeners the connection rates."""
-    inter_broker: str | None = None
-    broker: int | None = None
-    """The connection rate of the broker."""
 
 
 def compare(
     probe: Probe, exchanges: Sequence[Exchange], limits: Limits, handler_ms: Sequence[float] | None = None
 ) -> Comparison:
-    """The throttling of a run beside what is predicted for it; connections have `compare_connections`.
+    """The throttling of a run beside what is predicted for it.
 
     `handler_ms` is the request-handler time of each exchange where a broker's request log has it.
     """
-    least, most = {
-        Probe.PRODUCE: predict_produce,
-        Probe.FETCH: predict_fetch,
-        Probe.MUTATION: predict_mutation,
-    }.get(probe, _nothing)(exchanges, limits)
     if probe is Probe.REQUEST:
         least, most = predict_request(exchanges, limits, handler_ms)
+    else:
+        least, most = (predict_produce if probe is Probe.PRODUCE else predict_fetch)(exchanges, limits)
     charged = len(exchanges) if probe is Probe.REQUEST else sum(exchange.charge for exchange in exchanges)
     return Comparison(
         events=len(exchanges),
         charged=charged,
         duration_ms=round(exchanges[-1].answered_ms - exchanges[0].sent_ms) if exchanges else 0,
         observed=Throttling.of([exchange.throttle_ms for exchange in exchanges]),
-        least=Throttling.of(least),
-        most=Throttling.of(most),
-    )
-
-
-def compare_connections(openings: Sequence[Opening], before: Sequence[float], ip: str, limits: Limits) -> Comparison:
-    """The same for connections; `before` has the times at which others were opened to read the quotas.
-
-    What a connection takes over the fastest one is what it waited.
-    """
-    fastest = min((opening.took_ms for opening in openings if opening.accepted), default=0.0)
-    waits = [round(opening.took_ms - (fastest if opening.accepted else 0.0)) for opening in openings]
-    least, most = predict_connections(openings, before, ip, limits)
-    last = openings[-1] if openings else None
-    return Comparison(
-        events=len(openings),
-        charged=len(openings),
-        duration_ms=round(last.time_ms + last.took_ms - openings[0].time_ms) if last else 0,
-        observed=Throttling.of([wait if wait > NOTICEABLE_MS else 0 for wait in waits]),
         least=Throttling.of(least),
         most=Throttling.of(most),
     )
@@ -305,67 +248,3 @@ def predict_request(
         bounds[1].append(most.request(now, round(took * 1e6)).throttle_ms)
         muted_until = exchange.answered_ms + exchange.throttle_ms
     return bounds
-
-
-def predict_mutation(exchanges: Sequence[Exchange], limits: Limits) -> Range:
-    """The delay of each response in ms, at least and at most.
-
-    The controller charges a request as it comes, and answers when it is done.
-    """
-
-    def run(part: float) -> list[int]:
-        sensor = MutationSensor(limits.limit, windows=limits.windows)
-        delays = []
-        for exchange in exchanges:
-            strict = exchange.version >= STRICT_SINCE[exchange.api]
-            now = _charged_ms(exchange, part)
-            waited = int(exchange.answered_ms) - now
-            delays.append(sensor.request(now, [exchange.charge], strict=strict, waited_ms=waited).throttle_ms)
-        return delays
-
-    return _range(map(run, _PARTS))
-
-
-def predict_connections(
-    openings: Sequence[Opening], before: Sequence[float], ip: str, limits: Limits
-) -> tuple[list[int], list[int]]:
-    """How long each connection waits to be accepted or, rejected, to be closed, in ms, at least and at most.
-
-    A closed loop, as for fetches: the client is played with the pauses that were seen. A rejected connection is closed
-    once its delay is over and the acceptor looks: when another one comes, and every 500 ms (`Acceptor.run`).
-    """
-    manager = ConnectionManager(
-        limits.listeners,
-        broker=limits.broker,
-        inter_broker=limits.inter_broker,
-        ips={ip: limits.limit},
-        windows=limits.windows,
-        generation=limits.generation,
-    )
-
-    def meet(now: int) -> tuple[int, int]:
-        """The wait of a connection, and the delay of its rejection."""
-        waited = manager.wait(now, limits.listener).delay_ms
-        return waited, max(manager.admit(now + waited, limits.listener, ip), 0)
-
-    for time_ms in before:
-        meet(int(time_ms))
-    least: list[int] = []
-    most: list[int] = []
-    if not openings:
-        return least, most
-    quickest = min(opening.took_ms for opening in openings)
-    pauses = [max(after.time_ms - each.time_ms - each.took_ms, 0.0) for each, after in pairwise(openings)]
-    usual = statistics.median(pauses) if pauses else 0.0
-    now, end = openings[0].time_ms, openings[-1].time_ms
-    while now <= end:
-        waited, rejected = meet(int(now))
-        closed = ACCEPTOR_LOOKS_MS * math.ceil(rejected / ACCEPTOR_LOOKS_MS)
-        now += waited + closed + quickest + (pauses[len(least)] if len(least) < len(pauses) else usual)
-        least.append(waited + rejected)
-        most.append(waited + closed)
-    return least, most
-
-
-def _nothing(exchanges: Sequence[Exchange], limits: Limits) -> Range:
-    return [], []
