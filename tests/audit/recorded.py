@@ -17,7 +17,6 @@ from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.history import read_history
 from tools.accuracy import throttles
 
@@ -151,6 +150,3 @@ def _table(recording: Recording) -> str:
             f" | {100 * single.notable_recall:.1f} % | {100 * single.notable_precision:.1f} % |"
         )
     return "\n".join(lines) + "\n"
-
-
-MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE.value

@@ -162,11 +162,6 @@ def lawful(found: Sequence[QuotaVerdict], quotas: QuotaSnapshot, ignored: Sequen
         assert (quota.verdict is NOBODY) <= (not quota.counters), quota
 
 
-def by_name(found: Sequence[QuotaVerdict]) -> dict[tuple[Entity, QuotaKey], QuotaVerdict]:
-    """The verdicts by entity and key."""
-    return {(quota.entity, quota.key): quota for quota in found}
-
-
 def test_every_dialect_is_walked() -> None:
     """A new source cannot be forgotten, nor can a key in what it declares."""
     assert EXPORTS.keys() == DIALECTS.keys()

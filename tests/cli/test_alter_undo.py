@@ -144,19 +144,6 @@ def test_a_file_of_alter_has_its_guards(kquota: Kquota, chroot: str, tmp_path: P
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=admin\n"
 
 
-def test_undo_restores_a_stored_zero(kquota: Kquota, chroot: str, znodes: Any) -> None:
-    """Which kquota would not write on its own, and brokers heed."""
-    znodes.create("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"0"}}', makepath=True)
-    znodes.create("/config/users/bob", b'{"config":{"producer_byte_rate":"0"}, "version":1}', makepath=True)
-    before = tree(znodes)
-    alter = ("alter", "--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=10MB", "--yes")
-    assert kquota(*alter, KQUOTA_ZOOKEEPER=chroot).code == 0
-    undone = kquota("undo", "--yes", KQUOTA_ZOOKEEPER=chroot)
-    assert undone.code == 0, undone.err
-    assert tree(znodes) == before
-    assert kquota("history").code == 0
-
-
 def test_undo_takes_away_a_user_and_its_pair(kquota: Kquota, chroot: str, znodes: Any) -> None:
     """The user's node was not there before either, though the pair's is below it."""
     before = tree(znodes)
@@ -181,34 +168,6 @@ def test_users_and_pairs_of_several_batches_leave_no_node(
         assert apply(backend, made, yes=True, journal=tmp_path).outcome == "applied"
         assert undo(backend, journal=tmp_path).outcome == "applied"
     assert tree(znodes) == before
-
-
-def test_an_undo_that_finds_nothing_to_do_is_one(kquota: Kquota, chroot: str, znodes: Any) -> None:
-    """The values are back already, or what was deleted was no value: the next undo takes the entry before."""
-    znodes.create("/config/users/bob", b'{"version":1,"config":{"producer_byte_rate":"abc"}}', makepath=True)
-    alter = ("alter", "--zookeeper", chroot, "--yes")
-    undo = ("undo", "--yes", "--zookeeper", chroot)
-    assert kquota(*alter, "--user", "carol", "--add-config", "producer_byte_rate=1MB").code == 0
-    assert kquota(*alter, "--user", "alice", "--add-config", "producer_byte_rate=1MB").code == 0
-    elsewhere = ("--delete-config", "producer_byte_rate", "--journal", "elsewhere")
-    assert kquota(*alter, "--user", "alice", *elsewhere).code == 0
-    assert kquota(*alter, "--user", "bob", "--delete-config", "producer_byte_rate").code == 0
-    for _ in range(3):
-        assert kquota(*undo).code == 0
-    described = kquota("describe", "--zookeeper", chroot, "-o", "name")
-    assert described.out == ""
-    rows = kquota("history").out.splitlines()[1:]
-    assert ["undone by" in row for row in rows] == [False] * 3 + [True] * 3
-
-
-def test_undo_knows_a_cluster_by_another_address(kquota: Kquota, chroot: str) -> None:
-    server, _, root = chroot.partition("/")
-    other = f"{server},{server}/{root}"
-    alter = ("alter", "--zookeeper", chroot, "--yes", "--user", "alice", "--add-config", "producer_byte_rate=1MB")
-    assert kquota(*alter).code == 0
-    undone = kquota("undo", "--yes", "--zookeeper", other)
-    assert undone.code == 0, undone.err
-    assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
 
 
 def test_reconcile_goes_on_after_an_entry_that_it_cannot_take_back(

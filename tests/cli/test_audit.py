@@ -76,14 +76,6 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_master_that_is_none(kquota: Kquota) -> None:
-    """Spark's reason in one line, without its stack trace."""
-    done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--master", "nonsense")
-
-    assert (done.code, done.out) == (4, "")
-    assert "Master must either be" in done.complaint
-
-
 def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
     """What to install is said."""
     tools = tmp_path / "bin"
@@ -185,14 +177,6 @@ def test_a_file_that_is_not_read_is_named_and_not_passed_over(kquota: Kquota, tm
     assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
 
 
-def test_a_file_that_is_given_twice_is_read_once(kquota: Kquota) -> None:
-    """With a warning."""
-    done = kquota("audit", "broker-7", "broker-7/kafka-request.log", "--quotas", "quotas.json")
-
-    assert "broker-7/kafka-request.log: given more than once, and read once" in done.err
-    assert "9 requests read" in done.err
-
-
 def test_what_fail_on_found_is_said(kquota: Kquota) -> None:
     done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--fail-on", "throttled", "--fail-on", "undetermined")
     assert done.code == ExitCode.DIFFERENT
@@ -218,18 +202,6 @@ def test_a_folder_may_hold_what_kquota_wrote(kquota: Kquota, tmp_path: Path) -> 
     assert "broker-7/kafka-request.log)" in alone.err
     only = kquota("audit", "quotas.json", "--quotas", "quotas.json")
     assert (only.code, "a document kquota.quotas" in only.err) == (3, True)
-
-
-@pytest.mark.parametrize(
-    "arguments", ["audit pipe --quotas quotas.json", "simulate --events pipe --quotas quotas.json"], ids=str.split
-)
-def test_a_pipe_is_not_waited_for(kquota: Kquota, tmp_path: Path, arguments: str) -> None:
-    os.mkfifo(tmp_path / "pipe")
-
-    done = kquota(*arguments.split())
-
-    assert done.code == ExitCode.INPUT
-    assert "pipe: not a file or a folder" in done.complaint
 
 
 @pytest.mark.parametrize("quotas", ["", "--quotas none.json"])
@@ -352,13 +324,3 @@ def test_undetermined_limits_do_not_bury_the_others(kquota: Kquota, tmp_path: Pa
 
     assert "1 undetermined limit without a throttled request in the log: user bob request_percentage" in done.err
     assert ("user alice" in done.out, "user bob" in done.out, "user bob" in every.out) == (True, False, True)
-
-
-def test_an_hour_that_clocks_showed_twice_is_named(kquota: Kquota, tmp_path: Path) -> None:
-    """Its requests look like those of one hour."""
-    (tmp_path / "dst.log").write_text("".join(LINE % (n, 0) for n in range(9)).replace("03-11 09:", "10-25 02:"))
-
-    local, utc = (kquota("audit", "dst.log", "--quotas", "quotas.json", *more) for more in (["--log-timezone=CET"], []))
-
-    assert "clocks in CET showed 2026-10-25 02:00 to 03:00 twice" in local.err
-    assert "twice" not in utc.err

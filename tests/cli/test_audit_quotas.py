@@ -178,20 +178,6 @@ def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Callable[
     golden("audit.whatif.markdown", done.out.replace("the live quotas", "`high.json`"))
 
 
-def test_names_are_names_in_a_comment(kquota: Kquota, tmp_path: Path) -> None:
-    """Whatever a client calls itself: no table is broken, nobody is called, no tag is opened."""
-    names = ["a|b", "@team", "<details>", "[x](http://y)", "`", "a`b``c", "*x*", "#1"]
-    rows = [f"{START_MS},1,alice,{name},produce,900000" for name in names]
-    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + "\n".join(rows) + "\n")
-    (tmp_path / "other.json").write_text(quotas(bob=1))
-    out = kquota("audit", "usage.csv", "--quotas", "low.json", "--against", "other.json", "-o", "markdown").out
-
-    cells = [line.split(" | ")[1] for line in out.splitlines() if line.startswith("| `alice`")]
-    assert sorted(cells) == sorted(
-        ["`a\\|b`", "`@team`", "`<details>`", "`[x](http://y)`", "`` ` ``", "```a`b``c```", "`*x*`", "`#1`"]
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -61,52 +61,6 @@ def test_alter_describe_resolve(kquota: Kquota, broker: KafkaBroker, login: str)
     assert "request_percentage,12.5,12.5" in deleted.out
 
 
-def test_a_wrong_password(kquota: Kquota, broker: KafkaBroker, login: str, tmp_path: Path) -> None:
-    """The broker's own words, and code 5."""
-    file = tmp_path / login
-    file.write_text(file.read_text().replace(password_of("admin"), "wrong"))
-
-    done = kquota("describe", "--bootstrap-server", broker.sasl_bootstrap, "--command-config", login)
-
-    assert (done.code, done.out) == (5, "")
-    assert "Authentication failed" in done.complaint
-    assert "wrong" not in done.complaint
-
-
-def test_the_command_line_wins_over_the_environment(kquota: Kquota, broker: KafkaBroker) -> None:
-    """Two clusters at once are a mistake only when both were typed."""
-    typed = ("describe", "--bootstrap-server", broker.bootstrap)
-
-    assert kquota(*typed, KQUOTA_ZOOKEEPER="127.0.0.1:1").code == 0
-    assert kquota(*typed, "--zookeeper", "127.0.0.1:1").code == 2
-
-
-def test_the_command_line_wins_over_the_file(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
-    """As in Kafka's own tools: the address in the file is not even tried."""
-    file = tmp_path / "client.properties"
-    file.write_text("bootstrap.servers=127.0.0.1:1\n")
-    assert kquota("describe", "--bootstrap-server", broker.bootstrap, "--command-config", str(file)).code == 0
-
-
-def test_what_the_broker_refuses(kquota: Kquota, broker: KafkaBroker) -> None:
-    """An ip that is none."""
-    done = kquota(
-        "alter", "--bootstrap-server", broker.bootstrap, "--ip", "not a host", "--add-config",
-        "connection_creation_rate=1",
-    )  # fmt: skip
-
-    assert (done.code, done.out) == (3, "")
-    assert "not a host" in done.complaint
-
-
-def test_unreachable(kquota: Kquota) -> None:
-    """As for ZooKeeper."""
-    done = kquota("describe", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5")
-
-    assert (done.code, done.out) == (4, "")
-    assert "127.0.0.1:1" in done.complaint
-
-
 def test_the_controller_of_a_combined_node(kquota: Kquota, broker: KafkaBroker) -> None:
     """It alters and does not show, which each command says in its own words."""
     listeners = re.search(r"CONTROLLER://(127\.0\.0\.1:\d+)", (broker.folder / "server.properties").read_text())

@@ -132,31 +132,6 @@ def test_alter_reports_before_and_after(run: Callable[..., Ran], broker: KafkaBr
     assert table.rest == "dry run: nothing was written\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (f"--broker 1 --add-config {RATE}=0", 3, "greater than 0"),
-        (f"--broker 1 --add-config {RATE}=abc", 3, "not a whole number"),
-        (f"--broker 1 --add-config {RATE}=1,{RATE}=2", 3, "given twice"),
-        (f"--broker 1 --add-config {RATE}", 3, "key=value"),
-        ("--broker 1 --add-config num.io.threads=4", 3, "not altered, by kquota"),
-        ("--broker 1 --delete-config quota.window.num", 3, "not altered, by kquota"),
-        ("--broker-defaults --add-config producer_byte_rate=4", 3, "is no limit of a broker"),
-        (f"--broker 1 --add-config listener.name.nope.{RATE}=4", 3, "has no listener 'nope'"),
-        (f"--broker 1 --delete-config {RATE} --strict-delete", 3, "not set"),
-        (f"--broker 7 --add-config {RATE}=4", 3, "no broker 7 alive"),
-        (f"--broker one --add-config {RATE}=4", 3, "not a broker's id"),
-    ],
-)
-def test_bad_input_is_one_line(run: Callable[..., Ran], arguments: str, code: int, says: str) -> None:
-    """The reason and the code of the table; nothing is set."""
-    done = run("alter", *arguments.split())
-
-    assert (done.code, done.out) == (code, "")
-    assert says in done.complaint
-    assert in_effect(run("describe", "--broker", "1", "-o", "json"))[RATE][0] == 5000
-
-
 def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
     """The broker's ACLs are told apart from its absence; the same client.properties as for quotas."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -177,13 +152,6 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
     assert "'kquota doctor' names the permission" in refused.complaint
     assert stranger.code == 5
     assert "the listener asks for a login, by PLAIN" in stranger.complaint
-
-
-def test_unreachable(kquota: Kquota) -> None:
-    done = kquota("describe", "--broker-defaults", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5")
-
-    assert (done.code, done.out) == (4, "")
-    assert "127.0.0.1:1" in done.complaint
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -71,40 +69,3 @@ def test_who_comes_later_is_shown(kquota: Kquota, output: str) -> None:
     assert 160_000 < finding["closed_loop"]["throttle_time_ms"] < 182_000
     assert "the last request comes later: `alice:app` by " in said
     assert ("closed loop" in done.out.splitlines()[1]) == (output == "table")
-
-
-def test_columns_of_their_own(kquota: Kquota) -> None:
-    """In CSV, only where they are asked for."""
-    plain = kquota("audit", "two.csv", "--quotas", "low.json", "-o", "csv")
-    done = kquota("audit", "two.csv", "--quotas", "low.json", "--closed-loop", "-o", "csv")
-
-    (row,) = csv.DictReader(io.StringIO(done.out))
-    closed = {name: row.pop(name) for name in list(row) if name.startswith("closed_loop_")}
-    assert [row] == list(csv.DictReader(io.StringIO(plain.out)))
-    assert 0 < int(closed["closed_loop_throttle_time_ms"]) < int(row["open_loop_throttle_time_ms"])
-    assert 0 < int(closed["closed_loop_throttled_events"]) < 60
-    assert 0 < int(closed["closed_loop_throttle_time_max_ms"]) < int(row["throttle_time_max_ms"])
-
-
-def test_under_both_quotas(kquota: Kquota) -> None:
-    """With --against, as with it."""
-    arguments = ["audit", "one.csv", "--quotas", "low.json", "--against", "high.json", "--closed-loop"]
-    document = json.loads(kquota(*arguments, "-o", "json").out)
-
-    Draft202012Validator(schema("audit")).validate(document)
-    assert document["closed_loop"]["throttle_time_ms"] > 60_000
-    assert document["closed_loop"]["throttle_time_before_ms"] == 0
-    for output in ("table", "markdown"):
-        done = kquota(*arguments, "-o", output)
-        assert "the last request comes later: `alice:app` by " in done.out + done.err
-
-
-def test_without_connections(kquota: Kquota) -> None:
-    """A column without values is none: only the open loop is known, and that is said."""
-    done = kquota("audit", "none.csv", "--quotas", "low.json", "--closed-loop")
-
-    assert done.code == 0, done.err
-    assert "open loop only" in done.out
-    finding = json.loads(kquota("audit", "none.csv", "--quotas", "low.json", "--closed-loop", "-o", "json").out)
-    assert [each["closed_loop"] for each in finding["findings"]] == [None]
-    assert finding["closed_loop"]["clients"] == []

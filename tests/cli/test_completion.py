@@ -103,12 +103,6 @@ def test_words_of_the_command_line(terminal: Terminal, line: str, expected: list
     patiently(lambda: terminal.complete(f"kquota {line}"), ["kquota", *expected])
 
 
-def test_a_key_goes_on_and_a_word_does_not(terminal: Terminal) -> None:
-    """After `producer_byte_rate=` the value is typed at once; after a whole word comes a blank."""
-    patiently(last_word(terminal, "kquota alter --add-config prod\t5MB"), "producer_byte_rate=5MB")
-    patiently(lambda: terminal.complete("kquota describe -o js\tx")[-2:], ["json", "x"])
-
-
 def test_candidates_are_listed(terminal: Terminal, shell: str) -> None:
     """All are shown; bash wants to be asked twice, and the others would choose one then."""
     tabs = 2 if shell == "bash" else 1
@@ -376,22 +370,6 @@ def test_tab_is_silent_when_there_is_no_cluster(terminal: Terminal) -> None:
         patiently(last_word(terminal, line), "al")
         shown = terminal.shown.lower()
         assert not any(word in shown for word in ("error", "kquota:", "traceback", "no context", "reach")), shown
-
-
-@pytest.mark.parametrize("instruction", ["", "bash", "tcsh_complete", "bash_nonsense"])
-def test_an_instruction_that_makes_no_sense_is_refused(tmp_path: Path, instruction: str) -> None:
-    """Silently: whatever sets the variable is no person."""
-    assert ask(tmp_path, "kquota ", _KQUOTA_COMPLETE=instruction)[:2] == ("", "")
-
-
-@pytest.mark.parametrize("name", ["kquota.bash", "_kquota", "kquota.fish"])
-def test_the_program_prints_its_scripts(tmp_path: Path, name: str) -> None:
-    """They need not be at hand as files."""
-    shell = {"kquota.bash": "bash", "_kquota": "zsh", "kquota.fish": "fish"}[name]
-
-    out, err, _ = ask(tmp_path, "", _KQUOTA_COMPLETE=f"{shell}_source")
-
-    assert (out, err) == ((ROOT / "completions" / name).read_text().strip(), "")
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1)

@@ -241,32 +241,6 @@ def test_contexts_are_listed_and_chosen(kquota: Kquota, config: Path) -> None:
     assert kquota("config", "current-context", KQUOTA_CONTEXT="old").out == "old\n"
 
 
-def test_addresses_as_kquota_prints_them(kquota: Kquota, chroot: str) -> None:
-    """`zookeeper://` is taken wherever an address of a ZooKeeper is, and the cluster is the same to the journal."""
-    address = f"zookeeper://{chroot}"
-    for arguments, environment in ((["--zookeeper", address], {}), ([], {"KQUOTA_ZOOKEEPER": address})):
-        assert kquota("describe", *arguments, **environment).code == 0
-        done = kquota("doctor", *arguments, "-o", "json", **environment)
-        assert json.loads(done.out)["cluster"] == address
-    done = kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", "--zookeeper", address)
-    assert (done.code, f"cluster: {address}\n" in done.err) == (0, True), done.err
-    assert kquota("config", "set-context", "z", "--zookeeper", address, "--use").code == 0
-    listed = json.loads(kquota("config", "get-contexts", "-o", "json").out)["contexts"]
-    assert [context["zookeeper"] for context in listed] == [chroot]
-    assert "alice" in kquota("describe").out
-
-
-def test_a_second_address_of_a_context_is_announced(kquota: Kquota, config: Path) -> None:
-    done = kquota("config", "set-context", "old", "--bootstrap-server", "kafka://new:9092")
-    assert done.code == 0
-    assert "old has two addresses now, bootstrap-server and zookeeper" in done.err
-    assert "kquota config set-context old --zookeeper ''" in done.err
-    done = kquota("config", "set-context", "old", "--zookeeper", "")
-    assert (done.code, "two addresses" in done.err) == (0, False)
-    done = kquota("config", "set-context", "migrating", "--zookeeper", "a:1", "--bootstrap-server", "b:1")
-    assert (done.code, "two addresses" in done.err) == (0, False)
-
-
 def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
     """No contexts, no complaint, until one is asked for."""
     listed = kquota("config", "get-contexts")
@@ -318,21 +292,3 @@ def test_contexts_are_made_changed_renamed_and_deleted(kquota: Kquota, tmp_path:
     assert (done.code, "test was the current context" in done.err) == (0, True)
     assert contexts_of(kquota) == (None, {})
     assert "# our clusters\n" in file.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("set-context new --comment x", "no cluster"),
-        ("set-context prod --bootstrap-controller c:9093", "are too many addresses"),
-        ("delete-context pord", "no context 'pord'"),
-        ("rename-context prod old", "there is a context 'old' already"),
-        ("rename-context pord new", "no context 'pord'"),
-    ],
-)
-def test_contexts_that_cannot_be(kquota: Kquota, config: Path, arguments: str, message: str) -> None:
-    """Nothing is written."""
-    done = kquota("config", *arguments.split())
-    assert (done.code, done.out) == (3, "")
-    assert message in done.err
-    assert config.read_text() == CONFIG

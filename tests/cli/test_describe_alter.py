@@ -89,25 +89,6 @@ def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str)
     assert notes("--user", "alice") == []
 
 
-def test_the_review_promises_no_look_at_other_names(kquota: Kquota, filled: str) -> None:
-    """A name that is nearly another one passes; the help says so."""
-    arguments = ("--user", "alicce", "--add-config", "producer_byte_rate=10MB", "--dry-run")
-    assert "alice" not in kquota("alter", "--zookeeper", filled, *arguments).err
-    assert "does not compare a new name" in " ".join(kquota("alter", "--help").out.split())
-
-
-def test_describe_of_one_part_of_a_pair(kquota: Kquota, filled: str) -> None:
-    """The client-id has no quota of its own, and still there is one that limits it."""
-    done = kquota("describe", "--zookeeper", filled, "--client", "app1")
-
-    assert (done.code, done.out) == (0, "")
-    resolve = f"kquota resolve --client app1 --zookeeper {filled}"
-    assert done.err.splitlines() == [
-        f"no quotas are set for client-id=app1; '{resolve}' shows the quota that governs it",
-        "there are quotas of user=alice,client-id=app1: --no-strict shows them",
-    ]
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -219,19 +200,6 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert light.rest == ""
 
 
-@pytest.mark.parametrize(
-    ("user", "notes"),
-    [
-        ("alise", ["user=alise: not set: producer_byte_rate", "no quota is set for user=alise; did you mean 'alice'?"]),
-        ("somebody", ["user=somebody: not set: producer_byte_rate"]),
-    ],
-)
-def test_delete_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, user: str, notes: list[str]) -> None:
-    """Who believes that a limit is gone should know when it is not."""
-    done = kquota("alter", "--zookeeper", filled, "--user", user, "--delete-config", "producer_byte_rate")
-    assert (done.code, done.err.splitlines()) == (0, ["nothing changes", *notes])
-
-
 def test_delete(kquota: Kquota, filled: str) -> None:
     """Deleting what is not set is no error unless asked."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")
@@ -331,17 +299,6 @@ def test_the_repair_of_what_is_no_value_is_told(
     assert (again.code, again.out, again.err) == (0, "", f"nothing changes\n{absent}")
 
 
-def test_the_repair_of_what_is_no_value_as_csv(kquota: Kquota, chroot: str, znodes: Any) -> None:
-    znodes.create("/config/users/alice", DAMAGED, makepath=True)
-    alter = ("alter", "--zookeeper", chroot, "--user", "alice", "--delete-config", "producer_byte_rate")
-
-    assert kquota(*alter, "-o", "csv").out.splitlines() == [
-        "entity,key,before,after",
-        "user=alice,producer_byte_rate,unusable,",
-        "user=alice,consumer_byte_rate,5,5",
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "entity", "says"),
     [
@@ -370,54 +327,6 @@ def test_a_name_that_nobody_has_needs_force(
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == f"{entity}\n"
     assert kquota(*alter, "--delete-config", "producer_byte_rate").code == 0
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
-
-
-def test_a_file_with_names_that_nobody_has_needs_force(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
-    """One line for all of them, and nothing is written."""
-    for user in ("User:alice", "User:bob", "carol"):
-        kquota("alter", "--zookeeper", chroot, "--user", user, "--add-config", "producer_byte_rate=1", "--force")
-    (tmp_path / "quotas.yaml").write_text(kquota("describe", "--zookeeper", chroot, "-o", "yaml").out)
-    alter = ("alter", "--zookeeper", f"{chroot}", "--file", "quotas.yaml")
-
-    refused = kquota(*alter)
-    forced = kquota(*alter, "--force")
-
-    assert refused.code == 8
-    assert "user=User:alice" in refused.complaint
-    assert "and 1 more like it" in refused.complaint
-    assert forced.code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ("--user alice --add-config producer_byte_rate=NaN", 3),
-        ("--user alice --add-config request_percentage=NaN", 3),
-        ("--user alice --add-config request_percentage=Infinity", 3),
-        ("--user alice --add-config request_percentage=1e400", 3),
-        ("--user alice --add-config producer_byte_rate=-1", 3),
-        ("--user alice --add-config producer_byte_rate=9223372036854775808", 3),
-        ("--ip not_a_host! --add-config connection_creation_rate=1", 3),
-        ("--ip <default> --add-config connection_creation_rate=1", 3),
-        ("--user .. --add-config producer_byte_rate=1", 3),
-    ],
-)
-def test_force_opens_no_other_door(kquota: Kquota, chroot: str, znodes: Any, arguments: str, code: int) -> None:
-    """What is no quota, and what keeps a broker in ZooKeeper mode from starting, is refused all the same."""
-    done = kquota("alter", "--zookeeper", chroot, *arguments.split(), "--force")
-
-    assert (done.code, done.out) == (code, "")
-    assert done.err.splitlines()[-1].startswith("kquota: ")
-    assert znodes.get_children("/") == []
-
-
-def test_a_name_that_nobody_has_is_pointed_out(kquota: Kquota, chroot: str) -> None:
-    """Where somebody asks about it."""
-    for words in (["describe", "--user", "User:alice"], ["resolve", "--user", "User:alice"]):
-        done = kquota(*words, "--zookeeper", chroot)
-
-        assert done.code == 0
-        assert "kquota: warning: user=User:alice: quotas go by the principal's name alone, 'alice'" in done.err
 
 
 @pytest.mark.parametrize(
@@ -456,32 +365,12 @@ def test_a_default_by_leaving_the_name_out(kquota: Kquota, types: str) -> None:
     assert "(KIP-55 leaves the name out for the default, which Kafka never took: give --entity-default)" in said
 
 
-def test_unreachable(kquota: Kquota) -> None:
-    """Nobody listens: one line, within the time-out."""
-    for command in (["describe"], ["alter", "--user", "a", "--add-config", "producer_byte_rate=1"]):
-        done = kquota(*command, "--zookeeper", "127.0.0.1:1", "--timeout", "0.5")
-
-        assert (done.code, done.out) == (4, "")
-        assert "127.0.0.1:1" in done.complaint
-
-
 def test_no_cluster_named(kquota: Kquota) -> None:
     """What to give is said."""
     done = kquota("describe")
 
     assert done.code == 2
     assert "KQUOTA_ZOOKEEPER" in done.err
-
-
-def test_names_cannot_drive_the_terminal(kquota: Kquota, chroot: str) -> None:
-    """Control characters and rich's own markup in a name are shown, not obeyed."""
-    name = "[red]x\x1b[31m\n"
-    assert kquota("alter", "--zookeeper", chroot, "--user", name, "--add-config", "producer_byte_rate=1").code == 0
-
-    done = kquota("describe", "--zookeeper", chroot)
-
-    assert "\x1b" not in done.out
-    assert r'user="[red]x\x1b[31m\n"' in done.out
 
 
 def test_scram_credentials_are_never_printed(kquota: Kquota, chroot: str, znodes: Any) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli import session
-from kquota.cli.main import run
 from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, validated
@@ -93,35 +91,6 @@ def test_a_value_for_a_while_is_named(kquota: Kquota, live: dict[str, str]) -> N
     said = r"^B: .*user=carol producer_byte_rate: 7 MB/s until .* UTC, then 5 MB/s"
     assert re.search(said, kquota("diff", "quotas.yaml", "live", **live).err, re.MULTILINE)
     assert "until" not in kquota("diff", "live", "live", **live).err
-
-
-def test_a_file_with_the_name_of_a_context(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "sandbox").write_text("")
-    done = kquota("diff", "sandbox", "live", **live)
-    assert (done.code, "that is the file; for the context: context:sandbox" in done.err) == (3, True), done.err
-
-
-def test_text_before_a_quotas_file(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "stray.yaml").write_text("'stray'\n" + FILE)
-    done = kquota("diff", "live", "stray.yaml", **live)
-    assert (done.code, "not one YAML document: look at the lines before" in done.err) == (3, True), done.err
-
-
-def test_an_address_of_a_zookeeper_on_another_port(kquota: Kquota, live: dict[str, str], zookeeper: Sandbox) -> None:
-    """As 'kquota sandbox start' prints it: neither port 2181, nor a chroot."""
-    done = kquota("diff", zookeeper.connect, f"zookeeper://{zookeeper.connect}", "--exit-code")
-    assert (done.code, done.out, done.err) == (0, "", "no difference\n")
-
-
-def test_a_guessed_address_is_named_by_what_answers(
-    live: dict[str, str], zookeeper: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once, and never as a broker that is not there."""
-    named: list[tuple[str, str | None]] = []
-    monkeypatch.setattr(session, "note_cluster", lambda access, side: named.append((side, access.zookeeper)))
-    chroot = live["KQUOTA_ZOOKEEPER"]
-    assert run(["diff", "live", zookeeper.connect, "--zookeeper", chroot]) == 0
-    assert named == [("A", chroot), ("B", zookeeper.connect)]
 
 
 def test_what_it_prints_of_a_cluster_is_for_that_cluster_alone(

@@ -108,17 +108,6 @@ def test_every_extra_is_checked() -> None:
     assert set(doctor.EXTRAS) == set(project["optional-dependencies"])
 
 
-def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "numba" else known(name))
-    found = {check.subject: check for check in doctor.check_installation()}
-    assert (found["extras"].state, "kernel" in found["extras"].message) == (State.OK, True)
-    assert "extra kernel" not in found
-    monkeypatch.setattr(doctor, "_version", lambda name: None)
-    bare = list(doctor.check_installation())
-    assert [check.subject for check in bare if check.state is not State.OK] == []
-
-
 @pytest.mark.parametrize(
     ("lines", "says"),
     [

@@ -31,7 +31,6 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, Rejected, Uncertain
-from tests.cli.conftest import Kquota
 
 COUNT = 300
 """So many that their table does not fit into a buffer."""
@@ -113,17 +112,6 @@ def test_writes_do_not_depend_on_who_reads_stdout(shell: Shell, unbuffered: str)
         assert ("the output could not be written" in err) == (full and "2>&1" not in streams)
         assert shell.rates() == {rate}
         assert shell.outcomes() == ["applied"] * number
-
-
-def test_an_undo_and_an_alter_do_not_depend_on_it_either(shell: Shell) -> None:
-    assert shell("apply one.json --yes --force", "")[0] == 0
-    assert shell("apply two.json --yes --force", "")[0] == 0
-    assert shell("undo --yes", "| true")[0] == 0
-    assert shell.rates() == {1000}
-    for streams in GONE.values():
-        code, err = shell("alter --user user-0000 --add-config producer_byte_rate=1001", streams)
-        assert (code, "internal" in err) == (0, False)
-    assert shell.rates() == {1000, 1001}
 
 
 def test_an_answer_in_the_exit_code_needs_no_reader(shell: Shell) -> None:
@@ -435,63 +423,6 @@ def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
     assert "'kquota undo 1 --zookeeper nowhere:2181' takes it back" in said
 
 
-@pytest.mark.parametrize("command", ["history", "undo", "reconcile"])
-def test_one_broken_entry_hides_no_other(command: str, kquota: Kquota, chroot: str, tmp_path: Path) -> None:
-    there = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": "journal"}
-    (tmp_path / "one.json").write_text(quotas(1000, 3))
-    (tmp_path / "two.json").write_text(quotas(2000, 3))
-    for file in ("one.json", "two.json"):
-        assert kquota("apply", file, "--yes", "--force", "--for", "1s", **there).code == 0
-    first, second = Journal(tmp_path / "journal").entries()
-    broken = tmp_path / "journal" / f"{first.id}.json"
-    broken.write_text(broken.read_text()[:100])
-    os.mkfifo(tmp_path / "journal" / "pipe.json")
-    assert second.expires is not None
-    while time.time_ns() // 1_000_000 < second.expires:
-        time.sleep(0.05)
-    done = kquota(command, *(["--yes"] if command == "undo" else []), **there)
-    if command == "history":
-        rows = done.out.splitlines()
-        assert [row.split()[0] for row in rows[1:]] == ["2", first.id, "pipe"]
-        assert ["unreadable" in row for row in rows[1:]] == [False, True, True]
-        assert done.code == 3
-    else:
-        assert done.code == (3 if command == "reconcile" else 0), done.err
-        assert "1000" in kquota("describe", "-o", "csv", **there).out
-    for name in (broken.name, "pipe.json"):
-        assert f"{name} is no entry of the journal" in done.err
-
-
-def test_an_undone_entry_is_so_by_its_id_as_well(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
-    there = {"KQUOTA_ZOOKEEPER": chroot, "KQUOTA_JOURNAL": "journal"}
-    (tmp_path / "one.json").write_text(quotas(1000, 3))
-    assert kquota("apply", "one.json", "--yes", "--for", "2h", **there).code == 0
-    assert kquota("undo", "--yes", **there).code == 0
-    (entry, _) = Journal(tmp_path / "journal").entries()
-    for words in ((), (entry.id,)):
-        assert "undone by 2" in kquota("history", *words, **there).out
-
-
-def test_a_fingerprint_means_the_entry_of_the_cluster_in_question(
-    kquota: Kquota, zookeeper: Any, tmp_path: Path
-) -> None:
-    from tests.conftest import new_chroot
-
-    (tmp_path / "one.json").write_text(quotas(1000, 3))
-    there = [{"KQUOTA_ZOOKEEPER": new_chroot(zookeeper), "KQUOTA_JOURNAL": "journal"} for _ in range(2)]
-    for cluster in there:
-        assert kquota("apply", "one.json", "--yes", **cluster).code == 0
-    entries = Journal(tmp_path / "journal").entries()
-    assert len({entry.fingerprint for entry in entries}) == 2  # the cluster is a part of it
-    for cluster, entry in zip(there, entries, strict=True):
-        # The second time the same fingerprint has two entries of this cluster, of which one is undone.
-        for _ in range(2):
-            done = kquota("undo", entry.fingerprint, "--yes", **cluster)
-            assert done.code == 0, done.err
-            assert kquota("describe", "-o", "csv", **cluster).out.count("1000") == 0
-            assert kquota("apply", "one.json", "--yes", **cluster).code == 0
-
-
 def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -557,57 +488,3 @@ def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
     assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").entries()] == [False, False, True]
     assert len(backend.describe()) == len(backend.start) + 1
     assert "\nstopped: " in capfd.readouterr().err
-
-
-def test_nothing_is_undone_that_is_still_being_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """An undo between two batches of an apply would leave the second one without a way back."""
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-
-    class Undone(Signalled):
-        codes: ClassVar[list[int]] = []
-
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            results = super().alter(alterations, validate_only=validate_only)
-            if not validate_only and self.batches == 1:
-                self.codes.append(main.run(["undo", "--yes", *address]))
-            return results
-
-    backend = Undone(signal.SIGTERM, times=0)
-    assert applied(backend, tmp_path, monkeypatch) == 0
-    assert backend.codes == [7]
-    assert "entry 1 is still being written by " in capfd.readouterr().err
-    assert main.run(["undo", "1", "--yes", *address]) == 0
-    assert backend.describe() == backend.start
-
-
-def test_a_refusal_names_options_that_the_command_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    users = {Entity(user=f"user-{number}"): {KEY: 1000} for number in range(10)}
-    monkeypatch.setattr(session, "open_backend", lambda options: MemoryBackend(QuotaSnapshot(users)))
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    chosen = [word for number in range(3) for word in ("--user", f"user-{number}")]
-    assert main.run(["delete", *chosen, *address]) == 8
-    assert "use --force if you mean it [deleted-share]" in capfd.readouterr().err
-    (tmp_path / "none.json").write_text(quotas(1, 0))
-    assert main.run(["apply", str(tmp_path / "none.json"), "--prune", "--yes", *address]) == 8
-    # Both shares are too large: whoever reads that once knows both options.
-    err = capfd.readouterr().err
-    assert "it would delete 10 of 10 entities (100 %, at most 20 %) (and 1 more)" in err
-    assert "use --max-deleted or --force if you mean it [deleted-share]" in err
-    assert "use --max-changed or --force if you mean it [changed-share]" in err
-
-
-def test_a_strict_deletion_of_all_wants_one_that_is_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    backend = MemoryBackend(QuotaSnapshot({Entity(user="alice"): {KEY: 1000}}))
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    alter = ["alter", "--user", "alice", "--delete-config", "all", "--strict-delete", *address]
-    assert main.run(alter) == 0
-    assert backend.describe() == QuotaSnapshot()
-    assert main.run(alter) == 3
-    assert "user=alice: nothing to delete: none of its quotas is set" in capfd.readouterr().err

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
@@ -21,10 +20,8 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents import encoding
 from kquota.documents.foreign import kafka_configs
 from kquota.documents.quotas import quotas_text, read_quota_file
-from kquota.errors import InputError
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, filled
@@ -197,11 +194,3 @@ def planned(backend: QuotaBackend, folder: Path) -> Plan:
 def test_what_the_memory_backend_holds_plans_to_nothing(tmp_path: Path) -> None:
     with MemoryBackend(TRICKY) as memory:
         assert not planned(memory, tmp_path)
-
-
-def test_a_pipe_that_does_not_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kquota.documents.encoding.LARGEST", 1 << 10)
-    encoding._standard_input.cache_clear()
-    done = CliRunner().invoke(import_.command, ["--from", "rpk", "-"], input="#" * 5000)
-    assert isinstance(done.exception, InputError)
-    assert "larger than" in done.exception.message

@@ -11,12 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli.commands.exporter import _leases
-from kquota.core.change.plan import plan
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
 from tests.cli.conftest import Kquota
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -45,14 +39,6 @@ def test_a_textfile_and_drift(kquota: Kquota, tmp_path: Path) -> None:
     assert "kquota_limit" not in text
 
 
-def test_a_page_that_is_missing(kquota: Kquota) -> None:
-    done = kquota("exporter", "--metrics", PAGE, "--metrics", "gone.prom", "--quotas", QUOTAS, "--once")
-
-    assert done.code == 9
-    assert done.complaint == "kquota: warning: gone.prom is left out: No such file or directory"
-    assert "kquota_brokers_missing 1.0\n" in done.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -71,13 +57,6 @@ def test_refused(kquota: Kquota, arguments: list[str], code: int, complaint: str
     assert done.code == code
     assert complaint in done.err
     assert done.out == ""
-
-
-def test_without_quotas(kquota: Kquota) -> None:
-    done = kquota("exporter", "--metrics", PAGE, "--once")
-
-    assert done.code == 2
-    assert "no cluster given: use --bootstrap-server" in done.err
 
 
 def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
@@ -105,18 +84,3 @@ def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
     assert 'user="alice"} 60000.0\n' in text
     assert process.returncode == 143
     assert "Traceback" not in rest
-
-
-def test_leases_are_those_of_the_cluster_that_stand(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    for number, (cluster, expires) in enumerate(
-        (("kafka://a:1", 9_000), ("kafka://b:1", 9_000), ("kafka://a:1", None))
-    ):
-        # Of one user each: a write without an end to the same value would end the lease.
-        change = plan(QuotaSnapshot(), {Entity(user=f"u{number}"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})
-        entry = journal.begin(change, cluster=cluster, command="apply", now=1000 + number, expires=expires)
-        journal.finish(entry, "applied", now=2000)
-
-    (lease,) = _leases(tmp_path, "kafka://a:1")
-
-    assert lease.expires_ms == 9_000

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from pathlib import Path
 
 import click
 import pytest
 
-from kquota import __version__
 from kquota.access import Access
 from kquota.backends.memory import MemoryBackend
-from kquota.cli.commands.help import TOPICS
 from kquota.cli.main import run
 from kquota.core.change.plan import Cluster
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
 from tests.cli.conftest import Kquota
 
 QUOTAS = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"
@@ -84,17 +80,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
     return backend
 
 
-@pytest.mark.parametrize("asked", ["version", "-V", "--version"])
-def test_the_version_by_every_name(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([asked]) == 0
-    assert capsys.readouterr().out == f"kquota, version {__version__}\n"
-
-
-def test_a_word_that_is_no_command_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["config", "list"]) == 2
-    assert "No such command 'list'. Commands: current-context, delete-context, " in capsys.readouterr().err
-
-
 def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["describe", "-q", "--user", "nobody", *HERE]) == 0
     assert capsys.readouterr() == ("", "")
@@ -130,28 +115,6 @@ def test_a_terminal_sees_which_cluster_was_read(
         assert (line in terminal.getvalue().splitlines()) == terminal.isatty()
 
 
-def test_a_terminal_sees_that_the_environment_beats_the_current_context(
-    cluster: MemoryBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a context alone, its name stands beside its address."""
-    config = "current-context: prod\ncontexts: {prod: {zookeeper: prod:2181}}\n"
-    (tmp_path / "kquota").mkdir()
-    (tmp_path / "kquota" / "config.yaml").write_text(config)
-    alter = ["alter", "--user", "bob", "--add-config", "producer_byte_rate=20MB"]
-    for command in (["describe"], ["plan", "q.yaml"], ["lint"], [*alter, "--dry-run"]):
-        monkeypatch.delenv("KQUOTA_ZOOKEEPER", raising=False)
-        monkeypatch.setattr("sys.stderr", terminal := _Terminal())
-        assert run(command) == 0
-        assert "cluster: prod (context), zookeeper://prod:2181" in terminal.getvalue().splitlines()
-        monkeypatch.setenv("KQUOTA_ZOOKEEPER", "elsewhere:2181")
-        monkeypatch.setattr("sys.stderr", terminal := _Terminal())
-        assert run(command) == 0
-        said = terminal.getvalue().splitlines()
-        assert "cluster: zookeeper://elsewhere:2181" in said
-        assert "KQUOTA_ZOOKEEPER names the cluster; the current context prod is left out" in said
-        assert "prod:2181" not in terminal.getvalue()
-
-
 def test_the_command_of_a_hint_reaches_the_same_cluster(
     cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,63 +131,6 @@ def test_the_command_of_a_hint_reaches_the_same_cluster(
     assert "'kquota undo 3' takes it back" in capsys.readouterr().err
 
 
-def test_a_limit_of_ten_bytes_for_everybody_is_asked_about(
-    cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The unit was forgotten: `producer_byte_rate=10`."""
-    alter = ["alter", "--user-defaults", "--add-config", "producer_byte_rate=10", *HERE]
-    assert run(alter) == 8
-    assert "10 B/s" in (said := capsys.readouterr().err)
-    assert "use --yes or --force if you mean it [low-default]" in said
-    assert Entity(user=DEFAULT) not in cluster.describe()
-    assert run([*alter, "--yes"]) == 0
-    assert cluster.describe()[Entity(user=DEFAULT)] == {KEY: 10}
-
-
-def test_a_limit_is_raised_for_two_hours(
-    cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 1_770_000_000_000
-    monkeypatch.setattr(time, "time_ns", lambda: now * 1_000_000)
-    assert run(["alter", "--user", "bob", "--add-config", "producer_byte_rate=40MB", "--for", "2h", *HERE]) == 0
-    assert "ends 2026-02-02 04:40:00 UTC, then 20 MB/s again, if 'kquota reconcile' runs" in capsys.readouterr().err
-    (entry,) = Journal(Path("journal")).entries()
-    assert (entry.command, entry.expires) == ("alter", now + 7_200_000)
-    monkeypatch.setattr("sys.stderr", terminal := _Terminal())
-    assert run(["reconcile", *HERE]) == 0
-    assert (
-        terminal.getvalue()
-        == f"nothing is due; 1 lease, next at 2026-02-02 04:40:00 UTC (journal {Path.cwd()}/journal)\n"
-    )
-    assert cluster.describe()[BOB] == {KEY: 40 * MB}
-    now += 7_200_000
-    assert run(["reconcile", *HERE]) == 0
-    assert cluster.describe()[BOB] == {KEY: 20 * MB}
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--user", "bob", "--bootstrap-controller", "c:1"], "controllers do not show"),
-        (["--broker", "1", "--bootstrap-server", "b:1"], "limits of brokers are not in it"),
-    ],
-)
-def test_where_nothing_can_be_taken_back_nothing_is_for_a_time(
-    options: list[str], why: str, cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]
-) -> None:
-    key = "max.connection.creation.rate" if "--broker" in options else "producer_byte_rate"
-    assert run(["alter", "--add-config", f"{key}=5000", "--for", "2h", *options]) == 2
-    assert re.search(why, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize("address", [("--bootstrap-server", "127.0.0.1:1"), ("--zookeeper", "127.0.0.1:1")])
-def test_a_cluster_that_cannot_be_reached_leads_to_doctor(
-    address: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["describe", *address, "--timeout", "2"]) == 4
-    assert "'kquota doctor' checks each step of the way)" in capsys.readouterr().err
-
-
 def test_a_workload_to_copy_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The example of `kquota help workload` is a workload as it stands."""
     from kquota.documents.workload import read_workload
@@ -238,30 +144,6 @@ def test_a_workload_to_copy_runs(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
-def test_help_lists_its_topics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["help"]) == 0
-    listed = capsys.readouterr().out.partition("Topics, as in 'kquota help concepts':\n")[2]
-    assert re.split(r",\s+", listed.strip()) == list(TOPICS)
-
-
-def test_a_plan_repeats_no_finding_about_what_stays(
-    cluster: MemoryBackend, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A low limit that is there already is lint's to find, and no news of the plan."""
-    low = QUOTAS + "  - {entity: {user: carol}, values: {producer_byte_rate: 10}}\n"
-    (tmp_path / "q.yaml").write_text(low)
-    assert run(["plan", "q.yaml", *HERE]) == 0
-    shown = capsys.readouterr()
-    assert "warning: producer_byte_rate of user=carol: is 10 B/s" in shown.out
-    assert run(["apply", "q.yaml", "--yes", *HERE]) == 0
-    (tmp_path / "q.yaml").write_text(low.replace("1MB", "2MB"))
-    capsys.readouterr()
-    assert run(["plan", "q.yaml", *HERE]) == 0
-    shown = capsys.readouterr()
-    assert "carol" not in shown.out
-    assert "1 finding about quotas that stay: 'kquota lint' shows them" in shown.err
-
-
 def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "--out", "mine.yaml", *HERE]) == 0
     assert capsys.readouterr() == ("", "wrote mine.yaml; 'kquota plan mine.yaml' compares it with a cluster\n")
@@ -272,34 +154,6 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
     assert "rpk cluster quotas" in capsys.readouterr().out
     assert run(["export", "-o", "json", *HERE]) == 2
     assert "'json' is not one of 'kquota', 'kafka-configs'" in capsys.readouterr().err
-
-
-def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Four requests of 600 waited a little on a busy machine, and no quota is set."""
-    from kquota.core.enforcement import Generation, QuotaWindows
-    from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
-    from kquota.core.resolve.resolver import resolve
-    from kquota.probe.run import ProbeResult
-
-    seen, none = Throttling(91, 4, 40), Throttling(0, 0, 0)
-    found = ProbeResult(
-        Probe.PRODUCE,
-        1,
-        "alice",
-        "app",
-        resolve(QuotaSnapshot(), "alice", "app")[0],
-        Limits(None, QuotaWindows(), Generation.N_PLUS_1_BY_LAST),
-        Comparison(600, 600, 30_000, seen, none, none),
-        "duration",
-    )
-    monkeypatch.setattr("kquota.cli.commands.probe.run", lambda *_: found)
-    assert run(["probe", "produce", "--topic", "load", "--yes", "--bootstrap-server", "b:1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise."
-    (ratio,) = (line.split() for line in lines if line.startswith("predicted / observed"))
-    assert ratio == ["predicted", "/", "observed", "-"]
 
 
 @pytest.mark.parametrize(
@@ -330,13 +184,6 @@ def test_a_probe_below_the_limit_has_a_verdict_and_no_ratio_of_noise(
 def test_a_first_try_gets_the_line_to_write(words: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words.split()) == 2
     assert advice in capsys.readouterr().err
-
-
-def test_options_that_are_nothing_alike_are_not_suggested(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["apply", "quotas.yaml", "--alter"]) == 2
-    said = capsys.readouterr().err
-    assert "No such option '--alter'." in said
-    assert "Did you mean" not in said
 
 
 def test_a_dry_run_says_what_the_run_would_ask(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:

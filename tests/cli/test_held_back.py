@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-import kquota as kquota_library
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
@@ -95,14 +94,6 @@ def test_nobody_is_called_no_longer_throttled(kquota: Kquota, command: str, outp
         assert "wanted at least" in done.out
 
 
-def test_no_limit_is_evidence(kquota: Kquota) -> None:
-    """Who has no limit is not throttled, whatever it wants."""
-    done = kquota("audit", "answered.csv", "--quotas", "none.json", "--against", "then.json", "-o", "json")
-
-    (change,) = json.loads(done.out)["comparison"]["clients"]
-    assert (change["user"], change["outcome"]) == ("alice", "no longer throttled")
-
-
 @pytest.mark.parametrize(
     ("recorded", "expected"),
     [
@@ -152,20 +143,6 @@ def test_throttle_times_speak_for_the_requests_that_have_them(
     assert verdicts(document) == {"alice:": expected, "zed:": "not throttled"}
     (alice,) = (finding for finding in document["findings"] if finding["sensor"] == "alice:")
     assert (alice["logged"] is None) == (expected == "undetermined")
-
-
-@pytest.mark.parametrize(
-    ("recorded", "expected"), [(None, "not throttled"), ({}, "not throttled"), (8000, "undetermined")]
-)
-def test_a_program_can_say_it_too(tmp_path: Path, recorded: Any, expected: str) -> None:
-    """By `kquota.audit`, as on the command line."""
-    recorded_under = {"user=alice": {"producer_byte_rate": recorded}} if recorded else recorded
-
-    result = kquota_library.audit(
-        tmp_path / "silent.csv", {"user=alice": {"producer_byte_rate": 20_000}}, recorded_under=recorded_under
-    )
-
-    assert [row["verdict"] for row in result.findings.to_pylist()] == [expected]
 
 
 def test_the_quotas_that_were_in_force_keep_their_verdicts(kquota: Kquota, tmp_path: Path) -> None:

@@ -116,25 +116,6 @@ def test_a_permanent_write_ends_a_lease_for_good(
     assert value(kquota, chroot) == "5000000"
 
 
-def test_a_conflict_is_said_once(kquota: Kquota, chroot: str, folder: Path, znodes: Any) -> None:
-    """Another key of the same lease is taken back all the same."""
-    both = "producer_byte_rate=5MB,consumer_byte_rate=5MB"
-    assert kquota("alter", "--zookeeper", chroot, *ALICE, both, "--for", "2s").code == 0
-    elsewhere = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=7MB", "--journal", "elsewhere")
-    assert kquota(*elsewhere).code == 0
-    let_time_pass(folder)
-    dry = kquota("reconcile", "--zookeeper", chroot, "--dry-run")
-    assert (dry.code, "the lease would be over\n" in dry.err) == (7, True), dry
-    assert dry.err.endswith("dry run: nothing was written\n")
-    first = kquota("reconcile", "--zookeeper", chroot)
-    assert first.code == 7
-    assert "producer_byte_rate is 7 MB/s and not 5 MB/s: somebody else set it" in first.err
-    shown = kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()[1:]
-    assert shown == ["alice,etl,,producer_byte_rate,7000000,bytes/s"]
-    again = kquota("reconcile", "--zookeeper", chroot)
-    assert (again.code, again.err.startswith("nothing is due; no lease")) == (0, True), again
-
-
 def test_a_lease_on_a_lease_ends_first(kquota: Kquota, chroot: str, folder: Path) -> None:
     """The lower one waits for it, however long its own time is over; then both end in one run."""
     alter = ("alter", "--zookeeper", chroot, *ALICE)
@@ -171,21 +152,6 @@ def test_a_dry_run_says_when_it_would_end(kquota: Kquota, chroot: str) -> None:
     assert kquota(*alter, "producer_byte_rate=3MB").code == 0
     dry = kquota(*alter, "producer_byte_rate=9MB", "--for", "2h", "--dry-run")
     assert re.search(r"^would end .* UTC, then 3 MB/s again$", dry.err, re.MULTILINE), dry.err
-
-
-def test_a_lease_on_a_lease_says_what_is_left_after_both(kquota: Kquota, chroot: str, folder: Path) -> None:
-    """The lower lease is over when the higher one ends: one reconcile takes back both."""
-    alter = ("alter", "--zookeeper", chroot, *ALICE)
-    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
-    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2h").code == 0
-    shorter = kquota(*alter, "producer_byte_rate=7MB", "--for", "1h", "--dry-run")
-    assert ", then 5 MB/s again\n" in shorter.err
-    longer = kquota(*alter, "producer_byte_rate=7MB", "--for", "3h")
-    assert ", then 3 MB/s again, if " in longer.err
-    assert ", then 3 MB/s again (entry 3)" in kquota("describe", "--zookeeper", chroot).err
-    let_time_pass(folder)
-    assert kquota("reconcile", "--zookeeper", chroot).code == 0
-    assert value(kquota, chroot) == "3000000"
 
 
 def test_the_journal_knows_who(kquota: Kquota, chroot: str) -> None:
@@ -244,46 +210,6 @@ def test_a_value_that_was_put_back_by_hand_ends_beside_others(kquota: Kquota, ch
     assert (undone.code, "undo of entry 1" in undone.err) == (0, True), undone
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
     assert "nothing is due; no lease" in kquota(*reconcile).err
-
-
-def test_a_dry_run_of_reconcile_shows_the_whole_chain(kquota: Kquota, chroot: str, folder: Path) -> None:
-    """What lies below a lease that ends comes after it; nothing is written, on the cluster or in the journal."""
-    alter = ("alter", "--zookeeper", chroot, *ALICE)
-    assert kquota(*alter, "producer_byte_rate=3MB").code == 0
-    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
-    assert kquota(*alter, "producer_byte_rate=9MB", "--for", "2s").code == 0
-    let_time_pass(folder)
-    before = {file: file.read_bytes() for file in folder.glob("*.json")}
-    dry = kquota("reconcile", "--dry-run", "--zookeeper", chroot)
-    assert dry.code == 0, dry
-    assert re.search(r"9 MB/s +5 MB/s.*5 MB/s +3 MB/s", dry.out, re.DOTALL), dry.out
-    assert dry.err.count("dry run: nothing was written") == 1
-    assert value(kquota, chroot) == "9000000"
-    assert {file: file.read_bytes() for file in folder.glob("*.json")} == before
-
-
-@pytest.mark.parametrize("broken", ["file", "folder"])
-def test_a_journal_that_cannot_be_read_is_said_once(kquota: Kquota, chroot: str, folder: Path, broken: str) -> None:
-    """By all that show leases, and they go on: values may end that nobody knows of."""
-    live = ("--zookeeper", chroot)
-    assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB").code == 0
-    if broken == "file":
-        next(folder.glob("*.json")).write_text("{")
-        said = rf"kquota: warning: 1 file of the journal {folder} cannot be read, so that values may end"
-    else:
-        folder.rename(folder.parent / "elsewhere")
-        folder.write_text("no folder")
-        said = rf"kquota: warning: the journal cannot be read in {folder}: .*: it is not known which values end"
-    readers = [("describe",), ("resolve", "--user", "alice", "--client", "etl"), ("lint",), ("export",)]
-    if broken == "file":
-        readers.append(("alter", *ALICE, "producer_byte_rate=6MB", "--dry-run"))
-    for words in readers:
-        done = kquota(*words, *live)
-        assert len(re.findall(said, done.err)) == 1, (words, done)
-        assert (done.code, "5" in done.out) == (0, True) or words == ("lint",), (words, done)
-    if broken == "file":
-        assert len(re.findall(said, kquota("alter", *live, *ALICE, "producer_byte_rate=7MB").err)) == 1
-        assert re.search(r"warn  leases: 1 of the journal's files cannot be read", kquota("doctor", *live).out)
 
 
 def test_a_file_with_the_leased_value_makes_it_permanent(
@@ -365,17 +291,3 @@ def test_a_time_alone_moves_the_ends_of_an_entity(kquota: Kquota, chroot: str) -
     assert none.code == 3
     assert "no value of user=bob has an end in the journal" in none.err
     assert "--add-config KEY=VALUE --for TIME" in none.err
-
-
-def test_a_conflict_with_a_write_that_was_killed_names_it(kquota: Kquota, chroot: str, folder: Path) -> None:
-    """The journal did not know that it got so far; the value on the cluster shows it."""
-    alter = ("alter", "--zookeeper", chroot, *ALICE)
-    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
-    assert kquota(*alter, "producer_byte_rate=7MB").code == 0
-    killed = next(folder.glob("*-2.json"))
-    killed.write_text(json.dumps(json.loads(killed.read_text()) | {"outcome": None, "finished": None}))
-    let_time_pass(folder)
-    done = kquota("reconcile", "--zookeeper", chroot)
-    assert done.code == 7
-    assert "is 7 MB/s and not 5 MB/s: entry 2 set it, and was stopped before its end; it stays" in done.err
-    assert "nothing is due; no lease" in kquota("reconcile", "--zookeeper", chroot).err

@@ -133,18 +133,6 @@ def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied
     assert again.err.endswith("4 findings about quotas that stay: 'kquota lint' shows them\n")
 
 
-def test_many_findings_do_not_bury_the_changes(cluster: Cluster) -> None:
-    entries = "".join(
-        f"  - {{entity: {{user: 'User:u{number}'}}, values: {{consumer_byte_rate: 1MB}}}}\n" for number in range(25)
-    )
-    cluster.file.write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n{entries}")
-    for output in ("table", "markdown"):
-        done = cluster("plan", "quotas.yaml", "-o", output)
-        assert done.out.count("[user-prefix]") == 20
-        assert "and 5 more such findings: -o json has all" in done.out.splitlines()[-1]
-    assert len(json.loads(cluster("plan", "quotas.yaml", "-o", "json").out)["findings"]) == 25
-
-
 @pytest.mark.parametrize(
     ("arguments", "heading", "said"),
     [([], "", "; limits are per broker"), (["--brokers", "1"], "", ""), (["--brokers", "4"], "ON 4 BROKERS", "")],
@@ -335,39 +323,6 @@ def test_a_review_and_a_cluster_cannot_be_edited_out_of_a_plan(cluster: Cluster,
     assert "the fingerprint" in done.complaint
 
 
-def test_an_objection_that_is_a_text_is_an_error_of_the_plan(cluster: Cluster, tmp_path: Path) -> None:
-    """As in plans of version 1: in later ones it has a severity, and what lifts it."""
-    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
-    document = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps(document | {"objections": ["changed-share"]}, indent=2))
-    for command in (("apply", "plan.json", "--yes"), ("diff", "plan.json", "quotas.yaml")):
-        done = cluster(*command)
-        assert (done.code, "plan.json" in done.complaint) == (3, True)
-        assert "objections: expected an object, found text" in done.complaint
-
-
-def test_a_number_beyond_all_limits_is_an_error_of_the_plan(cluster: Cluster, tmp_path: Path) -> None:
-    """JSON can hold it, and a double cannot."""
-    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
-    document = json.loads((tmp_path / "plan.json").read_text())
-    document["changes"][0]["after"]["producer_byte_rate"] = 10**400
-    (tmp_path / "plan.json").write_text(json.dumps(document, indent=2))
-    before = cluster.quotas()
-    for command in (("apply", "plan.json", "--yes"), ("diff", "plan.json", "quotas.yaml")):
-        done = cluster(*command)
-        assert (done.code, cluster.quotas()) == (3, before)
-        assert "plan.json" in done.complaint
-        assert "not a number that can be stored" in done.complaint
-
-
-def test_a_plan_without_a_cluster_names_its_own(cluster: Cluster) -> None:
-    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
-    here = cluster.environment.pop("KQUOTA_ZOOKEEPER")
-    done = cluster("apply", "plan.json", "--dry-run")
-    assert done.code == 2
-    assert f"no cluster: the plan is for zookeeper://{here}: give --zookeeper {here}" in done.err
-
-
 def test_a_plan_of_one_cluster_is_refused_on_another(cluster: Cluster, zookeeper: Sandbox) -> None:
     """By Kafka's cluster id where brokers keep one, else by the address."""
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
@@ -405,65 +360,6 @@ def test_alter_and_apply_refuse_the_same(cluster: Cluster) -> None:
         assert [done.code for done in refused] == [8, 8, 8]
         assert len({done.complaint for done in refused}) == 1
         assert cluster("apply", "quotas.yaml", "--yes", "--force").code == 0
-
-
-def test_a_freeze_is_announced_before_it_happens(cluster: Cluster) -> None:
-    """In plans, Markdown and apply; a question that --yes answers."""
-    cluster.file.write_text(FILE.replace("10MiB", "500"))
-    text = "would be blocked for up to 30 h 33 min (producer_byte_rate 5 MB/s to 500 B/s)"
-    planned = cluster("plan", "quotas.yaml", "-o", "json", "--out", "plan.json")
-    assert text in planned.err
-    assert "freeze" in [each["name"] for each in json.loads(planned.out)["objections"]]
-    markdown = cluster("plan", "quotas.yaml", "-o", "markdown").out
-    assert f"* **question**: user=alice: a client at its current limit {text}" in markdown.replace("\\", "")
-    for file in ("plan.json", "quotas.yaml"):
-        assert cluster("apply", file).code == 8
-    done = cluster("apply", "plan.json", "--yes", "-o", "json")
-    assert (done.code, text in done.err) == (0, True)
-    assert "freeze" in [each["name"] for each in validated(done.out, "apply")["objections"]]
-    assert "cluster: zookeeper://" in done.err
-
-
-WARNED = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 500kB}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1MB}}
-  - {entity: {client-id: app}, values: {consumer_byte_rate: 2MB}}
-  - {entity: {user: dave}, values: {producer_byte_rate: 500}}
-"""
-
-
-def test_apply_warns_of_what_plan_warns_of(cluster: Cluster) -> None:
-    """With --quiet lint's advice is left out; that a client will be blocked stays."""
-    cluster.file.write_text(WARNED)
-    freeze = "kquota: warning: user=alice: a client at its current limit would be blocked for up to 99.0 s"
-    said = [
-        freeze,
-        "kquota: warning: client-id=app consumer_byte_rate: governs no client: user=<default> comes first",
-        "kquota: warning: user=dave producer_byte_rate: is 500 B/s: a client is as good as stopped",
-    ]
-
-    def beginnings(err: str) -> list[str]:
-        warnings = [line for line in err.splitlines() if line.startswith("kquota: warning: ")]
-        return [each[: len(begins)] for each, begins in zip(warnings, said, strict=False)]
-
-    planned = cluster("plan", "quotas.yaml")
-    shown = (planned.out + planned.err).replace("\n", " ")
-    assert [part for part in (freeze, "governs no client", "is 500 B/s") if part not in shown] == []
-    assert beginnings(cluster("apply", "quotas.yaml", "--dry-run").err) == said
-    assert beginnings(cluster("apply", "quotas.yaml", "--yes").err) == said
-    assert cluster("undo", "--yes").code == 0
-    quiet = cluster("apply", "quotas.yaml", "--yes", "--quiet")
-    assert quiet.code == 0
-    assert quiet.complaint.startswith(freeze)
-
-
-def test_what_is_for_a_time_says_when_it_ends_and_by_what(cluster: Cluster) -> None:
-    done = cluster("apply", "quotas.yaml", "--yes", "--for", "2h")
-    assert done.code == 0
-    assert re.search(r"ends \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, if 'kquota reconcile' runs", done.err)
 
 
 def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
@@ -518,10 +414,3 @@ def test_what_is_for_a_time_is_taken_back(cluster: Cluster, tmp_path: Path) -> N
     done = cluster("reconcile")
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("nothing is due; no lease (journal ")
-
-
-@pytest.mark.parametrize("text", ["2", "h", "2x", "1h2", "-1h"])
-def test_a_length_of_time_has_units(cluster: Cluster, text: str) -> None:
-    done = cluster("apply", "quotas.yaml", f"--for={text}")
-    assert done.code == 2
-    assert "is not a length of time" in done.err

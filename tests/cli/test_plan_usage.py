@@ -9,22 +9,19 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from rich.cells import cell_len
 
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.main import run
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Kquota
-from tests.cli.test_audit_quotas import START_MS, quotas, write_rejection
-from tests.cli.test_screens import shown
+from tests.cli.test_audit_quotas import START_MS, quotas
 
 ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
 
@@ -95,37 +92,6 @@ def test_a_comment_hides_nobody_who_is_worse_off(kquota: Kquota, tmp_path: Path)
     assert "kB, done after " in newly
 
 
-@pytest.mark.parametrize("command", [("plan", "planned.json", "--usage"), ("audit", "--quotas", "planned.json")])
-def test_a_narrow_terminal_shows_what_they_still_get(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before and after in lines of their own, so that waits and rates fit beside names and limits."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "usage.csv").write_text(CONNECTED)
-    (tmp_path / "planned.json").write_text(quotas(alice=5000, bob=9000, carol=2500))
-    against = ("--quotas", "current.json") if command[0] == "plan" else ("--against", "current.json")
-
-    lines = shown(80, lambda: run([*command, "usage.csv", *against]), monkeypatch)
-
-    assert max(map(cell_len, lines)) <= 80
-    heading = next(line for line in lines if line.startswith("CHANGE"))
-    assert {"USER", "CLIENT-ID", "LIMIT", "LONGEST", "DELIVERED"} <= set(heading.split())
-    assert any(line.split()[:2] == ["newly", "alice"] for line in lines)
-    assert not any(re.search("producer_byt *$", line) for line in lines)
-
-
-@pytest.mark.parametrize("command", [("plan", "raised.json", "--usage"), ("audit", "--quotas", "raised.json")])
-def test_nothing_is_left_over(command: tuple[str, ...], kquota: Kquota, tmp_path: Path) -> None:
-    """Where nobody is behind after the change, no column says by how much."""
-    (tmp_path / "usage.csv").write_text(CONNECTED)
-    (tmp_path / "raised.json").write_text(quotas(alice=20_000, bob=50_000, carol=50_000))
-    against = ("--quotas", "current.json") if command[0] == "plan" else ("--against", "current.json")
-
-    done = kquota(*command, "usage.csv", *against)
-
-    assert (done.code, "DELIVERED" in done.out, "BEHIND" in done.out) == (0, True, False)
-
-
 def test_the_wish_is_one_of_the_counter() -> None:
     """A client of several did not want what all of them did."""
     standing = Standing("undetermined", None, None, limit=300_000, wanted=359_000.0, clients=3)
@@ -136,18 +102,6 @@ def test_the_wish_is_one_of_the_counter() -> None:
     [row] = whatif.clients_table(Comparison((change,))).rows
 
     assert ("0", "→ ?", "of 300", "its counter wanted", "at least 359 kB/s") in row
-
-
-def test_a_broker_without_a_name_has_no_column(kquota: Kquota, tmp_path: Path) -> None:
-    usage = tmp_path / "usage.csv"
-    usage.write_text(usage.read_text().replace("time_ms,broker,", "time_ms,").replace(",1,", ","))
-    usual = (*ARGUMENTS, "--quotas", "current.json")
-
-    table, markdown = kquota(*usual), kquota(*usual, "-o", "markdown")
-
-    assert "newly throttled  alice  orders" in table.out
-    assert "| `alice` | `orders` | producer_byte_rate | 20 kB/s → 5 kB/s | 0 → 250 of 300 |\n" in markdown.out
-    assert "BROKER" not in table.out + markdown.out
 
 
 def test_what_is_pruned_limits_no_longer(kquota: Kquota) -> None:
@@ -220,28 +174,10 @@ def test_codes(kquota: Kquota, file: str, options: list[str], code: int) -> None
     assert kquota("plan", file, "--usage", "usage.csv", "--quotas", "current.json", *options).code == code
 
 
-def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path) -> None:
-    """`plan --usage` compares as an audit does."""
-    write_rejection(tmp_path)
-
-    done = kquota(
-        *("plan", "new.json", "--usage", "topics.csv", "--quotas", "old.json"), "--fail-on", "newly-throttled"
-    )
-
-    assert done.code == 1
-    assert "1 client newly throttled" in done.err
-
-
 def test_without_quotas_nothing_is_replayed(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text(quotas())
     done = kquota("plan", "empty.json", "--usage", "usage.csv", "--quotas", "empty.json")
     assert (done.code, done.out, done.complaint) == (0, "", "nothing changes")
-
-
-def test_fail_on_needs_usage(kquota: Kquota) -> None:
-    done = kquota("plan", "planned.json", "--quotas", "current.json", "--fail-on", "newly-throttled")
-    assert done.code == 2
-    assert "--usage PATH only" in done.err
 
 
 def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:

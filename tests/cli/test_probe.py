@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -236,25 +235,3 @@ def test_what_is_wrong_is_said_before_anything_is_sent(
 
     assert (done.code, done.out) == (code, "")
     assert words in done.err
-
-
-def test_without_confluent_kafka(kquota: Kquota, tmp_path: Path) -> None:
-    (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")
-    path = os.pathsep.join((str(tmp_path), ROOT))
-    done = kquota("probe", "produce", "--topic", "x", "--bootstrap-server", "127.0.0.1:1", PYTHONPATH=path)
-
-    assert done.code == 8
-    assert done.complaint.startswith("kquota: the probe needs confluent-kafka (pip install ")
-    assert done.complaint.endswith("[probe]')")
-
-
-def test_nobody_there(kquota: Kquota) -> None:
-    done = kquota(
-        *("probe", "produce", "--topic", "x", "--yes", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"),
-    )
-    assert (done.code, done.out) == (4, "")
-
-
-def test_a_zookeeper_is_no_broker(kquota: Kquota) -> None:
-    done = kquota("probe", "produce", "--topic", "x", "--yes", "--zookeeper", "127.0.0.1:1")
-    assert done.code == 2

@@ -141,18 +141,6 @@ def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
     assert 3 <= default["default_for"]["covered"] <= 4
 
 
-def test_for_is_still_understood(kquota: Kquota) -> None:
-    """With a note: in every other command it is a length of time."""
-    usual = ["recommend", "usage.csv", "--quotas", "none.yaml", "--key", "producer_byte_rate"]
-
-    before, now = (kquota(*usual, name, "clients") for name in ("--for", "--entities"))
-
-    assert (before.code, before.out) == (0, now.out)
-    assert before.err.replace("--for is called --entities here: --entities clients\n", "") == now.err != before.err
-    assert "--for" not in kquota("recommend", "--help").out
-    assert kquota(*usual, "--for", "clients", "--entities", "default-user").code == 2
-
-
 @pytest.mark.parametrize("scope", ["users", "user-clients"])
 def test_a_quota_at_another_level_is_not_lowered_in_passing(kquota: Kquota, tmp_path: Path, scope: str) -> None:
     """A new user quota would replace that of the client-id: where this suffices it stays, unless --lower is given."""

@@ -20,12 +20,11 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.cli.findings import audited_view
-from kquota.cli.report import MOST, Report, charts, words, write_report
+from kquota.cli.report import MOST, Report, words, write_report
 from kquota.cli.report.markdown import findings_table, summary
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey
@@ -274,40 +273,6 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     assert shares == {"producer_byte_rate": None, "request_percentage": 0.0 if limit == math.inf else None}
 
 
-def test_what_changes_where_samples_do_not_tell_how_often(tmp_path: Path) -> None:
-    """A client that is throttled for certain is not called undetermined."""
-    unknown, throttled = Standing("undetermined", None, None), Standing("throttled", None, None, ("1",))
-    change = ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, None, unknown, throttled, Outcome.UNDETERMINED)
-    write_report(recorded_report(comparison=Comparison((change,), (), 0)), tmp_path / "page.html")
-
-    page = (tmp_path / "page.html").read_text()
-    line = next(line for line in page.splitlines() if "(any client-id)" in line)
-    assert re.findall(r'<td class="n">([^<]*)</td>', line) == ["undetermined", "yes"]
-
-
-@pytest.mark.parametrize("key", [QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE])
-def test_who_creates_too_many_partitions_is_refused(tmp_path: Path, key: QuotaKey) -> None:
-    """Unlike whoever produces too much."""
-    rows = [replace(row, key=key) for row in recorded_report().findings[:1]]
-    write_report(recorded_report(findings=rows, timelines={}), tmp_path / "page.html")
-
-    page = (tmp_path / "page.html").read_text()
-    assert ("is refused instead" in page) == (key is QuotaKey.CONTROLLER_MUTATION_RATE)
-
-
-def test_letters_that_turn_a_text_around_are_spelled_out(tmp_path: Path) -> None:
-    """A name must not look like another one."""
-    rows = [
-        replace(row, clients=tuple(replace(client, client_id="a\u202eb\x00c") for client in row.clients))
-        for row in recorded_report().findings
-    ]
-    write_report(recorded_report(findings=rows), tmp_path / "page.html")
-
-    page = (tmp_path / "page.html").read_text()
-    assert "a\\u202eb\\x00c" in page
-    assert "\u202e" not in page
-
-
 def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
     """Where nobody is delayed it says so; who is near the limit is named."""
     rows = [
@@ -432,23 +397,3 @@ def test_a_name_in_markdown_is_text() -> None:
 
     *_, line = findings_table(rows).splitlines()
     assert line.startswith(r"| b\|c | `` client-id a\|b<img>[x](y)` `` | producer_byte_rate of `user=alice` |")
-
-
-@pytest.mark.parametrize(
-    ("span_ms", "label"),
-    [(60_000, "%H:%M:%S"), (3_600_000, "%H:%M"), (3 * 86_400_000, "%d %b %H:%M"), (90 * 86_400_000, "%d %b")],
-)
-def test_the_axis_tells_as_much_as_it_must(span_ms: int, label: str) -> None:
-    """Seconds for minutes, days for months."""
-    assert charts.time_format(span_ms) == label
-
-
-def test_words() -> None:
-    """Shares and lengths as people write them."""
-    assert [words.share(part, 1000) for part in (0, 0.1, 3, 99, 100, 420)] == [
-        "0 %", "< 0.1 %", "0.3 %", "9.9 %", "10 %", "42 %",
-    ]  # fmt: skip
-    assert [words.length(ms) for ms in (398, 12_500, 240_000, 7_200_000)] == ["398 ms", "12.5 s", "4 min", "2 h"]
-    days = [86_400_000, 3 * 86_400_000, 50 * 3_600_000, 365 * 86_400_000 - 1]
-    assert [words.length(ms) for ms in days] == ["24 h", "3 days", "2 days 2 h", "365 days"]
-    assert subject(QuotaKey.PRODUCER_BYTE_RATE, "CN%3Dx%2Cy:app:1") == "user CN=x,y with client-id app:1"

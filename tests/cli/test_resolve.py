@@ -95,13 +95,6 @@ def test_one_address_of_two_entities(kquota: Kquota, tmp_path: Path) -> None:
     assert kquota("lint", "two.yaml").out.count("another spelling") == 1
 
 
-def test_a_file_wins_over_the_environment(kquota: Kquota, file: str) -> None:
-    """KQUOTA_ZOOKEEPER is no obstacle to working offline."""
-    done = kquota("resolve", "--user", "user1", "--quotas", file, KQUOTA_ZOOKEEPER="127.0.0.1:1")
-
-    assert done.code == 0
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -137,15 +130,6 @@ def test_a_bad_file_is_one_line(kquota: Kquota, tmp_path: Path, text: str, says:
     assert says in done.complaint
 
 
-@pytest.mark.parametrize("path", ["missing.yaml", "."])
-def test_a_file_that_cannot_be_read(kquota: Kquota, path: str) -> None:
-    """One line, naming it."""
-    done = kquota("resolve", "--user", "user1", "--quotas", path)
-
-    assert (done.code, done.out) == (3, "")
-    assert path in done.complaint
-
-
 STATIC = "quota.producer.default=777\nquota.window.num=3\n"
 
 
@@ -167,33 +151,6 @@ def test_the_static_defaults_of_a_broker_are_the_ninth_level(kquota: Kquota, fil
     found = json.loads(kquota("resolve", *alone, "-o", "json").out)["resolutions"][0]
     assert (found["limit"], found["level"], found["entity"], found["znode"]) == (777, 9, None, None)
     assert found["sensor"] == ":app"
-
-
-def test_brokers_of_today_do_not_read_them(kquota: Kquota, file: str, tmp_path: Path) -> None:
-    """A warning, and the answer without them."""
-    (tmp_path / "server.properties").write_text(STATIC)
-    done = kquota(
-        "resolve", "--client", "x", "--quotas", file, "--server-properties", "server.properties", "-o", "json"
-    )
-
-    assert done.code == 0
-    assert "server.properties: quota.producer.default: ignored" in done.complaint
-    assert json.loads(done.out)["resolutions"][0]["level"] == 6
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--kafka-version", "latest"), "not a Kafka version"),
-        (("--server-properties", "none.properties"), "none.properties"),
-    ],
-)
-def test_bad_broker_settings(kquota: Kquota, file: str, arguments: tuple[str, ...], says: str) -> None:
-    """One line."""
-    done = kquota("resolve", "--client", "x", "--quotas", file, *arguments)
-
-    assert (done.code, done.out) == (3, "")
-    assert says in done.complaint
 
 
 def test_the_names_of_drafts_are_understood_with_a_warning(kquota: Kquota, tmp_path: Path) -> None:

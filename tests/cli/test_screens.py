@@ -9,21 +9,17 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import click
 import pytest
 from rich.cells import cell_len
 
 from kquota.cli.findings import audited_view
-from kquota.cli.main import run
-from kquota.cli.report import Report, words, write_report
-from kquota.cli.report.markdown import summary
+from kquota.cli.report import words
 from kquota.cli.text import Column, Layout, print_table, set_layout
 from kquota.cli.views import Csv, show
-from kquota.core.findings.finding import Finding, subject
+from kquota.core.findings.finding import Finding
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
-from kquota.core.quotas.quota import QuotaKey
 from tests.cli.test_report import recorded
 
 WIDTHS = (80, 100, 120, 200)
@@ -116,26 +112,6 @@ def test_long_names_fold(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name.startswith(LONG[:12])
 
 
-def test_nothing_left_to_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then every column folds."""
-    columns = [Column("WHO", whole=True), Column("LIMIT", number=True)]
-
-    lines = shown(80, lambda: print_table(columns, [["x" * 70, "9" * 70]]), monkeypatch)
-
-    assert max(map(cell_len, lines)) <= 80
-    assert sum(line.count("9") for line in lines) == 70
-
-
-def test_whose_counter_it_is() -> None:
-    """As people say it, and not as the counter's tag."""
-    key = QuotaKey.PRODUCER_BYTE_RATE
-    assert subject(key, "alice:") == "user alice"
-    assert subject(key, ":web-edge") == "client-id web-edge"
-    assert subject(key, "bob:etl") == "user bob with client-id etl"
-    assert subject(key, ":") == "clients without a client-id"
-    assert subject(QuotaKey.CONNECTION_CREATION_RATE, ":10.0.0.1") == "ip 10.0.0.1"
-
-
 def test_the_answer_is_a_sentence() -> None:
     """How many, who is worst, and what that one meets: of the prediction where there is one."""
     result, _ = recorded()
@@ -161,36 +137,6 @@ def test_the_answer_is_a_sentence() -> None:
     )
 
 
-def test_what_clients_meet_in_words() -> None:
-    """Rates beside what is wanted, what is left over; never more than all of the time; open ends are said."""
-    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
-    told = replace(alice, prediction=predicted(7.5))
-    assert words.muted(told) == "100 %"
-    assert words.delivered(told) == "40 kB/s of 50 kB/s"
-    assert words.behind(told) == "900 kB behind, done after 95.0 s"
-    open_ = replace(alice, prediction=predicted(0.5, wanted_per_s=Interval.at_least(60_000.0), left_units=UNKNOWN))
-    assert words.delivered(open_) == "40 kB/s of ≥ 60 kB/s"
-    assert words.behind(open_) == ""
-    silent = replace(open_, prediction=predicted(0.5, delivered_per_s=UNKNOWN, wanted_per_s=UNKNOWN))
-    assert words.delivered(silent) == "-"
-    thread = replace(
-        told, key=QuotaKey.REQUEST_PERCENTAGE, prediction=predicted(0.5, delivered_per_s=Interval(0.1, 0.2, 0.3))
-    )
-    assert words.delivered(thread).startswith("10 % to 30 % of")
-
-
-def test_peak_is_always_a_rate() -> None:
-    """Its share of the limit stands beside it, where there was one limit above 0 to compare with."""
-    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
-    ranged = replace(alice, peak_rate=400_000.0, peak_rate_max=800_000.0, limit=200_000.0)
-
-    assert words.peak_parts(ranged) == ("400 kB/s to 800 kB/s", "200 % to 400 %")
-    assert words.peak(ranged) == "400 kB/s to 800 kB/s, 200 % to 400 % of the limit"
-    assert words.peak(replace(ranged, peak_rate_max=None)) == "≥ 400 kB/s, ≥ 200 % of the limit"
-    assert words.peak_parts(replace(ranged, limit_changes=1)) == ("400 kB/s to 800 kB/s", "")
-    assert words.peak(replace(ranged, limit=0.0)) == "400 kB/s to 800 kB/s"
-
-
 def test_harm_ranks() -> None:
     """What is not delivered counts first, then the muted time, then the longest wait; a sum of waits never does."""
     base = next(found for found in recorded()[0].found if found.sensor == "alice:")
@@ -208,41 +154,6 @@ def test_harm_ranks() -> None:
     assert late.harm.undelivered == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("reported", [False, True])
-def test_the_next_step_is_one_that_was_not_done(reported: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    result, settings = recorded()
-    show(audited_view(result, settings, None, show_all=False, reported=reported), "table")
-    (step,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
-    assert ("--report" in step, "kquota recommend" in step) == (not reported, True)
-
-
-def test_no_sum_of_waits_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not in a table, a comment or the page; in CSV under a name that says what it is."""
-    result, settings = recorded()
-    sums = {words.length(found.throttle_time_ms or 0) for found in result.found if found.throttled}
-    sums |= {words.length(found.logged.throttle_time_ms or 0) for found in result.found if found.logged is not None}
-    sums -= {"0 ms"}
-    meets = predicted(0.42)
-    sums.add(words.length(round(meets.throttle_time_ms.low or 0)))
-    result = replace(result, predictions={found.name: meets for found in result.found})
-    show(audited_view(result, settings, None, show_all=True), "table")
-    said = capsys.readouterr()
-    text = said.out + said.err + summary(result.found, result.quality)
-    assert not [each for each in sums if each in text]
-
-    page = tmp_path / "report.html"
-    write_report(Report(result.found, result.timelines, result.quality, (), settings, result.engine, "…"), page)
-    text = " ".join(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")).split())
-    assert "muted 42 % of the time" in text
-    # As a whole: the page says that the log is of 4 min 20 s.
-    assert not [each for each in sums if re.search(rf"(?<![\d.]){re.escape(each)}(?! \d)", text)]
-
-    show(audited_view(result, settings, None, show_all=True), "csv")
-    headings = capsys.readouterr().out.splitlines()[0].split(",")
-    assert "open_loop_throttle_time_ms" in headings
-    assert "throttle_time_ms" not in headings
-
-
 def test_lines_of_csv_are_made_one_by_one() -> None:
     """A million of them as values would not fit into 2 GB."""
     result, settings = recorded()
@@ -251,15 +162,6 @@ def test_lines_of_csv_are_made_one_by_one() -> None:
     assert not isinstance(part.rows, Sequence)
     names = [part.headings.index(name) for name in ("broker", "key", "sensor")]
     assert [tuple(line[name] for name in names) for line in part.rows] == [found.name for found in result.found]
-
-
-def test_names_are_broken_between_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entity is broken after a comma or an equals sign, and not inside a name that fits."""
-    rows = [["user=bob,client-id=fraud-reader", "x" * 58]]
-
-    lines = shown(80, lambda: print_table([Column("OF"), Column("X", whole=True)], rows), monkeypatch)
-
-    assert [line[:20].strip() for line in lines[1:]] == ["user=bob,client-id=", "fraud-reader"]
 
 
 def test_wide_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,22 +175,3 @@ def test_wide_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
         blocks = shown(80, lambda: show(view, "wide"), monkeypatch)
     assert max(map(cell_len, blocks)) <= 80
     assert {"CLIENTS", "LOGGED", "PEAK"} <= {line.split()[0] for line in blocks if line.strip()}
-
-
-def test_a_simulated_counter_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of two brokers that differ say at which broker and when they throttle."""
-    workload = tmp_path / "workload.yaml"
-    workload.write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 1min\nbrokers: 2\nclients:\n"
-        "  - {name: both, user: alice, client-id: a, api: produce, rate: 400kB, size: 10kB}\n"
-        "  - {name: one, user: alice, client-id: b, api: produce, rate: 1MB, size: 50kB, brokers: [broker-1]}\n"
-        "quotas: [{entity: {user: alice}, values: {producer_byte_rate: 100kB}}]\n"
-    )
-
-    lines = shown(80, lambda: run(["simulate", str(workload), "--chart", "0"]), monkeypatch)
-
-    assert max(map(cell_len, lines)) <= 80
-    (head,) = [line for line in lines if line.startswith("BROKER")]
-    assert head.split()[:6] == ["BROKER", "WHO", "LIMIT", "THROTTLE", "TIME", "WHEN"]
-    rows = [line.split()[0] for line in lines if re.match(r"broker-\d +user alice +", line)]
-    assert sorted(rows) == ["broker-0", "broker-1"]

@@ -11,14 +11,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
-from kquota.brokers import BrokerFacts
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.enforcement import (
     ClientQuotaManager,
@@ -30,10 +28,7 @@ from kquota.core.enforcement import (
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import Client, Workload
 from kquota.documents.encoding import schema
-from kquota.simulations import Traffic, needed, ready
 from tests.cli.conftest import Kquota
 from tests.support.browser import Browser
 
@@ -115,131 +110,10 @@ def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
     assert own.out == kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", "csv").out
 
 
-def test_the_version_chooses_the_generation(kquota: Kquota) -> None:
-    """3.7 and 4.0 keep different samples, and so throttle differently."""
-
-    def answer(version: str) -> str:
-        return kquota("simulate", "own.yaml", "-o", "csv", "--kafka-version", version).out
-
-    assert answer("3.7") == answer("3.3.1")
-    assert answer("3.7") != answer("4.0") == answer("3.8")
-
-
 def test_fail_on_throttled(kquota: Kquota) -> None:
     """An answer for scripts, only when asked for."""
     assert kquota("simulate", "own.yaml", "--fail-on", "throttled").code == 1
     assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
-
-
-def test_rejections_are_shown_behind_a_larger_delay(kquota: Kquota, tmp_path: Path) -> None:
-    """A mutation counter that rejects topics of a client that the request quota delays for longer."""
-    (tmp_path / "both.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 30s\nclients:\n"
-        "  - {user: tom, api: create-topics, pace: 10, partitions: 10, request_time: 50ms, retry: false, loop: open}\n"
-        "quotas:\n  - entity: {user: tom}\n"
-        "    values: {request_percentage: 0.01, controller_mutation_rate: 20}\n"
-    )
-    done = kquota("simulate", "both.yaml")
-
-    assert done.code == 0, done.err
-    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
-    assert re.search(r"\d+ of 300 attempts over the limit", line), line
-    assert "no delay of its own" in line
-    assert "2 of 2 counters throttled" in done.err
-
-
-def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_path: Path) -> None:
-    """The exit code says what the table says: the second topic comes while one token is owed, which is 0.1 ms."""
-    (tmp_path / "rejected.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 10s\nbrokers: {controller.quota.window.num: 1}\nclients:\n"
-        "  - {name: job, user: tom, api: create-topics, requests: 1, topics: 2, partitions: 10001, retry: false}\n"
-        "quotas:\n  - {entity: {user: tom}, values: {controller_mutation_rate: 10000}}\n"
-    )
-    done = kquota("simulate", "rejected.yaml", "--fail-on", "throttled")
-
-    assert done.code == 1
-    assert "1 of 1 counter throttled somebody" in done.err
-    (line,) = [line for line in done.out.splitlines() if "controller_mutation_rate" in line]
-    assert "1 of 2 attempts over the limit" in line
-    (client,) = json.loads(kquota("simulate", "rejected.yaml", "-o", "json").out)["clients"]
-    assert (client["rejections"], client["throttled_requests"]) == (1, 0)
-
-
-def test_the_table_has_the_most_throttled_counters(kquota: Kquota) -> None:
-    """As many as asked for; the line below says that there are more."""
-    few = kquota("simulate", "own.yaml", "--top", "2")
-
-    everything = kquota("simulate", "own.yaml")
-
-    def counters(text: str) -> list[str]:
-        return [line for line in text.splitlines() if line.startswith(("broker-", "controller ", "all 2 "))]
-
-    def widths(lines: list[str]) -> list[str]:
-        return [" ".join(line.split()) for line in lines]
-
-    assert len(counters(few.out)) == 2
-    assert widths(counters(few.out)) == widths(counters(everything.out)[:2])
-    twice = [line for line in counters(everything.out) if line.startswith("all 2 ")]
-    assert [line.split()[3:5] for line in twice] == [["ip", "10.0.0.1"], ["user", "carol"], ["user", "bob"]], (
-        "one row for both"
-    )
-    assert f"\n{len(counters(everything.out)) + len(twice)} of " in few.err
-    assert "the 2 most throttled counters are shown" in few.err
-
-
-JOBS = """\
-kind: kquota.workload
-version: 1
-duration: 5min
-brokers: 3
-clients:
-  - {name: migration, user: admin, api: create-topics, requests: 1, topics: 30, partitions: 10}
-  - {name: larger, user: other, api: create-topics, requests: 1, topics: 60, partitions: 10, start: 20s}
-  - {name: loader, count: 20, user: load, client-id: "l-{n}", api: produce, rate: 200kB, size: 100kB}
-  - {name: free, user: nobody, api: produce, rate: 2MB}
-quotas:
-  - {entity: {user: admin}, values: {controller_mutation_rate: 5}}
-  - {entity: {user: other}, values: {controller_mutation_rate: 5}}
-  - {entity: {user: load}, values: {producer_byte_rate: 1MB}}
-"""
-
-
-def test_the_answer_about_a_job(kquota: Kquota, tmp_path: Path) -> None:
-    """When all topics were there, or how many failed and why; what came through later is not "not delivered"."""
-    (tmp_path / "jobs.yaml").write_text(JOBS)
-    done = kquota("simulate", "jobs.yaml")
-    rows = {line.split()[0]: line for line in done.out.splitlines() if line}
-
-    assert rows["migration:"] == "migration: all 30 topics created after 47.0 s, in 25 requests"
-    assert rows["larger:"] == (
-        "larger: 36 of 60 topics created, the last after 59.0 s; 24 failed after 61.0 s (default.api.timeout.ms), "
-        "in 31 requests"
-    )
-    assert "300 partitions  300 partitions 100 %" in rows["migration"]
-    assert "rejection" not in rows["migration"]
-    assert "240 partitions rejected" in rows["larger"]
-
-
-def test_a_throttle_time_is_that_of_a_request(kquota: Kquota, tmp_path: Path) -> None:
-    """Twenty clients at three brokers wait side by side: nothing in the table is longer than the run."""
-    (tmp_path / "jobs.yaml").write_text(JOBS)
-    lines = kquota("simulate", "jobs.yaml").out.splitlines()
-
-    (client,) = [line for line in lines if line.startswith("loader ")]
-    assert re.search(r" 97 %  mean 1\.\d s max 3\.\d s$", client), client
-    (counter,) = [line for line in lines if "user load" in line]
-    assert counter.startswith("all 3 brokers "), "three rows that differ in their times only"
-    assert counter.endswith("20 clients 5 % each at most")
-    assert " h " not in client + counter
-
-
-def test_a_client_without_a_quota_is_named(kquota: Kquota, tmp_path: Path) -> None:
-    """Nothing can throttle it: that is no clean bill."""
-    (tmp_path / "jobs.yaml").write_text(JOBS)
-
-    assert "no quota limits 'free': nothing can throttle it" in kquota("simulate", "jobs.yaml").err
-    document = json.loads(kquota("simulate", "jobs.yaml", "-o", "json").out)
-    assert document["unlimited"] == ["free"]
 
 
 def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) -> None:
@@ -312,49 +186,6 @@ def test_exempt_thread_time_is_measured_and_charged_to_nobody(
     assert counter["total"] == pytest.approx(600 * 0.000_001)  # seconds, of the heartbeats alone
 
 
-def test_what_would_be_enough_for_random_arrivals() -> None:
-    """The peak that is shown is the peak of the same arrivals, which the clients before them have no part in."""
-    governed = Client("g", "produce", "bob", pace=1, size=1000)
-    random = Client("r", "produce", "carol", pace=2, size=10_000, random=True)
-    quotas = {Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 5_000_000}}
-    planned = ready(Traffic(Workload(600_000, (governed, random)), BrokerFacts()), QuotaSnapshot(quotas))
-
-    (need,) = needed(planned, {"r"})
-    result = replace(planned, quotas=QuotaSnapshot({**quotas, need.entity: {need.key: need.enough}})).run()
-
-    (counter,) = (counter for counter in result.counters if counter.entity == need.entity)
-    assert (counter.peak, counter.throttled) == (need.peak, 0)
-
-
-def test_recommend_leads_to_simulate(kquota: Kquota) -> None:
-    """A workload is no recording: the refusal names the command that reads it."""
-    done = kquota("recommend", "workload.yaml", "--quotas", "quotas.yaml")
-
-    assert (done.code, done.out) == (3, "")
-    assert "workload.yaml is a workload, not a recording ('kquota simulate' shows which quotas" in done.err
-
-
-def test_counters_that_throttled_nobody(kquota: Kquota) -> None:
-    """How near they came to their limits, when asked."""
-    few = kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml")
-    everything = kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--all")
-
-    assert "producer_byte_rate" not in few.out
-    assert "--all shows how near the counters came" in few.err
-    (line,) = [line for line in everything.out.splitlines() if "producer_byte_rate" in line]
-    assert re.search(r"user alice producer_byte_rate +1 MB/s peak [\d.]+ kB/s", line), line
-
-
-def test_a_chart_in_a_pipe(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
-    """Where it is asked for; the parts differ without colour."""
-    done = kquota("simulate", "own.yaml", "--chart", "2", PYTHONIOENCODING="utf-8")
-
-    golden("simulate.chart", done.out)
-    assert "█ delivered   ▓ delivered late   ░ offered, not delivered   ─ limit" in done.out
-    plain = kquota("simulate", "own.yaml", "--chart", "1", PYTHONIOENCODING="ascii:backslashreplace").out
-    assert "# delivered   + delivered late   . offered, not delivered   - limit" in plain
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -422,25 +253,6 @@ def test_the_page_of_a_plot_in_a_browser(kquota: Kquota, tmp_path: Path, browser
     assert len(colours) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ("own.yaml --plot plot.pdf", 2, "must end in .svg, .png or .html"),
-        ("own.yaml --plot missing/plot.svg", 3, "No such file or directory"),
-        ("calm.yaml --quotas none.yaml --plot plot.svg", 3, "nothing to plot"),
-    ],
-)
-def test_a_plot_that_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
-    """One line, nothing on stdout, no file."""
-    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
-
-    done = kquota("simulate", *arguments.split())
-
-    assert (done.code, done.out) == (code, "")
-    assert says in done.err.splitlines()[-1]
-    assert not list(tmp_path.glob("plot.*"))
-
-
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C in the middle of a long run, on a terminal with a progress bar: code 130 and one line."""
     (tmp_path / "long.yaml").write_text(
@@ -497,19 +309,6 @@ def test_recorded_requests_are_replayed(kquota: Kquota, tmp_path: Path) -> None:
     jsonschema.validate(document, schema("simulation"))
     assert {client["name"]: client["throttle_time_ms"] for client in document["clients"]} == expected
     assert sum(expected.values()) > 0
-
-
-def test_a_recorded_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota, tmp_path: Path) -> None:
-    rows = "".join(f"{1_700_000_000_000 + 100 * number},b1,alice,app,produce,400000\n" for number in range(50))
-    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + rows)
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
-    arguments = ("simulate", "--events", "usage.csv", "--events", "bad.parquet", "--quotas", "quotas.yaml")
-
-    done = kquota(*arguments)
-
-    assert done.code == ExitCode.PARTIAL
-    assert "bad.parquet: not a Parquet file" in done.err
-    assert kquota(*arguments, "--fail-on", "throttled").code == ExitCode.DIFFERENT
 
 
 @pytest.mark.parametrize(

@@ -48,28 +48,10 @@ def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, n
     assert (done.code, done.err) == (0, note)
 
 
-def test_a_default_does_not_hide_a_slip(kquota: Kquota, tmp_path: Path) -> None:
-    """The limit of everybody else is no answer to a question about alice."""
-    default = "  - {entity: {user: {default: true}}, values: {producer_byte_rate: 2MB}}\n"
-    (tmp_path / "quotas.yaml").write_text(QUOTAS + default)
-    done = kquota("resolve", "--user", "alise", "--client", "x", "--quotas", "quotas.yaml")
-    assert (done.code, done.err) == (0, "no quota is set for user=alise; did you mean 'alice'?\n")
-    assert "user=<default>" in done.out
-
-
 def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (2, "")
     assert "--user is no entity: --who user=NAME, client-id=NAME or ip=ADDRESS" in done.err
-
-
-def test_an_entity_that_governs_nobody_has_no_table(kquota: Kquota) -> None:
-    done = kquota("resolve", "--who", "user=alise", "--quotas", "quotas.yaml")
-    assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines() == [
-        "no quota is set for user=alise; did you mean 'alice'?",
-        "user=alise has no quotas; governs 0 of 3 known clients",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -80,12 +62,6 @@ def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
     done = kquota("alter", "--user", "alice", "--add-config", f"{key}=1", "--zookeeper", "127.0.0.1:1")
     assert done.code == 3
     assert hint in done.complaint
-
-
-def test_no_configuration_file_yet(kquota: Kquota) -> None:
-    done = kquota("config", "use-context", "prod")
-    assert done.code == 3
-    assert "no such file ('kquota config set-context' makes it)" in done.complaint
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,3 @@ def test_debug_may_stand_behind_the_command(kquota: Kquota) -> None:
     done = kquota("plan", "missing.yaml", "--quotas", "empty.yaml", "--debug")
     assert done.code == 3
     assert "Traceback" in done.err
-
-
-def test_kafkas_own_command_line_has_none_of_them(kquota: Kquota) -> None:
-    assert "quiet is not a recognized option" in kquota("kafka-configs", "--quiet").err

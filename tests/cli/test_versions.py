@@ -166,42 +166,6 @@ def test_changes_of_a_workload_and_its_rates_are_as_old_as_its_brokers(command: 
     assert command("simulate", "workload.json", "--fail-on", "throttled", "--kafka-version", "2.8")[0] == 1
 
 
-@pytest.mark.usefixtures("files")
-def test_a_name_that_is_left_out_stands_for_one(command: Command, tmp_path: Path) -> None:
-    """The empty client-id is hardly what was meant: others get what is said."""
-    every = {"user": {"default": True}, "client-id": {"default": True}}
-    write(tmp_path / "q.json", (every, {"consumer_byte_rate": 10_000_000}))
-
-    _, out, err = command("resolve", "--user", "zork", "--quotas", "q.json")
-    assert "unlimited" in out
-    assert err == (
-        "for a client without a client-id; with one that no quota names: consumer_byte_rate 10 MB/s from"
-        " user=<default>,client-id=<default> (--client NAME)\nno quota limits a client without a client-id\n"
-    )
-    _, _, err = command("resolve", "--client", "app", "--quotas", "q.json")
-    assert err == "for user ANONYMOUS, a connection without authentication (--user NAME for another)\n"
-    assert (
-        command("resolve", "--user", "zork", "--client", "", "--quotas", "q.json")[2]
-        == "no quota limits a client without a client-id\n"
-    )
-
-
-def test_the_largest_value_is_unlimited_and_governs(command: Command, tmp_path: Path) -> None:
-    """KIP-55 passes over an unlimited default user; no Kafka ever did."""
-    write(
-        tmp_path / "q.json",
-        ({"user": {"default": True}}, {"producer_byte_rate": 2**63 - 1}),
-        ({"client-id": "app"}, {"producer_byte_rate": 1000}),
-    )
-    asked = ("resolve", "--user", "alice", "--client", "app", "--quotas", "q.json")
-
-    out = command(*asked)[1]
-    assert "unlimited (Long.MAX_VALUE)" in out
-    assert "/config/" not in out
-    assert "it governs as any other value" in command(*asked, "-o", "tree")[1]
-    assert [each["name"] for each in json.loads(command(*asked, "-o", "json")[1])["caveats"]] == ["unlimited-value"]
-
-
 def test_a_log_of_exempt_requests_is_no_empty_log(command: Command, tmp_path: Path) -> None:
     """Requests among brokers are counted, and nobody is throttled for them."""
     write(tmp_path / "q.json", ({"user": "alice"}, {"producer_byte_rate": 1000}))

@@ -185,12 +185,6 @@ def test_it_ends_after_its_time(kquota: Kquota, chroot: str) -> None:
     assert done.complaint == f"watching zookeeper://{chroot} (0 entities); changes appear as they happen"
 
 
-def test_a_cluster_that_was_never_there_is_an_error(kquota: Kquota) -> None:
-    done = kquota("watch", "--zookeeper", "127.0.0.1:1")
-    assert done.code == 4
-    assert "cannot reach ZooKeeper" in done.complaint
-
-
 def test_it_gives_up_only_where_it_is_not_allowed(capfd: pytest.CaptureFixture[str]) -> None:
     errors = iter([Unreachable("lost it"), Rejected("not now"), Unauthorized("no longer")])
 

@@ -34,4 +34,3 @@ def values(key: QuotaKey) -> st.SearchStrategy[Value]:
 
 
 keys = st.sampled_from(QuotaKey)
-keys_and_values = keys.flatmap(lambda key: st.tuples(st.just(key), values(key)))

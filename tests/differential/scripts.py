@@ -95,7 +95,6 @@ class Corpus:
 
 
 ON_ZOOKEEPER: Final = Corpus("zookeeper", _QUOTAS, _QUOTAS, _IPS, _CREDENTIALS, _OTHERS)
-CREDENTIALS_ON_ZOOKEEPER: Final = Corpus("zookeeper", _CREDENTIALS, _CREDENTIALS, _SHOWN, _OTHERS)
 ON_BROKERS: Final = Corpus("bootstrap-server", _QUOTAS, _QUOTAS, _IPS, _SHOWN, _OTHERS)
 
 # --- How lines are bent ---

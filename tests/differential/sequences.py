@@ -85,38 +85,6 @@ def _mutation_quota(chance: random.Random) -> float:
     )
 
 
-def connections(seed: int, events: int, length: tuple[int, int] = (50, 400)) -> Iterator[dict[str, Any]]:
-    """Sequences of arriving connections, likewise: storms on one to three listeners, and silences."""
-    chance = random.Random(seed)
-    made = 0
-    while made < events:
-        samples = chance.choice((1, 2, 3, 5, 11, 11, 11))
-        seconds = chance.choice((1, 1, 1, 2, 5))
-        names = ("EXTERNAL", "ADMIN", "REPLICATION")[: chance.choice((1, 2, 3, 3))]
-        rates = (None, None, 0, 1, 2, 5, 10, 20, 50)
-        config = {
-            "window_num": samples,
-            "window_size_s": seconds,
-            "broker_rate": chance.choice(rates),
-            "listeners": {name: chance.choice(rates) for name in names},
-            "inter_broker_listener": chance.choice((None, names[-1])),
-            "default_ip_rate": chance.choice((None, None, 0, 1, 3, 10, 2147483647)),
-            "ip_rates": {
-                f"10.0.0.{n}": chance.choice((0, 1, 2, 5, 20, 2147483647)) for n in range(chance.randint(0, 4))
-            },
-        }
-        times = sorted(_times(chance, samples, seconds, chance.randint(*length)))
-        arrivals = [[t, chance.choice(names), f"10.0.0.{chance.randrange(7)}"] for t in times]
-        yield {
-            "id": f"connection-{seed}-{made}",
-            "type": "connection",
-            "t0_ms": chance.randint(1_500_000_000_000, 1_800_000_000_000),
-            "config": config,
-            "events": arrivals,
-        }
-        made += len(arrivals)
-
-
 def sequence(chance: random.Random, kind: str, count: int) -> dict[str, Any]:
     """One sequence of a kind."""
     samples = chance.choice((1, 1, 2, 3, 5, 11, 11, 11, 11, 30))

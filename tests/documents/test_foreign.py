@@ -46,10 +46,6 @@ def names_of(entity: Entity) -> list[str]:
     return [name for _, name in entity.parts if isinstance(name, str)]
 
 
-def amount(snapshot: QuotaSnapshot) -> int:
-    return sum(map(len, snapshot.values()))
-
-
 @given(snapshots())
 def test_kafka_configs_reads_back(snapshot: QuotaSnapshot) -> None:
     exported = kafka_configs.export(snapshot)
@@ -69,7 +65,6 @@ def test_rpk_reads_back(snapshot: QuotaSnapshot) -> None:
     assert rpk.read("rpk.json", json.dumps(document)) == expected
 
 
-JIKKOU_ENTITIES = {(0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (0, 2)}
 THREE = (PRODUCER, CONSUMER, REQUEST)
 
 

@@ -25,7 +25,6 @@ from kquota.metrics.series import IDENTITY, Nature, of_live_labels
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 QUOTAS = read_quotas(SAMPLES / "quotas.json")
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-Sample = tuple[frozenset[tuple[str, str]], float]
 
 
 def pages(*files: Path) -> Pages:

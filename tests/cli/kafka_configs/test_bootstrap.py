@@ -56,31 +56,6 @@ def test_alter_and_describe_on_a_broker(tool: Tool, bootstrap: str, entity: str,
     assert tool(f"{line} --alter --delete-config {key}") == Ran(1, "", f"Invalid config(s): {key}\n")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("producer_byte_rate=0", "Quota producer_byte_rate must be greater than 0"),
-        ("producer_byte_rate=-1", "Quota producer_byte_rate must be greater than 0"),
-        ("producer_byte_rate=1.5", "producer_byte_rate cannot be a fractional value."),
-        ("producer_byte_rate=1e19", "Proposed value for producer_byte_rate is too large for a LONG."),
-    ],
-)
-def test_what_the_broker_refuses(tool: Tool, bootstrap: str, change: str, message: str) -> None:
-    line = f"--bootstrap-server {bootstrap} --user w --alter --add-config {change}"
-    assert tool(line) == Ran(1, "", f"kquota: {message}\n")
-
-
-def test_values_as_the_broker_keeps_them(tool: Tool, bootstrap: str) -> None:
-    line = f"--bootstrap-server {bootstrap} --user x"
-    pairs = "producer_byte_rate=1e3,consumer_byte_rate=+5d,request_percentage=NaN,controller_mutation_rate=0.5"
-    assert tool(f"{line} --alter --add-config {pairs}").code == 0
-    values = "producer_byte_rate=1000.0, consumer_byte_rate=5.0, controller_mutation_rate=0.5, request_percentage=NaN"
-    shown = f"Quota configs for user-principal 'x' are {values}\n"
-    assert settled(tool, f"{line} --describe", shown).out == shown
-    bad = tool(f"{line} --alter --add-config producer_byte_rate=10MB")
-    assert bad == Ran(1, "", "Cannot parse quota configuration value for producer_byte_rate: 10MB\n")
-
-
 def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) -> None:
     """A line after those of quotas, for users alone; their keys no broker shows."""
     line = f"--bootstrap-server {bootstrap}"

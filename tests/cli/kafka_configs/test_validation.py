@@ -63,12 +63,6 @@ def test_refuses_on_one_line(tool: Tool, line: str, message: str) -> None:
     assert len(ran.err.splitlines()) == 1 or has_usage
 
 
-def test_zookeeper_that_is_not_there(tool: Tool) -> None:
-    ran = tool(f"{Z} --describe --user u")
-    assert ran.code == 1
-    assert ran.first.startswith("kquota: cannot reach ZooKeeper at 127.0.0.1:1: connection refused")
-
-
 def test_passwords_are_never_shown(tool: Tool) -> None:
     for secret in ("[password=hunter2]", "[iterations=8192,password=hunter2]x,hunter2]", "[password=hunter2"):
         for name in ("SCRAM-SHA-256", "foo"):

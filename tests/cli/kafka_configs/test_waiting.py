@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends.opening import connect
 from kquota.cli.kafka_configs import bootstrap, zookeeper
-from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool
@@ -74,28 +72,6 @@ def test_a_zookeeper_that_comes_up(tool: Tool, monkeypatch: pytest.MonkeyPatch, 
     assert ran == Ran(0, f"{WARNING}Configs for user-principal 'u' are \n", "")
 
 
-def test_a_process_waits_as_it_is_installed(kquota: Kquota, chroot: str, kraft: KafkaBroker) -> None:
-    """The other tests choose whether it waits; scripts do not, and depend on it."""
-    target, _, path = chroot.partition("/")
-    # Long enough for a process that starts on a busy machine to meet nobody.
-    with late(target, 3.0) as address:
-        ran = kquota("kafka-configs", "--zookeeper", f"{address}/{path}", "--describe", "--user", "u")
-    assert (ran.code, ran.out, ran.err) == (0, f"{WARNING}Configs for user-principal 'u' are \n", "")
-    with late(kraft.bootstrap, 3.0) as address:
-        ran = kquota("kafka-configs", "--bootstrap-server", address, "--describe", "--user", "nobody")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-
-
-def test_what_will_never_come_up_is_reported_at_once(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that nobody knows is no server that is late."""
-    for module in (bootstrap, zookeeper):
-        monkeypatch.setattr(module, "_PATIENT", True)
-    started = time.monotonic()
-    assert tool("--bootstrap-server no.such.host.invalid:1 --describe --user u").code == 1
-    assert tool("--zookeeper no.such.host.invalid:1 --describe --user u").code == 1
-    assert time.monotonic() - started < 60
-
-
 def test_a_time_out_that_is_given_is_waited_out(
     kquota: Kquota, chroot: str, kraft: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -116,11 +92,3 @@ def test_a_time_out_that_is_given_is_waited_out(
         started = time.monotonic()
         assert kquota("describe", "--context", "late", KQUOTA_CONFIG=str(context)).code == 4
         assert time.monotonic() - started < 60
-
-
-def test_the_library_waits_where_it_is_asked_to(kraft: KafkaBroker) -> None:
-    (nobodys,) = free_ports(1)  # not the late one: on a busy machine that may be up before it is asked
-    with connect(bootstrap_server=f"127.0.0.1:{nobodys}") as hasty, pytest.raises(KquotaError):
-        hasty.describe()
-    with late(kraft.bootstrap) as address, connect(bootstrap_server=address, timeout_s=30, patient=True) as patient:
-        patient.describe()

@@ -22,7 +22,6 @@ from kquota.core.enforcement import (
 from kquota.core.enforcement.arithmetic import INT_MAX, LONG_MAX
 from kquota.core.enforcement.broker import throttle_time
 
-MB = 1_000_000
 T0 = 1_700_000_000_000
 
 
