@@ -23,24 +23,6 @@ def cluster_address(backend: QuotaBackend) -> str:
     return str(getattr(backend, "cluster_address"))  # noqa: B009
 
 
-@pytest.mark.parametrize("name", kquota.__all__)
-def test_every_name_is_there(name: str) -> None:
-    """Each is what its own module calls so."""
-    assert getattr(kquota, name) is not None
-    assert name in dir(kquota)
-
-
-def test_dir_lists_the_public_names_alone() -> None:
-    """What the module imports for itself is no help to whoever explores it."""
-    assert dir(kquota) == sorted([*kquota.__all__, "__version__"])
-
-
-def test_another_name_is_not() -> None:
-    """As for any module."""
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        kquota.nonsense  # noqa: B018
-
-
 def test_a_name_brings_its_own_module_only() -> None:
     """The errors do not cost a backend."""
     code = "import sys; from kquota import KquotaError; print(*(m for m in sys.modules if m.startswith('kquota')))"
@@ -132,13 +114,6 @@ def test_a_program_can_do_all_without_the_command_line(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "\n"
-
-
-def test_a_package_and_its_function_have_one_name(tmp_path: Path) -> None:
-    """Whichever was imported first."""
-    from kquota.audit.result import AuditResult
-
-    assert isinstance(kquota.audit(_usage(tmp_path), QUOTAS), AuditResult)
 
 
 def test_texts_are_taken_as_on_the_command_line(tmp_path: Path) -> None:
@@ -241,23 +216,6 @@ def test_what_connect_returns_explains_itself(arguments: dict[str, str]) -> None
     for name in ("describe", "alter", "wait_visible", "close"):
         assert getattr(cluster, name).__doc__, name
     assert cluster.describe.__doc__ == QuotaBackend.describe.__doc__
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"kind": "fetch"}, "needs a topic"),
-        ({"kind": "produce", "topic": "__consumer_offsets"}, "Kafka's own"),
-        ({"kind": "produce", "topic": "x", "create_topic": True, "partition": 1}, "partition 0 only"),
-        ({"kind": "produce", "topic": "x", "rate": "0"}, "must be greater than 0"),
-        ({"kind": "request", "topic": "x", "rate": "fast"}, "'fast' is not a number"),
-        ({"kind": "produce", "topic": "x", "bootstrap_server": None}, "no brokers"),
-    ],
-)
-def test_a_probe_refuses_before_it_connects(arguments: dict[str, object], says: str) -> None:
-    """The request is a value that is valid or not there."""
-    with pytest.raises(kquota.KquotaError, match=says):
-        kquota.probe(**{"bootstrap_server": "127.0.0.1:1", **arguments})  # type: ignore[arg-type]
 
 
 def test_a_simulation_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -101,13 +101,6 @@ def test_an_alter_reads_no_more_than_it_needs(tmp_path: Path) -> None:
     assert cluster.everything == 0
 
 
-def test_many_deletions_are_judged_by_their_share(tmp_path: Path) -> None:
-    cluster = MemoryBackend(QuotaSnapshot({Entity(user=f"u{number}"): {PRODUCER: MB} for number in range(10)}))
-    wish = [Alteration(Entity(user=f"u{number}"), remove=frozenset({PRODUCER})) for number in range(3)]
-    assert [each.name for each in kquota.plan(cluster, wish).objections] == ["deleted-share"]
-    assert kquota.plan(cluster, wish[:2]).objections == ()
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_shares_of_guards_hold_for_few_changes(count: int) -> None:
     """Alterations are judged as the same quotas are."""

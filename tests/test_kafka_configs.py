@@ -54,15 +54,3 @@ def test_the_runner_finds_what_differs(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(json.dumps({"cases": cases[:1]}))
     assert runner.main([str(file), "--backend", "zk-cli"]) == 0
     assert capsys.readouterr().out == "zk-cli: 1 of 1 equal\n1 of 1 equal\n"
-
-
-def test_what_the_runner_did_not_run_is_not_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "cases.json"
-    file.write_text(json.dumps({"cases": [{**case(), "backend": "other"}]}))
-    assert runner.main([str(file)]) == 1
-    assert capsys.readouterr().out == "other: 1 not run\n0 of 1 equal\n"
-    file.write_text('{"cases": []}')
-    assert runner.main([str(file)]) == 1
-    for arguments in ([str(tmp_path / "none.json")], [str(file), "--backend", "other"]):
-        with pytest.raises(SystemExit):
-            runner.main(arguments)

@@ -76,22 +76,6 @@ def test_a_write_that_stopped_midway_overtakes_what_it_wrote(tmp_path: Path) -> 
     assert fates(tmp_path) == [Fate.OVERTAKEN, Fate.ON, Fate.ON]
 
 
-def test_an_undo_that_failed_ends_nothing(tmp_path: Path) -> None:
-    lease = wrote(tmp_path, None, 3.0, expires=2000)
-    wrote(tmp_path, 3.0, None, "incomplete", command="reconcile", undoes=lease.id)
-    assert fates(tmp_path) == [Fate.ON]
-    wrote(tmp_path, 3.0, None, command="reconcile", undoes=lease.id)
-    assert fates(tmp_path) == [Fate.ENDED]
-
-
-def test_what_ended_stays_ended(tmp_path: Path) -> None:
-    """When the undo that ended it, or the write that overtook it, is taken back as well."""
-    lease = wrote(tmp_path, None, 3.0, expires=2000)
-    undo = wrote(tmp_path, 3.0, None, command="undo", undoes=lease.id)
-    wrote(tmp_path, None, 3.0, command="undo", undoes=undo.id)
-    assert fates(tmp_path) == [Fate.UNDONE]
-
-
 def test_a_lease_below_another_waits(tmp_path: Path) -> None:
     lower = wrote(tmp_path, None, 3.0, expires=2000)
     upper = wrote(tmp_path, 3.0, 5.0, expires=9000)

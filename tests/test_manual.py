@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli.commands.help import TOPICS
 from kquota.cli.main import COMMANDS, cli
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -52,11 +51,6 @@ def test_a_page_is_shown_without_warnings(page: str) -> None:
     assert related
     assert {f"{other}.{section}" for other, section in related} <= set(PAGES) - {page}
     assert number in "157"
-
-
-def test_every_command_and_topic_has_a_page() -> None:
-    expected = {"kquota.1", *(f"kquota-{name}.1" for name in COMMANDS), *(f"kquota-{name}.7" for name in TOPICS)}
-    assert expected <= set(PAGES)
 
 
 def test_help_is_called_in_the_manual_as_the_tool_calls_it() -> None:

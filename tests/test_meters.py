@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.core.change.recording import LINE_BYTES, Reading
+from kquota.core.change.recording import Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.meters import LogMeter, PageMeter, requests_of
 
@@ -84,13 +84,6 @@ def test_a_page_is_read_over_http() -> None:
         meter.read()
 
 
-def test_bytes_of_a_page_are_estimated() -> None:
-    values = iter([0, 10])
-    meter = PageMeter("https://b", fetch=lambda url: f"kafka_network_requestmetrics_requests_total {next(values)}")
-    meter.start()
-    assert meter.read() == Reading(10, 10 * LINE_BYTES, exact=False)
-
-
 def test_pages_that_are_none() -> None:
     with pytest.raises(InputError, match="no metrics page"):
         PageMeter("b1:7071")
@@ -116,17 +109,3 @@ def test_a_log_is_counted_from_its_start_on_and_across_rotations(tmp_path: Path)
     assert meter.read() == Reading(5, 21, exact=True)
     meter.start()
     assert meter.read() == Reading(0, 0, exact=True)
-
-
-def test_a_log_that_comes_later_counts_whole(tmp_path: Path) -> None:
-    log = tmp_path / "late.log"
-    meter = LogMeter(log)
-    meter.start()
-    assert meter.read() == Reading(0, 0, exact=True)
-    log.write_bytes(b"one\n")
-    assert meter.read() == Reading(1, 4, exact=True)
-
-
-def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a directory"):
-        LogMeter(tmp_path).start()

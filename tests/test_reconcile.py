@@ -376,20 +376,6 @@ def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
     assert again.describe() == START
 
 
-def test_entries_have_names_of_their_own(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    planned = plan(START, GOAL)
-    ids = [journal.begin(planned, cluster="c", command="apply", now=5_000).id for _ in range(3)]
-    assert len(set(ids)) == 3
-    assert [entry.id for entry in journal.entries()] == sorted(ids)
-    with pytest.raises(InputError, match="3 entries") as several:
-        journal.entry(planned.fingerprint)
-    assert all(id in (several.value.hint or "") for id in ids)
-    assert journal.entry(ids[1]).plan == planned
-    with pytest.raises(InputError, match="no entry 'nothing'"):
-        journal.entry("nothing")
-
-
 def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     """A stored 0, where the store does not say how it had it."""
     backend = MemoryBackend(QuotaSnapshot({ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}))
@@ -437,14 +423,3 @@ def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: 
     backend.by_brokers = False
     assert apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry).outcome == "applied"
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}
-
-
-def test_an_undo_of_what_is_back_already_is_in_the_journal(tmp_path: Path) -> None:
-    backend, journal = MemoryBackend(QuotaSnapshot({BOB: {PRODUCER: 1}})), Journal(tmp_path)
-    done = run(backend, journal, {BOB: {PRODUCER: 2}})
-    assert done.entry is not None
-    backend.alter([Alteration(BOB, {PRODUCER: 1})])
-    back = journal.entry(done.entry).made.inverse
-    report = apply(back, backend, journal=journal, cluster="test", clock=clock, command="undo", undoes=done.entry)
-    assert (report.applied, report.already) == ((), (BOB,))
-    assert done.entry in journal.read().undone

@@ -13,7 +13,7 @@ from kquota import recorder
 from kquota.core.change.plan import Cluster
 from kquota.core.change.recording import LINE_BYTES, Bounds, Fate, Level, Reading, Space
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, InputError, KquotaError, Rejected, Unreachable
+from kquota.errors import Conflict, InputError, Rejected, Unreachable
 
 PLACE = Cluster("kafka://a:1", "id")
 
@@ -283,15 +283,6 @@ def test_what_cannot_be_taken_back_yet_stays_in_the_journal(journal: Journal) ->
     assert not journal.read().can_be_undone(entry)
 
 
-def test_a_lease_of_controllers_is_not_looked_for_at_brokers(journal: Journal) -> None:
-    loggers = Loggers({1: "WARN"})
-    run(loggers, journal, Bounds(1))
-    (entry,) = journal.read().entries
-    loggers.noun = "controller"
-    with pytest.raises(InputError, match="switched loggers at kafka://a:1"):
-        recorder.take_back(entry, loggers, journal=journal, clock=clock, command="undo")
-
-
 def test_a_switch_without_effect_is_an_error(journal: Journal) -> None:
     loggers = Loggers({1: "WARN"})
     loggers.set_level = lambda node, level: None  # type: ignore[method-assign]
@@ -312,15 +303,3 @@ def test_a_draft_estimates_by_meters_that_count_before(journal: Journal) -> None
     assert [each.name for each in drafted.objections] == ["unmeasured-log"]
     with pytest.raises(InputError, match="no broker 9"):
         recorder.draft(loggers, [1, 9], Bounds(1))
-
-
-@pytest.mark.parametrize("error", [Unreachable("no"), InputError("no")])
-def test_a_draft_raises_what_brokers_raise(error: KquotaError) -> None:
-    loggers = Loggers({1: "WARN"})
-
-    def fail(name: str, node: int) -> None:
-        raise error
-
-    loggers.before = fail
-    with pytest.raises(type(error)):
-        recorder.draft(loggers, None, Bounds(1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -42,61 +41,6 @@ def test_any_other_answer_is_a_difference(index: int) -> None:
             _, _, (difference,) = replay_document(document, kernel(Mode.PLAIN))
             where = f"{vector['id']}: {key}: event {len(vector['events']) - 1}: expected 'another'"
             assert difference.startswith(where)
-
-
-@pytest.mark.parametrize("key", ["unheard_of", "throttled_by"])
-def test_an_answer_that_is_not_computed_is_a_difference(key: str) -> None:
-    vector = next(vector for vector in load()["vectors"] if vector["type"] == "produce")
-    vector["expected"][key] = [None] * len(vector["events"])
-    _, _, differences = replay_document({"algorithm": load()["algorithm"], "vectors": [vector]}, kernel(Mode.PLAIN))
-    assert len(differences) == 1
-
-
-def test_a_setting_that_is_not_known_is_a_difference() -> None:
-    vector = load()["vectors"][0]
-    vector["config"]["surprise"] = 1
-    _, _, differences = replay_document({"algorithm": load()["algorithm"], "vectors": [vector]}, kernel(Mode.PLAIN))
-    assert "surprise" in differences[0]
-
-
-def write(path: Path, document: dict[str, Any]) -> str:
-    path.write_bytes(gzip.compress(json.dumps(document).encode()))
-    return str(path)
-
-
-def test_types_that_are_not_implemented_are_never_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = load()
-    document["vectors"].append(
-        {"id": "later", "type": "unheard_of", "t0_ms": 0, "config": {}, "events": [], "expected": {}}
-    )
-    path = write(tmp_path / "vectors.json.gz", document)
-    total = len(document["vectors"])
-    assert main([path, "--plain"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert "unheard_of: 1 not supported yet" in lines
-    assert lines[-1] == f"{total - 1} of {total} equal"
-    assert main([path, "--plain", "--types", "produce,fetch,request,produce+request,fetch+request"]) == 0
-
-
-def test_nothing_replayed_is_not_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([write(tmp_path / "none.json.gz", {**load(), "vectors": []})]) == 1
-    assert main([str(VECTORS[0]), "--types", "e2e"]) == 1
-    assert capsys.readouterr().out.splitlines() == ["0 of 0 equal", "0 of 0 equal"]
-
-
-@pytest.mark.parametrize("arguments", [["--types", "unheard_of"], ["--types", ""], ["--types", "produce,"]])
-def test_unknown_types_are_an_error(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([str(VECTORS[0]), *arguments])
-    assert caught.value.code == 2
-
-
-def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "broken.json").write_text("{")
-    for path in (tmp_path / "broken.json", tmp_path / "absent.json"):
-        with pytest.raises(SystemExit) as caught:
-            main([str(path)])
-        assert caught.value.code == 2
 
 
 RESOLUTION = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 
 from kquota import sandbox
 from kquota.cli.commands.sandbox import command
-from kquota.errors import InputError, MissingDependency, Refused, Unreachable
+from kquota.errors import MissingDependency, Refused, Unreachable
 from kquota.sandbox import Sandbox
 
 
@@ -49,11 +48,6 @@ def test_it_has_room_for_many_entities_and_ends_where_it_has_not(zookeeper: Sand
     """100,000 did not fit into 256 MiB, and a server without memory answered nobody and said nothing."""
     flags = Path(f"/proc/{zookeeper.pid}/cmdline").read_bytes().split(b"\0")
     assert {b"-Xmx1g", b"-XX:+ExitOnOutOfMemoryError"} <= set(flags)
-
-
-def test_another_zookeeper_on_its_port_is_not_taken_for_it(zookeeper: Sandbox, tmp_path: Path) -> None:
-    """It lost the port between choosing and binding it, and its process has not ended yet."""
-    assert not sandbox._serves(zookeeper.port, tmp_path)
 
 
 def test_start_status_stop(tmp_path: Path) -> None:
@@ -113,61 +107,11 @@ def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", '{"pid": 1}', '{"pid": -1, "port": 1, "token": "x"}', '{"pid": "x", "port": 1, "token": "x"}'],
-)
-def test_a_broken_state_file_is_no_sandbox(tmp_path: Path, text: str) -> None:
-    (tmp_path / "sandbox.json").write_text(text)
-    assert sandbox.status(tmp_path) is None
-    assert sandbox.stop(tmp_path) is False
-
-
-def test_a_recycled_pid_is_left_alone(tmp_path: Path) -> None:
-    state = {"pid": os.getpid(), "port": 1, "directory": str(tmp_path), "token": "0" * 32}
-    (tmp_path / "sandbox.json").write_text(json.dumps(state))
-    assert sandbox.status(tmp_path) is None
-    assert sandbox.stop(tmp_path) is False
-
-
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("data")
-    with pytest.raises(InputError, match="something else"):
-        sandbox.start(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
-    with pytest.raises(InputError, match="cannot hold"):
-        sandbox.start(tmp_path / "precious")
-
-
-def test_a_taken_port_is_an_input_error(tmp_path: Path, zookeeper: Sandbox) -> None:
-    with pytest.raises(InputError, match="taken"):
-        sandbox.start(tmp_path, zookeeper.port)
-    with pytest.raises(InputError, match="not a port"):
-        sandbox.start(tmp_path, 70_000)
-
-
 def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(MissingDependency, match="needs Java"), Sandbox():
         pass
-
-
-def test_with_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'java.lang.UnsupportedClassVersionError: x has been compiled by' >&2\nexit 1\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(MissingDependency, match="too old"), Sandbox():
-        pass
-
-
-def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependency) as caught, Sandbox():
-        pass
-    assert caught.value.extra == "sandbox"
 
 
 def test_a_failed_start_is_told_and_cleaned_up() -> None:
@@ -176,9 +120,3 @@ def test_a_failed_start_is_told_and_cleaned_up() -> None:
         server.start()
     assert server._folder is None
     assert server.pid is None
-
-
-def test_importing_it_is_cheap() -> None:
-    heavy = "kazoo", "click", "rich", "pyspark"
-    code = f"import sys, kquota.sandbox; sys.exit(any(name in sys.modules for name in {heavy!r}))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

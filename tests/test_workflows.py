@@ -82,10 +82,3 @@ def test_a_release_is_signed_and_needs_no_token() -> None:
     assert "secrets." not in path.read_text()
     used = [step["uses"].partition("@")[0] for step in steps(path) if "uses" in step]
     assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= set(used)
-
-
-def test_the_changelog_has_the_version() -> None:
-    """So a tag of it can be released; the page of the release is that part of the changelog."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    heads = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert version in heads

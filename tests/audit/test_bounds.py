@@ -205,51 +205,6 @@ def test_a_client_that_uses_all_it_may_is_within_the_bounds(
     assert bounds.least <= peak <= bounds.most
 
 
-def test_spreading_evenly_is_not_the_mildest_placement() -> None:
-    """1.1 times the limit in a minute passes as bursts in stretched windows, but not spread over the minute."""
-    windows, generation = QuotaWindows(), Generation.N_PLUS_1_BY_LAST
-    before = [(START - 11_998 + n * 1000 + last, 0) for n in range(11) for last in (0, 999)]
-    bursts = [(START + n, amount) for n, amount in [(0, 11_998), (11_000, 10_000), (22_000, 10_000), (33_000, 10_000)]]
-    bursts += [(START + 44_000, 10_000), (START + 55_000, 10_000)]
-    total = sum(amount for _, amount in bursts)
-    even = [(START + n * 100, total // 600) for n in range(600)]
-
-    assert total > 61_900
-    assert not throttled(before + bursts, [], 1000.0, windows, generation)
-    assert throttled(even, [], 1000.0, windows, generation)
-
-
-def test_a_lump_in_each_interval_is_not_the_worst_placement() -> None:
-    """Two minutes of 0.9 times what 10 s let through: at their common edge they are too much."""
-    windows, generation = QuotaWindows(), Generation.N_PLUS_1_BY_LAST
-    lumps = [(START + 30_000, 9000), (START + 90_000, 9000)]
-    meeting = [(START + 59_999, 9000), (START + 60_000, 9000)]
-
-    bounds = of_totals(
-        np.array([START, START + 60_000]),
-        np.array([START + 60_000, START + 120_000]),
-        np.array([9000.0, 9000.0]),
-        Window.of(windows, generation),
-        whole=True,
-    )
-
-    assert not throttled(lumps, [], 1000.0, windows, generation)
-    assert throttled(meeting, [], 1000.0, windows, generation)
-    assert bounds.most == pytest.approx(1800)
-
-
-@pytest.mark.parametrize(("generation", "factor"), [(Generation.N_BY_START, 1.1), (Generation.N_PLUS_1_BY_LAST, 1.2)])
-def test_the_factors_of_the_defaults(generation: Generation, factor: float) -> None:
-    """What the documentation says: a gauge of 1.2 times the limit throttled, of 0.41 times it did not."""
-    window = Window.of(QuotaWindows(), generation)
-    times, rates = np.array([START, START + 10_000]), np.array([600.0, 600.0])
-
-    bounds = of_gauge(times, rates, window, exact=True)
-
-    assert bounds.least == pytest.approx(600 / factor)
-    assert bounds.most == pytest.approx(1200 * factor)
-
-
 @pytest.mark.parametrize(
     ("gap", "exact"), [(12_000, True), (5000, False)], ids=["further apart than a window", "times are not readings"]
 )

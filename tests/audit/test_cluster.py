@@ -119,14 +119,3 @@ def test_the_package_is_the_same_file_wherever_it_is_packed(tmp_path: Path) -> N
     said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True)
     assert str(tmp_path / "one.zip") in said
     assert "usage" in said.split()
-
-
-def test_a_package_that_cannot_be_written(tmp_path: Path) -> None:
-    """One line."""
-    command = [sys.executable, "-m", "kquota.cli.submit", "--py-files", str(tmp_path / "missing" / "kquota.zip")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("kquota: ")
-    assert "No such file" in done.stderr
-    assert len(done.stderr.splitlines()) == 1

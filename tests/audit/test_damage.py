@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import time
 import zlib
@@ -28,7 +27,6 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import MAX_LINE_BYTES, Split, lines, plan_splits
 from kquota.audit.sources.files import open_text
-from kquota.audit.sources.request_line import parse_line
 from kquota.audit.sources.unpacked import damage_of
 from kquota.audit.sources.usage import to_batches
 from kquota.core.change.history import QuotaHistory
@@ -75,33 +73,6 @@ def audit(*paths: Path, processes: int = 1) -> AuditResult:
 def unread(result: AuditResult) -> dict[str, str]:
     """The reasons by the names of the files."""
     return {Path(one.path).name: one.reason for one in result.quality.unread_files}
-
-
-@pytest.mark.parametrize("name", ["usage.jsonl", "kafka-request.log"])
-def test_a_deeply_nested_line_costs_only_itself(tmp_path: Path, name: str) -> None:
-    good = json_lines() if name == "usage.jsonl" else "".join(line(fields()) for _ in range(ROWS)).encode()
-    deep = b'[2026-05-04 10:20:30,456] {"isForwarded":' if name.endswith("log") else b""
-    path = tmp_path / name
-    path.write_bytes(good[: good.index(b"\n") + 1] + deep + b"[" * 5000 + b"\n" + good)
-
-    quality = audit(path).quality
-
-    assert (quality.events, quality.rejected, quality.unread_files) == (ROWS + 1, 1, ())
-
-
-@pytest.mark.parametrize(
-    "value", ["1" + "0" * 5000, '"\\ud800"', "1e400"], ids=["many digits", "half a surrogate", "infinite"]
-)
-def test_a_strange_value_costs_only_its_line(tmp_path: Path, value: str) -> None:
-    path = tmp_path / "usage.jsonl"
-    name = "user" if value.startswith('"') else "bytes"
-    path.write_bytes(json_lines() + b'{"time_ms": 1700000000000, "user": "alice", "api": "fetch", ')
-    with path.open("a") as file:
-        file.write(f'"{name}": {value}}}\n')
-
-    quality = audit(path).quality
-
-    assert (quality.events, quality.rejected) == (ROWS, 1)
 
 
 @pytest.mark.parametrize(
@@ -260,27 +231,6 @@ def test_times_that_no_request_has_are_counted(tmp_path: Path, changes: dict[str
     assert quality.first_ms == quality.last_ms
 
 
-@pytest.mark.parametrize("stamp", ["1970-01-01 00:00:00,000", "0001-01-01 00:00:00,000", "9999-12-31 23:59:59,999"])
-def test_a_time_that_is_none_is_counted(stamp: str) -> None:
-    with pytest.raises(ValueError, match=r"out of range|not a time"):
-        parse_line(line(fields()).replace("2026-05-04 10:20:30,456", stamp), None, UTC)
-
-
-def test_times_in_the_text_form() -> None:
-    """Numbers of any length."""
-    text = (
-        "[2026-05-04 10:20:30,456] DEBUG Completed request:RequestHeader(apiKey=METADATA, apiVersion=8, clientId=app,"
-        " correlationId=1) -- {topics=[]},response:{} from connection 10.0.0.1:9092-10.0.0.2:5000-0;totalTime:{total},"
-        "requestQueueTime:0.1,localTime:0.2,remoteTime:0.0,throttleTime:0,responseQueueTime:0.1,sendTime:{send},"
-        "securityProtocol:PLAINTEXT,principal:User:ann,listener:PLAINTEXT"
-    ).replace("{}", "")
-    assert parse_line(text.replace("{total}", "1.0").replace("{send}", "0.1"), None, UTC).user == "ann"
-    for times in (("9" * 5000, "0.1"), ("1.0", "9" * 5000), ("1.0", "9.2E15")):
-        bad = text.replace("{total}", times[0]).replace("{send}", times[1])
-        with pytest.raises(ValueError, match=r"out of range|truncated or malformed"):
-            parse_line(bad, None, UTC)
-
-
 def damaged_parquet(path: Path) -> None:
     """Three row groups, of which the data of the second is damaged."""
     pq.write_table(table(), path, row_group_size=100, compression="zstd", use_dictionary=False)
@@ -371,14 +321,6 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(
             audit(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "kafka-request.log", "x.prom"])
-def test_a_disk_that_fails_is_an_error_of_the_file(tmp_path: Path, name: str) -> None:
-    """It can be opened, and not read."""
-    (tmp_path / name).symlink_to("/proc/self/mem")
-    with pytest.raises(InputError, match="mem: Input/output error"):
-        audit(tmp_path / name)
-
-
 def test_files_that_cannot_be_read_on_every_engine(spark: Any, tmp_path: Path) -> None:
     """What can be read and what is said of the rest is the same."""
     for number, (name, write, *_) in enumerate(FAULTS):
@@ -433,25 +375,6 @@ def test_timestamps_of_every_unit(unit: str) -> None:
     assert batch.time_ms.tolist() == [moment * 1000]
     assert tally.rejected == 3
     assert {reject.reason for reject in tally.rejects} == {"time_ms is not a time in epoch ms"}
-
-
-@pytest.mark.parametrize("name", ["request_time_ns", "throttle_time_ms"])
-@pytest.mark.parametrize("value", [-1, 2**62])
-def test_negative_and_huge_times_cost_their_row(tmp_path: Path, name: str, value: int) -> None:
-    path = tmp_path / "usage.parquet"
-    pq.write_table(table(3).append_column(name, pa.array([5, value, None])), path)
-
-    result = audit(path)
-
-    assert (result.quality.events, [reject.reason for reject in result.rejects]) == (2, [f"{name} is out of range"])
-
-
-def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
-    """It would be waited for."""
-    os.mkfifo(tmp_path / "pipe.log")
-
-    with pytest.raises(InputError, match="not a file or a folder"):
-        plan_splits([str(tmp_path / "pipe.log")], "auto")
 
 
 def test_a_file_that_is_given_twice_is_read_once(tmp_path: Path) -> None:

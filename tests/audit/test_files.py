@@ -122,15 +122,6 @@ def test_what_is_not_there(s3: tuple[Any, str], path: str, says: str) -> None:
         plan_splits([path + s3[1]], "auto")
 
 
-def test_a_file_by_uri(tmp_path: Path) -> None:
-    path = tmp_path / "a b" / "kafka-request.log"
-    path.parent.mkdir()
-    path.write_text(line(fields()))
-    (split,) = plan_splits([path.as_uri()], "auto")
-    assert split.path == str(path)
-    assert plan_splits([f"file:{path}"], "auto") == [split]
-
-
 @pytest.mark.parametrize("path", ["wasb://c@a/x", "dbfs:///x", "https://host/x.parquet"])
 def test_a_file_system_that_is_not_known(path: str) -> None:
     with pytest.raises(InputError, match="is not known, only file, s3") as raised:
@@ -151,11 +142,6 @@ def test_a_uri_with_a_secret_is_refused_without_saying_it(path: str) -> None:
     with pytest.raises(InputError, match="must not hold credentials") as raised:
         plan_splits([path], "auto")
     assert "hunter2" not in f"{raised.value} {raised.value.hint}"
-
-
-def test_names() -> None:
-    assert files.name_of("s3://b/k/usage.csv.gz?region=x") == "usage.csv.gz"
-    assert files.name_of("/a/usage?.csv") == "usage?.csv"
 
 
 @pytest.mark.parametrize(
@@ -187,9 +173,3 @@ def test_folders_name_brokers(root: str, places: list[str], brokers: list[str]) 
 
     assert files.brokers_of(paths) == dict(zip(paths, brokers, strict=True))
     assert files.brokers_of(reversed(paths)) == files.brokers_of(paths)
-
-
-def test_the_host_of_a_uri_and_its_escapes() -> None:
-    paths = ["s3://b/broker%201/x.log?region=x", "s3://other/x.log"]
-
-    assert list(files.brokers_of(paths).values()) == ["broker 1", "other"]

@@ -307,27 +307,6 @@ def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> N
     assert not found.quality.unread_files
 
 
-def test_a_log_that_goes_away_unread_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "usage.jsonl"
-    log.write_text(lines(row(0)) + "half")
-    follower = Follower([str(log)], AuditSettings(TIGHT))
-    follower.turn()
-    log.unlink()
-    found = followed_to_its_end(follower, [])
-    (unread,) = found.quality.unread_files
-    assert unread.reason.startswith("4 bytes went away")
-
-
-def test_a_path_that_never_comes_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "usage.jsonl"
-    log.write_text(lines(row(0)))
-    paths = [str(log), str(tmp_path / "none.jsonl")]
-    found = followed_to_its_end(Follower(paths, AuditSettings(TIGHT)), [])
-    assert [unread.path for unread in found.quality.unread_files] == paths[1:]
-    with pytest.raises(InputError, match="no such file"):
-        followed_to_its_end(Follower(paths[1:], AuditSettings(TIGHT)), [])
-
-
 def test_a_table_that_is_written_anew_counts_once(tmp_path: Path) -> None:
     table = tmp_path / "usage.parquet"
     made = [row(time_ms) for time_ms in range(0, 9000, 100)]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kquota.audit import local, replay, sources
 from kquota.audit import spark as job
-from kquota.audit.batch import UNKNOWN, Batch, Column, Tally
+from kquota.audit.batch import UNKNOWN, Batch, Column
 from kquota.audit.pack import Packer
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -149,15 +149,6 @@ def test_what_is_written_can_be_joined(spark: Any, tmp_path: Path) -> None:
     assert len(pq.read_table(out)) == 0
 
 
-def test_findings_are_in_order(spark: Any, tmp_path: Path) -> None:
-    """Throttled first, the longest throttle first."""
-    found = run(spark, write_csv(many_events(), tmp_path), AuditSettings(QuotaHistory.of(QUOTAS))).findings
-
-    longest = found.column("throttle_time_max_ms").to_pylist()
-    assert longest[0] > 0
-    assert longest == sorted(longest, reverse=True)
-
-
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -282,29 +273,6 @@ def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes,
 
     with pytest.raises(InputError, match=says):
         run(spark, tmp_path / name, AuditSettings(QuotaHistory.of(QUOTAS)))
-
-
-def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only its beginning is read, and it counts once."""
-    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 64)
-    (tmp_path / "kafka-request.log").write_bytes(b"x" * 1000 + b"\n" + b"y" * 10)
-
-    tally, _ = read(tmp_path / "kafka-request.log")
-
-    assert [(reject.place, len(reject.text)) for reject in tally.rejects] == [("line 1", 64), ("line 2", 10)]
-
-
-@pytest.mark.parametrize("size", [1, 7, 100, 1000, 10**6])
-def test_text_is_cut_without_losing_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Whatever the size of the pieces, each line is in exactly one."""
-    monkeypatch.setattr(sources, "LINE_SPLIT_BYTES", size)
-    wanted = [f"line {number} {'x' * (number % 13)}\n".encode() for number in range(60)]
-    path = tmp_path / "kafka-request.log"
-    path.write_bytes(b"".join(wanted))
-
-    found = [line for split in plan_splits([str(path)], "auto") for _, line in sources.lines(split, Tally())]
-
-    assert found == wanted
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))

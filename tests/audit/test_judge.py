@@ -193,18 +193,6 @@ def test_a_coarser_series_is_undetermined() -> None:
     assert verdicts([totals([100.0] * 30)], history) == {"u:": ("not throttled", None)}
 
 
-def test_the_limit_of_a_coarser_series_is_the_lowest() -> None:
-    """And the finding names it."""
-    history = quotas(
-        {Entity(user="u", client_id=DEFAULT): {PRODUCE: 1000}, Entity(user="u", client_id="a"): {PRODUCE: 500}}
-    )
-
-    ((table,), _) = judge([gauge([1.0] * 3)], AuditSettings(history))
-
-    (row,) = table.to_pylist()
-    assert (row["entity"], row["limit"]) == (str(Entity(user="u", client_id="a")), 500)
-
-
 def test_finer_series_are_added_up() -> None:
     """Two clients, each below the limit of their user."""
     history = quotas({Entity(user="u"): {PRODUCE: 1000}})
@@ -213,16 +201,6 @@ def test_finer_series_are_added_up() -> None:
     assert verdicts([one], history)["u:"][0] == "undetermined"
     assert verdicts([one, other], history)["u:"] == ("throttled", None)
     assert verdicts([totals([1000.0], client=client) for client in "ab"], history)["u:"] == ("not throttled", None)
-
-
-def test_finer_rates_are_added_up_with_more_doubt() -> None:
-    """The counter of both has slots of its own: 2.4 times the limit is needed."""
-    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
-
-    def of(rate: float) -> str:
-        return verdicts([gauge([rate] * 9, client=client) for client in "ab"], history)["u:"][0]
-
-    assert [of(rate) for rate in (1201, 1199, 100)] == ["throttled", "undetermined", "not throttled"]
 
 
 @pytest.mark.parametrize(
@@ -301,14 +279,6 @@ def test_a_verdict_on_a_counter_is_never_wrong(
     elif verdict == "not throttled" and not hidden:
         before = [time for time, _ in requests if time < readings[0][0]]
         assert not throttled or (before and readings[0][1] == 0)
-
-
-def test_two_servers_that_scrape_the_same_rates() -> None:
-    """Readings of one moment are of one counter: they are not added up."""
-    history = quotas({Entity(user="u"): {PRODUCE: 1000}})
-    samples = [gauge([rate] * 9, client=client) for client in "ab" for rate in (601.0, 602.0)]
-
-    assert verdicts(samples, history)["u:"][0] == "undetermined"
 
 
 def test_a_throttled_fetch_is_in_no_rate() -> None:
@@ -462,15 +432,6 @@ def test_a_verdict_over_a_history_is_never_wrong(
             # Where it was a part of another counter, that has a finding of its own, or none at all.
             parts = {other for other in behind.get(name, ()) if said.get(other, verdict) == verdict}
             assert not any(throttled.get(other, False) for other in {name, *parts})
-
-
-def test_counts_what_no_quota_governs() -> None:
-    """And what was read."""
-    result = audit("kafka-jmx.csv", quotas({Entity(user="alice"): {PRODUCE: 1}}))
-
-    assert result.quality.events == 18 * 28
-    assert result.quality.rejected == 0
-    assert result.quality.ungoverned > 100
 
 
 USERS, CLIENTS = ("u", "v"), ("a", "b", "")

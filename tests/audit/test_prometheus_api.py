@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.errors import InputError, Unauthorized, Unreachable
 from kquota.live.sources import Prometheus
 from kquota.metrics.prometheus import Credentials, Server, fetch, selector
 from tests.audit.prometheus_server import RECORDED, FakePrometheus, fake_prometheus
@@ -85,33 +85,6 @@ def test_redirects_are_not_followed(prometheus: FakePrometheus, tmp_path: Path) 
     assert len(prometheus.asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "error", "says"),
-    [
-        ("prometheus:9090", InputError, "an http or https URL"),
-        ("ftp://prometheus", InputError, "an http or https URL"),
-        ("http://user:pw@prometheus", InputError, "no credentials in the URL"),
-        ("http://127.0.0.1:1", Unreachable, "Connection refused"),
-    ],
-)
-def test_a_wrong_address(tmp_path: Path, url: str, error: type[KquotaError], says: str) -> None:
-    """One line that says so."""
-    with pytest.raises(error, match=says):
-        fetch(Server(url), selector(None), START, END, None, tmp_path)
-
-
-def test_a_refused_query(prometheus: FakePrometheus, tmp_path: Path) -> None:
-    """With Prometheus's own reason."""
-    with pytest.raises(InputError, match="refuses the query: parse error"):
-        fetch(Server(prometheus.url), "nonsense{", START, END, None, tmp_path)
-
-
-def test_half_of_the_credentials() -> None:
-    """A user has a password."""
-    with pytest.raises(InputError, match="go together"):
-        Credentials.of({"KQUOTA_PROMETHEUS_USERNAME": "aladdin"})
-
-
 class Hostile:
     """A server on the loopback address that answers as it is told, byte by byte or without an end."""
 
@@ -176,14 +149,6 @@ def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 DEEP = b'{"status": "success", "error": ' + b"[" * 50_000
-
-
-@pytest.mark.parametrize("code", [b"400 Bad Request", b"503 No"])
-def test_an_error_that_python_cannot_read_is_left_out(code: bytes, tmp_path: Path) -> None:
-    """It is nested too deeply."""
-    with Hostile(iter([b"HTTP/1.1 " + code + b"\r\n\r\n" + DEEP]), 0) as hostile, pytest.raises(KquotaError) as caught:
-        Server(hostile.url).ask("query", {}, tmp_path / "answer")
-    assert caught.value.message.endswith("refuses the query" if b"400" in code else "answers 503")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError
 from tests.audit import recorded
 
 START_MS = 1_773_219_600_000
@@ -186,16 +185,6 @@ def test_thread_time_that_is_not_known(tmp_path: Path) -> None:
 
     assert found.undetermined == {QuotaKey.REQUEST_PERCENTAGE: 8}  # four users on two brokers
     assert {quota.key for quota in found.quotas} == {PRODUCE, FETCH}
-
-
-def test_names_that_nobody_has(tmp_path: Path) -> None:
-    """An error says where to look."""
-    run = engine(tmp_path, traffic(6, 60))
-    some, _ = recommendations(run, in_force(), Wanted(only=("a*", "carol")))
-
-    assert {quota.entity.user for quota in some.quotas} == {"alice", "carol"}
-    with pytest.raises(InputError, match="nothing to recommend"):
-        recommendations(run, in_force(), Wanted(only=("nobody",)))
 
 
 def closed_loop(limit: Value | None, seconds: int = 1200) -> list[Row]:

@@ -11,7 +11,7 @@ import pytest
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Samples
-from kquota.audit.sources import ReadSettings, Split, kafka_jmx, openmetrics, prometheus
+from kquota.audit.sources import ReadSettings, kafka_jmx, openmetrics, prometheus
 from kquota.audit.sources.files import File
 from kquota.core.quotas.quota import QuotaKey
 from kquota.metrics.series import Nature, Series, of_labels, of_mbean
@@ -256,30 +256,6 @@ def test_garbage_costs_only_itself(tmp_path: Path) -> None:
     assert [reject.place for reject in tally.rejects] == [f"line {number + 1}" for number in damaged]
 
 
-def test_the_rows_of_damaged_jmx_output(tmp_path: Path) -> None:
-    """A row that was cut costs itself."""
-    text = (DATA / "kafka-jmx.csv").read_text().splitlines(keepends=True)
-    text[3] = text[3][:40] + "\n"
-    (tmp_path / "x.csv").write_text("".join(text))
-
-    samples, tally = read(kafka_jmx, tmp_path / "x.csv")
-
-    assert [reject.place for reject in tally.rejects] == ["line 4"]
-    assert {len(each) for each in samples if each.series.nature is THROTTLE} == {17}
-
-
-def test_answers_one_after_the_other(tmp_path: Path) -> None:
-    """A loop around curl appends; what is broken in the middle costs itself."""
-    answer = (DATA / "prometheus-raw.json").read_text()
-    (tmp_path / "x.json").write_text(answer + answer[:500] + "\n" + answer)
-
-    samples, tally = read(prometheus, tmp_path / "x.json")
-
-    once, _ = read(prometheus, DATA / "prometheus-raw.json")
-    assert len(samples) == 2 * len(once)
-    assert [reject.place for reject in tally.rejects] == ["line 2"]
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -301,10 +277,3 @@ def test_an_answer_that_python_cannot_read_costs_itself(tmp_path: Path, bad: str
     assert [(reject.place, reject.reason) for reject in tally.rejects] == [
         (f"line {answer.count(chr(10)) + 2}", f"not JSON: {reason}")
     ]
-
-
-def test_a_split_is_whole() -> None:
-    """JSON and headers cannot be cut."""
-    path = DATA / "kafka-jmx.csv"
-
-    assert kafka_jmx.splits(File(str(path), 300)) == [Split("kafka-jmx", str(path), 0, -1, 20)]

@@ -157,13 +157,3 @@ def test_what_is_raised_before_a_sink_closes() -> None:
         follow(fails=True)
     with pytest.raises(InputError, match="cannot write episodes there"):
         follow(fails=False)
-
-
-def test_a_sink_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot write episodes there"):
-        sinks.open_sink(str(tmp_path / "none" / "file"), pytest.fail)
-    with pytest.raises(InputError, match="not the address"):
-        sinks.open_sink("http://", pytest.fail)
-    for target in ("topic:throttled", "episodes/", str(tmp_path)):
-        with pytest.raises(InputError, match="a file of JSON lines or to an Alertmanager"):
-            sinks.open_sink(target, pytest.fail)

@@ -73,19 +73,6 @@ def test_how_the_replay_is_cut_does_not_show(monkeypatch: pytest.MonkeyPatch) ->
     assert audit(8).timelines == whole.timelines
 
 
-def test_memory_is_bounded_by_wider_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are too many bins they get wider, and still add up."""
-    monkeypatch.setattr(timeline, "MOST_CELLS", 60)
-    monkeypatch.setattr(replay, "FLUSH_ROWS", 500)
-
-    told = rows_with_timeline(audit(8))
-
-    assert len(told) == 6
-    for row, line in told:
-        assert line.width_ms > 2000
-        assert_told_alike(row, line)
-
-
 MONTH_MS, MINUTE_MS = 30 * 86_400_000, 60_000
 
 
@@ -132,11 +119,6 @@ def test_what_is_small_in_a_part_is_small_in_all(gaps: list[int]) -> None:
         assert whole is not None
         assert part == (max(whole[0], part_first), min(whole[1], part_last))
         assert part_first <= part[0] <= first <= last <= part[1] <= part_last
-
-
-def test_nothing_is_followed_unless_asked_for() -> None:
-    """Timelines are for reports."""
-    assert audit(0).timelines == {}
 
 
 @given(MOMENTS, MOMENTS, st.integers(min_value=1, max_value=MOST_BINS))

@@ -26,7 +26,6 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events
 
@@ -189,15 +188,6 @@ def test_what_is_no_whole_number_costs_its_row(tmp_path: Path) -> None:
     assert {reject.reason for reject in result.rejects} == {"bytes is not a whole number"}
 
 
-def test_what_is_not_orc(tmp_path: Path) -> None:
-    (tmp_path / "usage.orc").write_bytes(b"ORC not")
-    with pytest.raises(InputError, match="not an ORC file"):
-        plan_splits([str(tmp_path / "usage.orc")], "auto")
-    orc.write_table(pa.table({"a": [1]}), tmp_path / "other.orc")
-    with pytest.raises(InputError, match="column time_ms"):
-        plan_splits([str(tmp_path / "other.orc")], "usage")
-
-
 ROW = b"1700000000000,alice,app1,produce,600\n"
 
 
@@ -272,38 +262,6 @@ def test_a_line_of_a_csv_file_is_a_row(
 
     assert sum(len(piece) for piece in read(split, ReadSettings(), tally) if isinstance(piece, Batch)) == 1
     assert tally.rejected == len(list(filter(None, lines)))
-
-
-def test_a_long_line_of_a_csv_file(tmp_path: Path) -> None:
-    """Its quotes are far apart, and its name is not ASCII."""
-    long = '1700000000000,"' + "zoë," * 1_000_000 + '",app1,produce,600\n'
-
-    result = of_lines(tmp_path, b"time_ms,user,client_id,api,bytes\n" + long.encode() + ROW)
-
-    assert (result.quality.events, result.quality.rejected) == (2, 0)
-
-
-def test_the_quotes_of_a_header(tmp_path: Path) -> None:
-    """They may follow the mark of UTF-8; with an open one there is no header."""
-    header = '\ufeff"note, free","time_ms",user,api,bytes\n'
-
-    assert of_lines(tmp_path, header.encode() + b",1700000000000,alice,produce,1\n").quality.rejected == 0
-
-    (tmp_path / "usage.csv").write_bytes(b'time_ms,user,api,"bytes\n' + b"1700000000000,alice,produce,1\n" * 9)
-    [split], tally = plan_splits([str(tmp_path / "usage.csv")], "auto"), Tally()
-    assert list(read(split, ReadSettings(), tally)) == []
-    assert [OPEN in reject.reason for reject in tally.rejects] == [True]
-
-
-@pytest.mark.parametrize(("first", "later"), [("", "retry"), ("0", "n/a"), ("2023-11-14", "never")])
-def test_other_columns_of_a_csv_file_may_hold_anything(tmp_path: Path, first: str, later: str) -> None:
-    """Arrow guesses a type by its first block, and ended the file at a value of another type."""
-    row = f"{'x' * 100_000},1700000000000,alice,produce,600"
-    rows = [f"{row},{first}"] * 400 + [f"{row},{later}"] * 10
-
-    result = of_lines(tmp_path, "\n".join(["\ufeff", "note,time_ms,user,api,bytes,note", *rows]).encode())
-
-    assert (result.quality.events, result.quality.rejected, result.quality.unread_files) == (410, 0, ())
 
 
 @pytest.mark.parametrize(

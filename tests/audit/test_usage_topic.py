@@ -156,14 +156,6 @@ def test_a_topic_that_is_followed(broker: KafkaBroker, tmp_path: Path) -> None:
     assert not usage_topic._kept
 
 
-@pytest.mark.parametrize(
-    ("topic", "says"), [("empty", "empty, no usage events"), ("missing", "there is no such topic")]
-)
-def test_nothing_to_read(broker: KafkaBroker, topic: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        usage_topic.plan_topic(topic, broker.client("alice"), 30)
-
-
 @pytest.mark.parametrize("command", ["audit", "follow"])
 def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, command: str) -> None:
     """It is given up after --timeout."""
@@ -179,22 +171,3 @@ def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, command: s
     assert done.code == 4
     assert "topic t: " in done.complaint
     assert took < usage_topic.PATIENCE_S / 2
-
-
-def test_a_password_is_not_shown() -> None:
-    assert "hunter2" not in repr(AuditSettings(QuotaHistory.of(QUOTAS), read=ReadSettings(kafka={"x": "hunter2"})))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "what to audit: "),
-        (("x.log", "--table", "t"), "give only one of files and --table"),
-        (("--table", "t", "--engine", "local"), "--table is Spark's"),
-        (("--topic", "t"), "no brokers"),
-    ],
-)
-def test_what_to_audit_is_one_thing(kquota: Kquota, arguments: tuple[str, ...], says: str) -> None:
-    done = kquota("audit", *arguments, "--quotas", "q.yaml")
-    assert done.code == 2
-    assert says in done.err

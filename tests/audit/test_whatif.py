@@ -120,24 +120,6 @@ def test_what_is_not_known_stays_so(
     assert comparison.same == (2 if before and "app0" not in outcomes else 0)
 
 
-def test_only_so_many_clients_are_named_in_the_end(tmp_path: Path) -> None:
-    """The comparison needs them all; a report does not."""
-    rows = "".join(f"{oracle.START_MS + number},1,alice,app{number},produce,{99 + number}\n" for number in range(7))
-    (tmp_path / "usage.csv").write_text("time_ms,broker,user,client_id,api,bytes\n" + rows)
-    quotas = QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {PRODUCER: 1}}))
-    asked = AuditSettings(quotas, against=quotas, top_clients=None, per_client=True)
-
-    result = local.audit(plan_splits([str(tmp_path)], "auto"), asked, "usage")
-    named = result.naming(3)
-
-    assert named.findings.schema == result.findings.schema
-    for table in (named.findings, named.before):
-        assert table is not None
-        assert [client["client_id"] for client in table.to_pylist()[0]["clients"]] == ["app6", "app5", "app4"]
-        assert table.column("client_count").to_pylist() == [7]
-    assert len(result.findings.to_pylist()[0]["clients"]) == 7
-
-
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
 
 

@@ -12,7 +12,7 @@ from kquota.backends.kafka import Servers
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.core.change.broker import RATE, BrokerAlteration, Source, beside
 from kquota.core.quotas.entity import DEFAULT
-from kquota.errors import InputError, InvalidRequest, Rejected, Unauthorized, Unreachable
+from kquota.errors import InvalidRequest, Rejected, Unauthorized, Unreachable
 from tests.backends.test_kafka_peers import Peer
 
 VERSIONS = [
@@ -165,13 +165,6 @@ def test_the_inter_broker_listener_is_protected_beside_others(
     assert [(each.is_protected, beside(each, default)) for each in listeners] == [(None, wide)] * len(rates)
 
 
-def test_what_is_not_shown_in_time() -> None:
-    """A broker may lag behind."""
-    with Brokers() as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
-        result = configs.alter(BrokerAlteration(1, {RATE: 30}), validate_only=True)
-        assert not configs.wait_visible(result, timeout_s=0.2)
-
-
 def test_a_broker_that_does_not_answer_is_named() -> None:
     with (
         Brokers(of_2=refusing(wire.DescribeConfigsRequest, close)) as brokers,
@@ -220,17 +213,6 @@ def test_what_may_pass_is_tried_again() -> None:
         configs.alter(BrokerAlteration(1, {RATE: 30}))
 
     assert brokers.rates[1] == "30"
-
-
-def test_listeners_and_ids_that_there_are_not() -> None:
-    with Brokers() as brokers, KafkaBrokerConfigs(brokers.bootstrap) as configs:
-        with pytest.raises(InputError, match="no broker 3 alive") as unknown:
-            configs.describe(3)
-        with pytest.raises(InputError, match="no listener 'c'") as nowhere:
-            configs.alter(BrokerAlteration(1, {f"listener.name.c.{RATE}": 30}))
-
-    assert unknown.value.hint == "brokers: 1, 2"
-    assert nowhere.value.hint == "listeners: a, b"
 
 
 def test_brokers_that_are_too_old() -> None:

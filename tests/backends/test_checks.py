@@ -7,7 +7,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -214,18 +213,6 @@ def test_the_way_to_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "firewall" in check.remedy
 
 
-def test_a_server_that_is_no_kafka() -> None:
-    """A listener that accepts and says nothing, which is asked once."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        (check,) = brokers(f"127.0.0.1:{server.getsockname()[1]}", timeout_s=0.3)
-        server.accept()[0].close()
-        server.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            server.accept()
-    assert (check.state, "nothing answered in Kafka's protocol" in check.message) == (State.FAIL, True)
-    assert check.remedy
-
-
 @pytest.mark.parametrize("how", ["plain", "login", "TLS"])
 def test_a_zookeeper_in_the_place_of_a_broker(zookeeper: Sandbox, certificates: Certificates, how: str) -> None:
     """Both the doctor and a command name the option for it, whatever the login."""
@@ -333,14 +320,6 @@ def test_a_listener_that_closes_without_a_word(certificates: Certificates) -> No
     assert "a client certificate is missing" in unfinished
 
 
-def test_one_bootstrap_server_of_two_is_enough(cluster: Cluster) -> None:
-    (port,) = free_ports(1)
-    found = brokers(f"127.0.0.1:{port},{cluster.plain}")
-    assert by_subject(found)[f"127.0.0.1:{port}"].state is State.WARN
-    assert max(check.state for check in found) is State.WARN
-    assert by_subject(found)["alter quotas"].state is State.OK
-
-
 def ensemble(connect: str, security: ZooKeeperSecurity | None = None) -> list[Check]:
     return list(check_ensemble(connect, security or ZooKeeperSecurity(), 10))
 
@@ -403,8 +382,3 @@ def test_releases_are_those_of_kafka_python() -> None:
 def test_kafka_4_4_serves_a_newer_api_versions() -> None:
     """As the jars of 4.3.1 and 4.4.0 have it."""
     assert release_of({18: ApiVersion(18, 0, 5)}) == "Kafka 4.4 or later"
-
-
-def test_secrets_are_in_no_check(cluster: Cluster, tmp_path: Path) -> None:
-    found = brokers(cluster.sasl, KafkaSecurity(sasl=plain("admin")))
-    assert password_of("admin") not in repr(found)

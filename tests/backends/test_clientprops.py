@@ -8,7 +8,6 @@ import pytest
 
 from kquota.backends.clientprops import kafka_security, zookeeper_security
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
-from kquota.backends.properties import read_properties
 from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -136,19 +135,6 @@ def test_jaas_files_that_cannot_be_used(tmp_path: Path, text: str | None, says: 
     assert "s3cret" not in f"{raised.value} {raised.value.hint}"
 
 
-@pytest.mark.parametrize("name", ["missing.properties", "."])
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
-    """Missing, or a directory."""
-    with pytest.raises(InputError, match=r"[Nn]o such file|directory"):
-        read_properties(tmp_path / name)
-
-
-def test_half_of_the_credentials(tmp_path: Path) -> None:
-    """A username alone is a mistake, not an anonymous connection."""
-    with pytest.raises(InputError, match="the password of kafka for ZooKeeper is missing"):
-        zookeeper_security(None, "kafka")
-
-
 # --- Kafka ---------------------------------------------------------------------------------------------------------
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -230,13 +216,6 @@ def test_pem_text_in_the_properties(tmp_path: Path, pem: Path) -> None:
     )
 
     assert kafka_security(file).tls == tls_from_files(truststore=pem, keystore=pem, key_password="k3y")
-
-
-def test_blanks_around_values_are_nothing(tmp_path: Path, pem: Path) -> None:
-    """As in Kafka, in passwords too."""
-    lines = ("security.protocol=SSL \\t", f"ssl.keystore.location={pem}  ", "ssl.key.password=k3y ")
-
-    assert kafka_security(client_properties(tmp_path, *lines)).tls == tls_from_files(keystore=pem, key_password="k3y")
 
 
 def test_tls_alone_checks_the_host(tmp_path: Path) -> None:

@@ -132,21 +132,6 @@ def test_who_is_turned_away_for_good_is_told_in_time() -> None:
     assert 0.5 < time.monotonic() - started < 60
 
 
-def test_what_a_try_found_out_is_not_lost_when_the_last_one_has_no_time_left() -> None:
-    waits = iter([0.1])
-
-    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
-        time.sleep(next(waits, 5))
-        raise EOFError
-
-    with (
-        Peer(answer) as peer,
-        KafkaBackend(peer.bootstrap, timeout_s=1) as backend,
-        pytest.raises(Unreachable, match="the connection was closed"),
-    ):
-        backend.describe()
-
-
 @pytest.mark.parametrize("security", [None, KafkaSecurity(Tls()), KafkaSecurity(sasl=Plain("a", "b"))])
 def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
     """In TLS it is the handshake that nobody answers."""
@@ -278,24 +263,6 @@ def test_an_error_after_which_the_controller_may_have_altered(code: int) -> None
     with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=1) as backend:
         results = backend.alter([rate(ALICE), rate(PAIR)])
     assert [type(result.error) for result in results] == [Uncertain, Uncertain]
-
-
-def test_what_may_have_been_altered_is_said_after_what_was_not() -> None:
-    """The first entity was refused for good, and of the second nobody knows."""
-
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.AlterClientQuotasRequest):
-            codes = (41 if len(entry.entity) == 1 else 7 for entry in request.entries)
-            results = [
-                wire.AlterEntryResult(code, None, entry.entity)
-                for code, entry in zip(codes, request.entries, strict=True)
-            ]
-            return wire.AlterClientQuotasResponse(0, results)
-        return ...
-
-    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=1) as backend:
-        results = backend.alter([rate(ALICE), rate(PAIR)])
-    assert [type(result.error) for result in results] == [Unreachable, Uncertain]
 
 
 def test_entities_that_the_broker_does_not_know_do_not_hold_up_others() -> None:
@@ -446,13 +413,6 @@ def test_what_kquota_does_not_know_is_a_problem_and_not_a_crash() -> None:
         "user=bob",
     ]
     assert snapshot.problems[4].message == "new_rate=1.5 is a quota key that kquota does not know"
-
-
-def test_what_is_never_shown_is_waited_for_no_longer_than_asked() -> None:
-    with Peer(lambda request, header: ...) as peer, KafkaBackend(peer.bootstrap) as backend:
-        results = backend.alter([rate(ALICE)])
-        assert backend.wait_visible(results, timeout_s=0.2) == (ALICE,)
-        assert backend.wait_visible(()) == ()
 
 
 def test_an_answer_of_more_entries_than_it_has_room_for() -> None:

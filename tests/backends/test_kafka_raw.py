@@ -10,7 +10,6 @@ import pytest
 from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import QuotaFilter
-from kquota.errors import InputError, Unreachable
 from tests.brokers.kafka import KafkaBroker
 
 ENTITY = {"user": "raw", "client-id": None}
@@ -54,19 +53,3 @@ def test_a_refusal_is_the_brokers_own(
         raw.alter(ENTITY, values, remove)
     assert caught.value.code == 42
     assert raw.describe(PAIRS) == []
-
-
-def test_a_refusal_without_a_text_has_kafkas() -> None:
-    assert BrokerError(44, None).message == "Request parameters do not satisfy the configured policy."
-    assert BrokerError(4711, "").message == "error 4711"
-
-
-@pytest.mark.parametrize("name", ["x" * 32768, "\udc80"])
-def test_a_name_that_cannot_be_sent(raw: RawQuotas, name: str) -> None:
-    with pytest.raises(InputError, match="is no entity's"):
-        raw.describe(QuotaFilter({EntityType.USER: name}))
-
-
-def test_nobody_there() -> None:
-    with RawQuotas("127.0.0.1:1", timeout_s=3) as quotas, pytest.raises(Unreachable, match="connection refused"):
-        quotas.describe()

@@ -1,96 +1,364 @@
-"""Who we are to a real broker, and whom we trust."""
+"""kquota as admins run it against secured brokers: what works, and how each mistake ends.
+
+Every run is also a search: none of the secrets is in what it prints.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from kquota.backends.clientprops import kafka_security
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
+from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
 from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
-from tests.backends.conftest import KEY_PASSWORD, Certificates, Cluster
+from kquota.core.quotas.entity import Entity
+from kquota.errors import KquotaError, Unauthorized, Unreachable
+from tests.backends.conftest import (
+    BEARER,
+    JKS_KEY_PASSWORD,
+    KEY_PASSWORD,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    STORE_PASSWORD,
+    Certificates,
+    Cluster,
+)
 from tests.backends.contract import rate
-from tests.brokers.kafka import password_of
-
-ALICE = Entity(user="alice")
-PAIR = Entity(user=DEFAULT, client_id="app")
-
-
-def as_user(user: str, password: str | None = None) -> KafkaSecurity:
-    return KafkaSecurity(sasl=Plain(user, password or password_of(user)))
+from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
+from tests.brokers.kafka import VERSION, password_of
+from tests.differential.config_command import ConfigCommand
+from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 
-def trusting(certificates: Certificates, name: str = "ca.pem", *, verify_host: bool = True) -> Tls:
-    return tls_from_files(truststore=certificates / name, verify_host=verify_host)
+@dataclass(frozen=True)
+class Scene:
+    """What properties files are made of."""
+
+    cluster: Cluster
+    stores: Path
+    authorization_server: AuthorizationServer
+    folder: Path
+
+    def plain(self, user: str = "admin", password: str | None = None, protocol: str = "SASL_PLAINTEXT") -> str:
+        login = f'username="{user}" password="{password or password_of(user)}"'
+        return (
+            f"security.protocol={protocol}\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_MODULE} required {login};\n"
+        )
+
+    def scram(self, mechanism: str, password: str) -> str:
+        login = f'username="carol" password="{password}"'
+        return (
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+            f"sasl.jaas.config={SCRAM_MODULE} required {login};\n"
+        )
+
+    def trust(self, name: str = "ca.p12", password: str = STORE_PASSWORD) -> str:
+        # With a blank at the end, which Kafka does not take for a part of it.
+        return f"ssl.truststore.location={self.stores / name}\nssl.truststore.password={password} \n"
+
+    def key(self, name: str, password: str = STORE_PASSWORD) -> str:
+        return f"ssl.keystore.location={self.stores / name}\nssl.keystore.password={password}\n"
+
+    def mtls(self, *lines: str) -> str:
+        return "security.protocol=SSL\n" + "".join(lines)
+
+    def bearer(self, options: str = "", url: str = "", protocol: str = "SASL_SSL") -> str:
+        handler = f"sasl.login.callback.handler.class={BEARER}LoginCallbackHandler"
+        endpoint = f"{handler}\nsasl.oauthbearer.token.endpoint.url={url}\n" if url else ""
+        return (
+            f"security.protocol={protocol}\nsasl.mechanism=OAUTHBEARER\n{endpoint}"
+            f"sasl.jaas.config={BEARER}LoginModule required {options};\n"
+        )
+
+    def token(self, token: str) -> str:
+        """A file with that token, as an URL."""
+        path = self.folder / "token"
+        path.write_text(token)
+        return path.as_uri()
+
+    def pem_text(self) -> str:
+        """PEM inside the properties, as a file of Kafka's has it: lines that are continued."""
+
+        def text(name: str) -> str:
+            return (self.stores / name).read_text().strip().replace("\n", " \\\n")
+
+        return (
+            "ssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
+            f"ssl.keystore.key={text('client.open.key')}\nssl.keystore.certificate.chain={text('client.pem')}\n"
+            f"ssl.truststore.certificates={text('ca.pem')}\n"
+        )
 
 
-def test_plain(cluster: Cluster) -> None:
-    with KafkaBackend(cluster.sasl, security=as_user("admin")) as backend:
-        assert backend.alter([rate(ALICE)], validate_only=True)[0].error is None
+@pytest.fixture
+def scene(cluster: Cluster, stores: Path, authorization_server: AuthorizationServer, tmp_path: Path) -> Scene:
+    """On the real broker."""
+    return Scene(cluster, stores, authorization_server, tmp_path)
 
 
-def test_plain_with_a_wrong_password(cluster: Cluster) -> None:
-    started = time.monotonic()
-    with (
-        KafkaBackend(cluster.sasl, security=as_user("admin", "wrong-secret")) as backend,
-        pytest.raises(Unauthorized, match="Authentication failed: Invalid username or password") as raised,
-    ):
-        backend.describe()
-    assert f"at {cluster.sasl} as 'admin'" in raised.value.message
-    assert "wrong-secret" not in repr(raised.value)
-    assert time.monotonic() - started < 60  # no attempt after the first
+@pytest.fixture(scope="module")
+def own_tool(
+    cluster: Cluster,
+    stores: Path,
+    authorization_server: AuthorizationServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Scene, ConfigCommand]]:
+    """Kafka's own tool, one process for all its runs, and a scene whose tokens it may fetch."""
+    scene = Scene(cluster, stores, authorization_server, tmp_path_factory.mktemp("tool"))
+    token = scene.folder / "token"
+    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+    flags = (f"{allowed}.urls={authorization_server.url},{token.as_uri()}", f"{allowed}.files={token}")
+    with ConfigCommand(VERSION, flags) as tool:
+        yield scene, tool
 
 
-@pytest.mark.parametrize(("mechanism", "password"), [("SCRAM-SHA-256", "c-256"), ("SCRAM-SHA-512", "c-512")])
-def test_scram(cluster: Cluster, mechanism: str, password: str) -> None:
-    with KafkaBackend(cluster.sasl, security=KafkaSecurity(sasl=Scram(mechanism, "carol", password))) as backend:
-        assert backend.describe().problems == ()
-    for user, wrong in (("carol", "wrong"), ("nobody=,", password)):
-        with (
-            KafkaBackend(cluster.sasl, security=KafkaSecurity(sasl=Scram(mechanism, user, wrong))) as backend,
-            pytest.raises(Unauthorized, match=f"invalid credentials with SASL mechanism {mechanism}"),
-        ):
+WORKS: dict[str, tuple[str, Callable[[Scene], str]]] = {
+    "PLAIN": ("SASL_PLAINTEXT", lambda scene: scene.plain()),
+    "SCRAM-SHA-256": ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-256", "c-256")),
+    "SCRAM-SHA-512": ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-512", "c-512")),
+    "PLAIN over TLS": ("SASL_TLS", lambda scene: scene.plain(protocol="SASL_SSL") + scene.trust("ca.jks")),
+    "PEM": (
+        "MTLS",
+        lambda scene: scene.mtls(
+            scene.trust("ca.pem"), scene.key("client.store.pem"), f"ssl.key.password={KEY_PASSWORD}"
+        ),
+    ),
+    "PKCS12": ("MTLS", lambda scene: scene.mtls(scene.trust("ca.p12"), scene.key("client.p12"))),
+    "JKS": (
+        "MTLS",
+        lambda scene: scene.mtls(
+            scene.trust("ca.jks"), scene.key("client.jks"), f"ssl.key.password={JKS_KEY_PASSWORD}"
+        ),
+    ),
+    "PEM text": ("MTLS", lambda scene: scene.mtls(scene.pem_text())),
+    "unsecured token": (
+        "UNSECURED",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"', protocol="SASL_PLAINTEXT"),
+    ),
+    "token endpoint": (
+        "OIDC",
+        lambda scene: (
+            scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}"', scene.authorization_server.url)
+            + scene.trust()
+        ),
+    ),
+    "token file": (
+        "OIDC",
+        lambda scene: scene.bearer("", scene.token(scene.authorization_server.token())) + scene.trust(),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WORKS)
+def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) -> None:
+    """A value that is altered is shown, as by any other client."""
+    listener, properties = WORKS[kind]
+    (tmp_path / "client.properties").write_text(properties(scene))
+    where = ("--bootstrap-server", scene.cluster.broker.addresses[listener], "--command-config", "client.properties")
+    change = ("--user", "u" + kind, "--add-config", "producer_byte_rate=2048")
+    altered = kquota("alter", *where, *change, cwd=tmp_path)
+    assert altered.code == 0, altered.err
+    assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
+    deadline = time.monotonic() + 60
+    while not (seen := [str(entity) for entity in kafka.describe()]) and time.monotonic() < deadline:
+        pass
+    assert seen == [f"user=u{kind}"]
+    described = kquota("describe", *where, "-o", "csv", cwd=tmp_path)
+    assert described.code == 0
+    assert "2048" in described.out
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file", "unsecured token"])
+def test_kafkas_own_tool_reads_the_same_file(own_tool: tuple[Scene, ConfigCommand], tmp_path: Path, kind: str) -> None:
+    """The files of these tests are those of Java's tools."""
+    scene, tool = own_tool
+    listener, properties = WORKS[kind]
+    file = tmp_path / "client.properties"
+    file.write_text(properties(scene))
+    where = ("--bootstrap-server", scene.cluster.broker.addresses[listener], "--command-config", str(file))
+    described = tool.run([*where, "--describe", "--entity-type", "users"])
+    assert described.exit == 0, described.stderr
+
+
+FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
+    "wrong password of PLAIN": (
+        "SASL_PLAINTEXT",
+        lambda scene: scene.plain(password=WRONG),
+        5,
+        "Authentication failed: Invalid username or password",
+    ),
+    "wrong password of SCRAM": (
+        "SASL_PLAINTEXT",
+        lambda scene: scene.scram("SCRAM-SHA-512", WRONG),
+        5,
+        "invalid credentials with SASL mechanism SCRAM-SHA-512",
+    ),
+    "wrong secret of a client": (
+        "OIDC",
+        lambda scene: (
+            scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{WRONG}"', scene.authorization_server.url)
+            + scene.trust()
+        ),
+        5,
+        "answers 401: invalid_client",
+    ),
+    "expired token": (
+        "OIDC",
+        lambda scene: scene.bearer("", scene.token(scene.authorization_server.token(age_s=7200))) + scene.trust(),
+        5,
+        "invalid_token",
+    ),
+    "token that nobody signed": (
+        "OIDC",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"') + scene.trust(),
+        5,
+        "invalid_token",
+    ),
+    "token without permission": (
+        "UNSECURED",
+        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="alice"', protocol="SASL_PLAINTEXT"),
+        5,
+        "CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    "no permission": ("SASL_PLAINTEXT", lambda scene: scene.plain("alice"), 5, "CLUSTER_AUTHORIZATION_FAILED"),
+    "no client certificate": ("MTLS", lambda scene: scene.mtls(scene.trust()), 5, "wants a client certificate"),
+    "client certificate of a stranger": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("stranger.key.p12")),
+        5,
+        "refuses the client certificate",
+    ),
+    "broker of a stranger": (
+        "TLS",
+        lambda scene: scene.mtls(scene.trust("stranger.p12")),
+        4,
+        "certificate verify failed",
+    ),
+    "broker that the system does not trust": ("TLS", lambda scene: scene.mtls(), 4, "certificate verify failed"),
+    "TLS to a plain port": ("PLAINTEXT", lambda scene: scene.mtls(scene.trust()), 4, "is that a TLS port"),
+    "plain to a TLS port": ("TLS", lambda scene: "", 4, "it speaks TLS"),
+    "SASL to a TLS port": ("SASL_TLS", lambda scene: scene.plain(), 4, "it speaks TLS"),
+    "plain to a SASL port": (
+        "SASL_PLAINTEXT",
+        lambda scene: "",
+        5,
+        "the listener asks for a login, by PLAIN or SCRAM",
+    ),
+    "wrong password of a store": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG)),
+        3,
+        "client.p12: its password is wrong, or it is damaged",
+    ),
+    "wrong password of a key": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.jks"), f"ssl.key.password={WRONG}"),
+        3,
+        "client.jks: the password of its private key is wrong",
+    ),
+    "wrong password of a key in PEM": (
+        "MTLS",
+        lambda scene: scene.mtls(scene.trust(), scene.key("client.store.pem"), f"ssl.key.password={WRONG}"),
+        3,
+        "client.store.pem cannot be used",
+    ),
+    "store without a key": ("MTLS", lambda scene: scene.mtls(scene.key("ca.jks")), 3, "there is no private key in it"),
+    "store that is missing": ("TLS", lambda scene: scene.mtls(scene.trust("no.jks")), 3, "no.jks: no such file"),
+    "password that nobody types": (
+        "MTLS",
+        lambda scene: scene.mtls(f"ssl.keystore.location={scene.stores / 'client.store.pem'}"),
+        3,
+        "client.store.pem is missing, and there is no terminal to ask for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", FAILS)
+def test_it_fails(scene: Scene, tmp_path: Path, mistake: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One line, the right exit code, in time."""
+    listener, properties, code, says = FAILS[mistake]
+    file = tmp_path / "client.properties"
+    file.write_text(properties(scene))
+    address = scene.cluster.broker.addresses[listener]
+    if mistake == "password that nobody types":
+        ran = kquota("describe", "--bootstrap-server", address, "--command-config", str(file), cwd=tmp_path)
+        assert (ran.code, len(ran.err.splitlines())) == (code, 1)
+        assert says in ran.err
+        return
+    failed(code, says, ["describe", "--bootstrap-server", address, "--command-config", str(file)], tmp_path, capfd)
+
+    def describe() -> None:
+        security = kafka_security(file)
+        shows_nothing(repr(security))
+        with KafkaBackend(address, security=security, timeout_s=TIMEOUT_S) as backend:
             backend.describe()
 
+    with pytest.raises(KquotaError) as raised:
+        describe()
+    error: BaseException | None = raised.value
+    while error is not None:
+        shows_nothing(f"{error!r} {error}")
+        error = error.__context__
 
-def test_a_mechanism_that_the_listener_has_not(cluster: Cluster, certificates: Certificates) -> None:
-    security = KafkaSecurity(trusting(certificates), Scram("SCRAM-SHA-512", "carol", "c-512"))
-    with KafkaBackend(cluster.sasl_tls, security=security) as backend, pytest.raises(Unauthorized) as raised:
-        backend.describe()
-    assert raised.value.message.endswith("SCRAM-SHA-512 is not enabled there")
-    assert raised.value.hint == "the listener offers PLAIN"
+
+@pytest.mark.parametrize(
+    ("package", "extra", "lines"),
+    [
+        ("gssapi", "gssapi", "sasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"),
+        (
+            "aws_msk_iam_sasl_signer",
+            "msk",
+            "sasl.mechanism=AWS_MSK_IAM\nsasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n",
+        ),
+    ],
+)
+def test_an_extra_that_is_missing(cluster: Cluster, tmp_path: Path, package: str, extra: str, lines: str) -> None:
+    """Exit code 8, and what to install."""
+    (tmp_path / f"{package}.py").write_text("raise ImportError('as if it were not installed')")
+    (tmp_path / "client.properties").write_text(f"security.protocol=SASL_PLAINTEXT\n{lines}")
+    where = ("--bootstrap-server", cluster.sasl, "--command-config", "client.properties")
+    ran = kquota("describe", *where, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert (ran.code, len(ran.err.splitlines())) == (8, 1), ran.err
+    assert f"[{extra}]')" in ran.err
+
+
+def test_a_password_is_asked_for_on_the_terminal(cluster: Cluster, tmp_path: Path) -> None:
+    """Without echo; the question follows the name of the cluster."""
+    (tmp_path / "client.properties").write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.jaas.config={PLAIN_MODULE} required username=admin;\n"
+    )
+    arguments = ("describe", "--bootstrap-server", cluster.sasl, "--command-config", "client.properties", "-o", "csv")
+    shown, code = on_a_terminal(arguments, password_of("admin"), tmp_path)
+    assert code == 0, shown
+    assert shown.startswith(f"cluster: kafka://{cluster.sasl}\nkquota: password of admin: ")
+    shows_nothing(shown)
+    assert on_a_terminal(arguments, WRONG, tmp_path)[1] == 5
+
+
+def as_user(user: str) -> KafkaSecurity:
+    return KafkaSecurity(sasl=Plain(user, password_of(user)))
+
+
+def trusting(certificates: Certificates, *, verify_host: bool = True) -> Tls:
+    return tls_from_files(truststore=certificates / "ca.pem", verify_host=verify_host)
 
 
 def test_permissions(cluster: Cluster) -> None:
     """Without a permission nothing at all can be done; a describe needs another one than an alter."""
     with KafkaBackend(cluster.sasl, security=as_user("alice")) as backend:
-        for action in (backend.describe, lambda: backend.alter([rate(ALICE)])):
+        for action in (backend.describe, lambda: backend.alter([rate(Entity(user="u"))])):
             with pytest.raises(Unauthorized, match="CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed"):
                 action()
     with KafkaBackend(cluster.sasl, security=as_user("bob")) as backend:
         assert len(backend.describe()) == 0
         with pytest.raises(Unauthorized, match="CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed"):
-            backend.alter([rate(ALICE), rate(PAIR)])
-
-
-def test_tls(cluster: Cluster, certificates: Certificates) -> None:
-    tls = trusting(certificates)
-    with KafkaBackend(cluster.tls, security=KafkaSecurity(tls)) as backend:
-        assert len(backend.describe()) == 0
-    admin = KafkaSecurity(tls, Plain("admin", password_of("admin")))
-    with KafkaBackend(cluster.sasl_tls, security=admin) as backend:
-        assert len(backend.describe()) == 0
-    for stranger in (Tls(), trusting(certificates, "stranger.pem")):
-        with (
-            KafkaBackend(cluster.tls, security=KafkaSecurity(stranger)) as backend,
-            pytest.raises(Unreachable, match="certificate verify failed"),
-        ):
-            backend.describe()
+            backend.alter([rate(Entity(user="u")), rate(Entity(user="u", client_id="c"))])
 
 
 def test_tls_compares_the_host_name(cluster: Cluster, certificates: Certificates) -> None:
@@ -102,45 +370,3 @@ def test_tls_compares_the_host_name(cluster: Cluster, certificates: Certificates
         backend.describe()
     with KafkaBackend(by_name, security=KafkaSecurity(trusting(certificates, verify_host=False))) as backend:
         assert len(backend.describe()) == 0
-
-
-def test_client_certificates(cluster: Cluster, certificates: Certificates, tmp_path: Path) -> None:
-    ca = certificates / "ca.pem"
-    file = tmp_path / "client.properties"
-    file.write_text(
-        f"security.protocol=SSL\nssl.truststore.location={ca}\n"
-        f"ssl.keystore.location={certificates / 'client.store.pem'}\nssl.key.password={KEY_PASSWORD}\n"
-    )
-    with KafkaBackend(cluster.mtls, security=kafka_security(file)) as backend:
-        assert backend.alter([rate(ALICE)], validate_only=True)[0].error is None
-    stranger = tls_from_files(truststore=ca, keystore=certificates / "stranger.store.pem")
-    for tls, hint in ((tls_from_files(truststore=ca), "wants a client"), (stranger, "refuses the client")):
-        with KafkaBackend(cluster.mtls, security=KafkaSecurity(tls)) as backend, pytest.raises(Unauthorized) as raised:
-            backend.describe()
-        assert hint in str(raised.value.hint), raised.value.message
-
-
-@pytest.mark.parametrize("password", [None, "wrong"])
-def test_the_password_of_the_key(cluster: Cluster, certificates: Certificates, password: str | None) -> None:
-    tls = tls_from_files(keystore=certificates / "client.store.pem", key_password=password)
-    assert tls.needs_key_password == (password is None)
-    with KafkaBackend(cluster.mtls, security=KafkaSecurity(tls)) as backend, pytest.raises(InputError) as raised:
-        backend.describe()
-    assert "ssl.key.password" in str(raised.value.hint)
-
-
-def test_listeners_of_another_kind(cluster: Cluster, certificates: Certificates) -> None:
-    """Each mistake is named: plain to TLS, TLS to plain, plain to SASL, SASL to plain."""
-    tls = KafkaSecurity(trusting(certificates))
-    cases: list[tuple[str, KafkaSecurity | None, type[KquotaError], str]] = [
-        (cluster.tls, None, Unreachable, "TLS"),
-        (cluster.plain, tls, Unreachable, "TLS port"),
-        (cluster.sasl, None, Unauthorized, "SASL"),
-        (cluster.plain, as_user("admin"), Unauthorized, "listener for SASL"),
-        (cluster.sasl_tls, as_user("admin"), Unreachable, "TLS"),
-    ]
-    for bootstrap, security, kind, hint in cases:
-        with KafkaBackend(bootstrap, security=security) as backend, pytest.raises(kind) as raised:
-            backend.describe()
-        assert bootstrap in raised.value.message
-        assert hint in str(raised.value.hint), raised.value.message

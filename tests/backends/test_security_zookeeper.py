@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from typing import Any
 
 import pytest
 
-from kquota.backends.stores import tls_from_files
-from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 from kquota.backends.zookeeper.source import MigrationSource
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
-from tests.backends.conftest import KEY_PASSWORD, Certificates, SecuredZooKeeper
-from tests.backends.contract import PRODUCER, rate
+from kquota.errors import InputError, Unauthorized
+from tests.backends.conftest import SecuredZooKeeper
+from tests.backends.contract import rate
 
 USER = Entity(user="u")
 KAFKA = ZooKeeperSecurity(username="kafka", password="secret")
@@ -80,31 +75,6 @@ def test_nodes_of_users_that_the_world_may_read(secured_zookeeper: SecuredZooKee
     assert (node.entity, node.private_acl) == (Entity(user="CN=a"), "sasl:kafka:cdrwa")
 
 
-def test_a_wrong_password_is_one_line(secured_zookeeper: SecuredZooKeeper) -> None:
-    code = """
-import sys
-from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-from kquota.errors import Unauthorized
-backend = ZooKeeperBackend(sys.argv[1], security=ZooKeeperSecurity(username="kafka", password="xyzzy"))
-for _ in range(2):
-    try:
-        backend.describe()
-    except Unauthorized as error:
-        print(error.message)
-backend.close()
-"""
-    command = [sys.executable, "-c", code, secured_zookeeper.plain]
-    started = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
-    assert done.stdout == f"ZooKeeper at {secured_zookeeper.plain} refused the authentication\n" * 2
-    assert done.stderr == ""
-    assert time.monotonic() - started < 60
-
-
-def test_the_password_is_in_no_repr() -> None:
-    assert "secret" not in repr(KAFKA)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -117,64 +87,6 @@ def test_the_password_is_in_no_repr() -> None:
 def test_half_a_login_is_an_error(wrong: dict[str, str]) -> None:
     with pytest.raises(InputError):
         ZooKeeperSecurity(**wrong)  # type: ignore[arg-type]
-
-
-def identified(certificates: Certificates, *, verify_host: bool = True, truststore: str = "ca.pem") -> Tls:
-    """The client of the authority."""
-    return tls_from_files(
-        truststore=certificates / truststore,
-        keystore=certificates / "client.pem",
-        key=certificates / "client.key",
-        key_password=KEY_PASSWORD,
-        verify_host=verify_host,
-    )
-
-
-def test_tls_with_a_client_certificate(secured_zookeeper: SecuredZooKeeper, certificates: Certificates) -> None:
-    security = ZooKeeperSecurity(tls=identified(certificates))
-    chroot = secured_zookeeper.in_chroot("/x509")
-    with ZooKeeperBackend(secured_zookeeper.tls + chroot, security=security) as backend:
-        backend.alter([rate(USER)])
-        assert dict(backend.describe()[USER]) == {PRODUCER: 1024}
-    with ZooKeeperBackend(secured_zookeeper.plain + chroot) as backend, pytest.raises(Unauthorized):
-        backend.describe(QuotaFilter({EntityType.USER: "u"}, strict=True))
-
-
-def test_tls_failures_name_their_cause(secured_zookeeper: SecuredZooKeeper, certificates: Certificates) -> None:
-    trusting = tls_from_files(truststore=certificates / "ca.pem")
-    stranger = tls_from_files(truststore=certificates / "ca.pem", keystore=certificates / "stranger.store.pem")
-    locked = tls_from_files(keystore=certificates / "client.store.pem")
-    cases: list[tuple[str, Tls, type[KquotaError], str]] = [
-        (secured_zookeeper.tls, Tls(), Unreachable, "certificate verify failed"),
-        (secured_zookeeper.tls, trusting, Unauthorized, "certificate"),
-        (secured_zookeeper.tls, stranger, Unauthorized, "certificate"),
-        (secured_zookeeper.plain, Tls(), Unreachable, "TLS|closed|reset"),
-        (secured_zookeeper.tls, locked, InputError, "private key"),
-        # Without the host name's check the certificate is still checked.
-        (secured_zookeeper.tls, Tls(verify_host=False), Unreachable, "certificate verify failed"),
-    ]
-    for where, tls, kind, text in cases:
-        with (
-            ZooKeeperBackend(where, timeout_s=20, security=ZooKeeperSecurity(tls=tls)) as backend,
-            pytest.raises(kind, match=text) as caught,
-        ):
-            backend.describe()
-        assert "\n" not in caught.value.message
-    by_name = secured_zookeeper.tls.replace("127.0.0.1", "localhost")  # the certificate is for the address
-    with (
-        ZooKeeperBackend(by_name, timeout_s=20, security=ZooKeeperSecurity(tls=identified(certificates))) as backend,
-        pytest.raises(Unreachable, match=r"[Hh]ostname"),
-    ):
-        backend.describe()
-    lenient = ZooKeeperSecurity(tls=identified(certificates, verify_host=False))
-    with ZooKeeperBackend(by_name, security=lenient) as backend:
-        backend.describe(QuotaFilter({EntityType.IP: ANY}))
-
-
-def test_plain_client_on_the_tls_port(secured_zookeeper: SecuredZooKeeper) -> None:
-    with ZooKeeperBackend(secured_zookeeper.tls, timeout_s=1) as backend, pytest.raises(Unreachable) as caught:
-        backend.describe()
-    assert caught.value.hint is not None
 
 
 # --- ZooKeeper's digest scheme -----------------------------------------------------------------------------------

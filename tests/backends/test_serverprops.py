@@ -89,12 +89,6 @@ def test_the_overrides_of_kip_13_were_never_shipped(tmp_path: Path, name: str, v
     assert not settings.static.values
 
 
-def test_the_rejected_alternatives_of_kip_612(tmp_path: Path) -> None:
-    settings = read(tmp_path, "max.connection.creation.rate.per.ip=10\n", NOW)
-    assert "KIP-612" in settings.problems[0].message
-    assert settings.connection_rate is None
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -116,8 +110,3 @@ def test_what_a_broker_would_refuse(tmp_path: Path, line: str, says: str) -> Non
     assert "server.properties: " in caught.value.message
     assert says in caught.value.message
     assert "hush" not in caught.value.message
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        read_server_properties(tmp_path / "none", NOW)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -172,13 +171,3 @@ def test_keys_are_never_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ((path, others),) = seen
     assert others == 0
     assert not os.path.exists(path)
-
-
-def test_what_is_imported_only_when_needed() -> None:
-    """No PKCS12, no cryptography; no TLS, no ssl."""
-    code = (
-        "import sys, kquota.backends.tls, kquota.backends.stores, kquota.backends.clientprops;"
-        " print(*({'ssl', 'cryptography', 'kazoo', 'asyncio'} & sys.modules.keys()))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"

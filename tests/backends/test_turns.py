@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ from kquota.backends.kafka.turns import Turns, Written
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Conflict, InputError, Stopped
-from kquota.lock import locked
 
 ALICE = Entity(user="alice")
 WROTE: Written = {
@@ -156,15 +154,3 @@ def test_a_folder_that_was_named_must_do_and_the_usual_one_need_not(
     with named("a").alone():
         pass
     assert [file.suffix for file in (tmp_path / "state" / "kquota" / "locks").iterdir()] == [".lock"]
-
-
-def test_a_folder_that_is_named_is_for_all_users(tmp_path: Path) -> None:
-    """Whatever the umask; and a file that is there is opened, not made, as Linux wants it in /tmp."""
-    before = os.umask(0o077)
-    try:
-        for name, shared, mode in (("own", False, 0o600), ("all", True, 0o666)):
-            for _ in range(2):
-                with locked(tmp_path / name, wait_s=1, what="it", shared=shared):
-                    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
-    finally:
-        os.umask(before)

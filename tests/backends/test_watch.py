@@ -10,7 +10,6 @@ import pytest
 
 from kquota.backends import QuotaBackend, QuotaWatch, znode
 from kquota.backends.kafka import KafkaBackend
-from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import PollingWatch
 from kquota.backends.polling import watch as watch_of
 from kquota.backends.zookeeper import ZooKeeperBackend
@@ -76,15 +75,6 @@ def test_what_came_before_the_start_is_no_change(writer: ZooKeeperBackend, chroo
         watch = backend.watch()
         assert watch.start() == writer.describe()
         assert watch.wait(0.05) == ()
-
-
-@pytest.mark.parametrize("count", [3, 40])
-def test_many_changes_between_two_looks(writer: ZooKeeperBackend, watch: QuotaWatch, count: int) -> None:
-    entities = [Entity(user=f"u{number:02}") for number in range(count)]
-    results = writer.alter([Alteration(entity, {PRODUCER: 5, CONSUMER: 6}) for entity in entities])
-    assert all(result.error is None for result in results)
-    changes = sorted(told(watch, count), key=lambda change: change[0].sort_key)
-    assert changes == [(entity, {}, {PRODUCER: 5, CONSUMER: 6}) for entity in entities]
 
 
 @pytest.mark.parametrize(
@@ -203,11 +193,3 @@ def test_brokers_are_asked(kraft: KafkaBroker) -> None:
         assert lose_and_find(watch, relay, writer, entity) == [(entity, {PRODUCER: 5}, {PRODUCER: 8})]
         set_rate(writer, entity, None)
         assert told(watch) == [(entity, {PRODUCER: 8}, {})]
-
-
-def test_asking_keeps_its_pace() -> None:
-    backend = MemoryBackend()
-    watch = PollingWatch(backend, 3600)
-    watch.start()
-    set_rate(backend, PAIR, 5)
-    assert watch.wait(0.01) == ()

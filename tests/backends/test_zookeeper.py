@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -13,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kquota.backends import QuotaBackend
-from kquota.backends.zookeeper import Address, ZooKeeperBackend, reader, writer
+from kquota.backends.zookeeper import Address, ZooKeeperBackend
 from kquota.backends.zookeeper.limits import REQUEST_BYTES
 from kquota.backends.zookeeper.multiread import MultiRead
 from kquota.backends.zookeeper.writer import Writer
@@ -24,9 +21,9 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import resolve
-from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Rejected, Unreachable
+from kquota.errors import InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from kquota.sandbox import Sandbox
-from tests.backends.contract import ALL, CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
+from tests.backends.contract import CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
 from tests.support.processes import free_ports
 
@@ -150,24 +147,6 @@ def test_missing_parents_are_created_without_data(backend: ZooKeeperBackend, zno
     )
     assert notifications(znodes) == [b'{"version":2,"entity_path":"users/CN%3Da%2COU%3Db/clients/<default>"}']
     assert {(acl.perms, acl.id.scheme) for acl in znodes.get_acls("/config/users")[0]} == {(31, "world")}
-
-
-def test_pair_before_its_user_in_one_alter(backend: ZooKeeperBackend, znodes: Any) -> None:
-    results = backend.alter([rate(Entity(user="u", client_id="c"), 1), rate(USER, 2)])
-    assert [result.error for result in results] == [None, None]
-    assert znodes.get("/config/users/u")[0] == b'{"version":1,"config":{"producer_byte_rate":"2"}}'
-    assert len(notifications(znodes)) == 2
-
-
-def test_removing_what_is_not_set_writes_nothing(backend: ZooKeeperBackend, znodes: Any) -> None:
-    backend.alter([Alteration(USER, remove=frozenset({PRODUCER}))])
-    assert znodes.exists("/config") is None
-
-
-def test_validate_only_writes_nothing(backend: ZooKeeperBackend, znodes: Any) -> None:
-    (result,) = backend.alter([rate(USER)], validate_only=True)
-    assert result.changed
-    assert znodes.exists("/config") is None
 
 
 def test_an_ip_without_quotas_loses_its_node(backend: ZooKeeperBackend, znodes: Any) -> None:
@@ -406,19 +385,6 @@ def test_another_controller_of_zookeepers_is_none_of_our_business(
     assert len(notifications(znodes)) == 1200
 
 
-def test_one_hot_entity_does_not_hold_up_the_rest(
-    backend: ZooKeeperBackend, znodes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    znodes.create("/config/users/hot", b'{"version":1,"config":{}}', makepath=True)
-    monkeypatch.setattr(writer, "MAX_CONFLICTS", 5)
-    interfere(monkeypatch, lambda: znodes.set("/config/users/hot", b'{"version":1,"config":{}}'))
-    entities = [Entity(user=f"u{number}") for number in range(600)]
-    hot, *rest = backend.alter([rate(Entity(user="hot")), *(rate(entity) for entity in entities)])
-    assert isinstance(hot.error, Conflict)
-    assert all(result.error is None for result in rest)
-    assert len(notifications(znodes)) == 600
-
-
 # --- Size --------------------------------------------------------------------------------------------------------
 
 
@@ -451,16 +417,6 @@ def test_many_entities_in_bounded_requests(
     assert sum(sizes) < 200
     assert len(backend.describe(QuotaFilter({EntityType.USER: "user-7", EntityType.CLIENT_ID: ANY}))) == 1
     assert sum(sizes) < 1000
-
-
-def test_names_that_java_cannot_list_are_a_problem(backend: ZooKeeperBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend.alter([rate(entity) for entity in ALL])
-    monkeypatch.setattr(reader, "NAMES_BYTES_WARNING", 10)
-    assert {problem.where for problem in backend.describe().problems} == {
-        "/config/users",
-        "/config/clients",
-        "/config/ips",
-    }
 
 
 # --- Addresses and connections -----------------------------------------------------------------------------------
@@ -537,29 +493,4 @@ def test_another_host_of_the_list_takes_over(chroot: str) -> None:
         assert len(backend.describe()) == 0
 
 
-def test_importing_the_module_does_not_import_kazoo() -> None:
-    code = "import sys, kquota.backends.zookeeper; sys.exit('kazoo' in sys.modules or 'ssl' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 # --- Quiet -------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_logged(backend: ZooKeeperBackend, znodes: Any, caplog: pytest.LogCaptureFixture) -> None:
-    znodes.create("/config/users/u", f'{{"config":{{"SCRAM-SHA-256":"{CREDENTIALS}"}}}}'.encode(), makepath=True)
-    caplog.set_level(0)
-    caplog.clear()
-    backend.alter([rate(USER)])
-    backend.close()
-    with ZooKeeperBackend(f"127.0.0.1:{closed_port()}") as nowhere, pytest.raises(Unreachable):
-        nowhere.describe()
-    assert "stored_key" not in caplog.text
-    assert [record for record in caplog.records if record.thread != threading.get_ident()] == []
-
-
-def test_no_threads_are_left(chroot: str) -> None:
-    before = threading.active_count()
-    with ZooKeeperBackend(chroot) as backend:
-        backend.alter([Alteration(Entity(ip="1.2.3.4"), {CONNECTIONS: 5})])
-        assert threading.active_count() > before
-    assert threading.active_count() == before

@@ -31,6 +31,3 @@ def values(key: QuotaKey) -> st.SearchStrategy[Value]:
     if maximum is not None:
         return st.integers(1, maximum)
     return st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
-
-
-keys = st.sampled_from(QuotaKey)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,13 +58,6 @@ def test_what_cannot_be_altered(name: str, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("100", 100), (" +5 ", 5), ("20/s", 20), ("unlimited", UNLIMITED), ("2147483647", UNLIMITED)]
-)
-def test_rates(text: str, value: int) -> None:
-    assert parse_rate(RATE, text) == value
-
-
-@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("0", "greater than 0"),
@@ -112,14 +103,6 @@ def test_values_by_level() -> None:
     assert config.hidden == (Setting(LISTENER, 7, Source.STATIC_BROKER_CONFIG),)
 
 
-def test_a_listener_keeps_the_rate_of_its_broker_too() -> None:
-    listener = BrokerConfig(LISTENER, 20, Source.DYNAMIC_BROKER_CONFIG)
-    rate = BrokerConfig(RATE, 250, Source.DYNAMIC_BROKER_CONFIG)
-    assert beside(listener, (rate, listener)) is rate
-    assert beside(rate, (rate, listener)) is None
-    assert beside(listener, (replace(rate, value=UNLIMITED), listener)) is None
-
-
 @pytest.mark.parametrize(
     ("listeners", "inter_broker", "kept"),
     [
@@ -150,14 +133,3 @@ def test_an_alteration_is_checked() -> None:
     ):
         with pytest.raises(InputError, match=says):
             BrokerAlteration(*arguments)
-
-
-def test_an_alteration_is_applied() -> None:
-    """Other limits stay; a strict removal wants something to remove."""
-    change = BrokerAlteration(1, {RATE: 5}, frozenset({LISTENER}))
-    strict = BrokerAlteration(1, remove=frozenset({LISTENER}), strict_remove=True)
-
-    assert change.applied_to({LISTENER: 1, f"listener.name.x.{RATE}": 2}) == {RATE: 5, f"listener.name.x.{RATE}": 2}
-    assert strict.applied_to({LISTENER: 1}) == {}
-    with pytest.raises(InputError, match="not set"):
-        strict.applied_to({RATE: 5})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.quotas.enforced import enforced
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -38,10 +37,6 @@ def test_an_empty_client_id(snapshot: QuotaSnapshot, client_id: str, applies: bo
     assert names(snapshot, client_id) == (["empty-client-id"] if applies else [])
 
 
-def test_before_2_0_an_empty_client_id_had_the_defaults() -> None:
-    assert names(enforced(CLIENTS, (1, 1, 0)), "") == []
-
-
 def test_a_custom_callback() -> None:
     (caveat,) = caveats(NOTHING, "alice", "app", callback="com.example.Mine")
     assert (caveat.name, "com.example.Mine" in caveat.message) == ("custom-callback", True)
@@ -52,11 +47,6 @@ def test_a_removed_quota_that_still_throttles(version: tuple[int, int, int] | No
     assert ("removed-quota" in names(NOTHING, version=version)) == applies
     everything = QuotaSnapshot({Entity(user="alice"): ALL_KEYS})
     assert names(everything, version=version) == []
-
-
-@pytest.mark.parametrize(("version", "applies"), [((4, 1, 1), True), ((4, 2, 0), False), (None, False)])
-def test_state_that_sticks(version: tuple[int, int, int] | None, applies: bool) -> None:
-    assert ("sticky-state" in names(USER, version=version)) == applies
 
 
 def test_whose_counter_it_may_be() -> None:

@@ -92,28 +92,12 @@ def test_kaplan_and_meier() -> None:
             assert of(seconds, left - 0.01).value != upper_end(bin_of(rate))
 
 
-def test_a_client_that_is_always_held_back() -> None:
-    """What it wants cannot be told; only that it is not less than what it got."""
-    found = of([(second // 60, 1000.0 + second % 7, second % 3 == 0 or second % 7 > 4) for second in range(600)])
-
-    assert found.value is None
-    assert (found.low, found.high) == (None, None)
-    assert found.at_least == upper_end(bin_of(1006.0))
-
-
 def test_a_little_data_tells_no_upper_end() -> None:
     """With 100 seconds, nobody knows what happens once in a hundred."""
     found = of([(second // 10, 1000.0 + second, False) for second in range(100)])
 
     assert found.value is not None
     assert found.high is None
-
-
-def test_one_block_tells_no_interval() -> None:
-    """There is nothing to compare with."""
-    found = of([(0, float(second), False) for second in range(1, 1000)])
-
-    assert (found.low, found.high) == (None, None)
 
 
 def wanted(seconds: int, slow: float, rng: random.Random) -> list[float]:

@@ -27,12 +27,6 @@ def test_a_snapshot_holds_from_its_moment_on() -> None:
     assert history.latest is HIGH
 
 
-def test_it_is_empty_when_nothing_was_ever_set() -> None:
-    """One period with a quota is enough."""
-    assert not QuotaHistory((NONE, NONE), (5,))
-    assert QuotaHistory((NONE, LOW, NONE), (5, 6))
-
-
 @pytest.mark.parametrize("moments", [(5, 5), (6, 5)])
 def test_time_goes_on(moments: tuple[int, int]) -> None:
     """Two snapshots cannot hold from the same moment."""
@@ -51,12 +45,6 @@ def test_changes_of_one_moment_are_taken_back_in_their_order() -> None:
     history = QuotaHistory.leading_to(HIGH, [first, second])
 
     assert list(history) == [(None, NONE), (1000, HIGH)]
-
-
-def test_each_change_has_its_snapshot() -> None:
-    """A mistake of the caller."""
-    with pytest.raises(ValueError, match="one snapshot more"):
-        QuotaHistory((NONE, LOW))
 
 
 def test_steps_have_their_order_from_the_caller_when_a_clock_goes_back() -> None:

@@ -141,17 +141,6 @@ def test_what_is_unreachable_before_the_empty_client_id_was_an_exception(snapsho
         assert hidden == {entity for entity, values in before.items() if key in values and entity not in governing}
 
 
-def test_a_client_without_a_client_id_escapes_a_pair_of_a_user_too() -> None:
-    alice = Entity(user="alice", client_id=DEFAULT)
-
-    def found(*others: Entity) -> list[Entity | None]:
-        snapshot = QuotaSnapshot({entity: {PRODUCER: 5} for entity in (alice, *others)})
-        return [each.entity for each in lint(snapshot) if each.rule.name == "empty-client-id"]
-
-    assert found() == [alice]
-    assert found(Entity(user="alice")) == found(Entity(user=DEFAULT)) == []
-
-
 @settings(max_examples=400)
 @given(snapshots)
 def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
@@ -194,8 +183,3 @@ def test_what_concerns_an_entity() -> None:
     assert [found.rule.name for found in concerning(findings, {users})] == ["oversubscribed", "unreachable"]
     assert concerning(findings, {users}) == concerning(findings, {app})
     assert {found.rule.name for found in concerning(findings, {other})} == {"user-prefix", "oversubscribed"}
-
-
-def test_before_2_0_no_client_escapes_a_default() -> None:
-    assert found("empty-client-id", {CLIENTS: {PRODUCER: MB}}, Facts(version=(1, 1, 0))) == []
-    assert len(found("empty-client-id", {CLIENTS: {PRODUCER: MB}}, Facts(version=(2, 0, 0)))) == 1

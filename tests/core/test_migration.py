@@ -12,7 +12,7 @@ from kquota.core.change.migration import Damage, Finding, Parts, UserNode, compa
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.resolve.resolver import encode_user
 from tests.core.strategies import entities
@@ -31,18 +31,6 @@ def check(
     filter: QuotaFilter | None = None,
 ) -> tuple[Finding, ...]:
     return compare(QuotaSnapshot(zookeeper), QuotaSnapshot(kraft), nameless or {}, filter=filter or QuotaFilter())
-
-
-def test_equal_sides() -> None:
-    """Doubles of KRaft are the numbers of ZooKeeper; a name that is literally sanitized is an ordinary name."""
-    quotas: dict[Entity, Values] = {
-        DN: {PRODUCER: LONG_MAX},
-        UNDECODED: {REQUEST: 12.5},
-        DEFAULT_USER: {REQUEST: float("nan")},
-        Entity(ip="::1"): {QuotaKey.CONNECTION_CREATION_RATE: 5},
-    }
-
-    assert check(quotas, {**quotas, DN: {PRODUCER: float(LONG_MAX)}}) == ()
 
 
 def test_an_undecoded_name() -> None:
@@ -116,12 +104,6 @@ def test_what_kraft_does_not_take() -> None:
 
     assert finding.mend == (Alteration(DN, {REQUEST: 5.0}),)
     assert finding.note == "KRaft does not take producer_byte_rate=0"
-
-
-def test_an_empty_name_that_nothing_was() -> None:
-    (finding,) = check({}, {}, {EMPTY_USER: {PRODUCER: 5}})
-
-    assert (finding.damage, finding.entity, finding.mend) == (Damage.NAMED_DEFAULT, DEFAULT_USER, ())
 
 
 def test_the_filter_is_of_what_was_meant() -> None:

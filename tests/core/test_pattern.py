@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
+from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.pattern import NamePatterns
-from kquota.errors import InputError
 
 ALICE = Entity(user="team-a-alice")
 PAIR = Entity(user="bob", client_id="team-a-etl")
@@ -37,15 +36,3 @@ def test_names_with_odd_characters() -> None:
     """A line end is a character as any other, and an equals sign is no type."""
     assert NamePatterns(("a*b",)).matches(Entity(user="a\nb"))
     assert NamePatterns(("CN=*",)).matches(Entity(user="CN=alice,O=acme"))
-
-
-def test_the_names_of_a_client() -> None:
-    match = NamePatterns(("client-id=app*",))
-    assert match.matches_names([(EntityType.USER, "x"), (EntityType.CLIENT_ID, "app1")])
-    assert not match.matches_names([(EntityType.USER, "app1"), (EntityType.CLIENT_ID, None)])
-
-
-@pytest.mark.parametrize("pattern", ["", "user="])
-def test_an_empty_pattern_is_a_slip(pattern: str) -> None:
-    with pytest.raises(InputError, match="empty pattern"):
-        NamePatterns((pattern,))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity, plan, plan_of_edit, still_due
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey, parse_stored
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import Selector
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import Conflict
@@ -151,23 +151,6 @@ def test_changes_are_in_the_order_of_entities(numbers: list[int]) -> None:
     assert [change.entity.user for change in Plan(tuple(changes)).changes] == [
         f"u{number}" for number in sorted(numbers)
     ]
-
-
-def test_a_stored_nan_is_no_change() -> None:
-    """Brokers keep one, and it is not equal to itself."""
-    stored = [QuotaSnapshot({ALICE: {REQUEST: parsed, PRODUCER: 1}}) for parsed in map(nan, ("NaN", " NaN"))]
-    assert not plan(stored[0], stored[1], prune=True)
-    planned = plan(stored[0], {ALICE: {PRODUCER: 2}})
-    (change,) = planned.changes
-    assert change.keys == (PRODUCER,)
-    assert still_due(planned, stored[1]) == (planned, ())
-    assert change.alteration.applied_to(stored[1][ALICE])[PRODUCER] == 2
-
-
-def nan(text: str) -> float:
-    parsed = parse_stored(REQUEST, text)
-    assert isinstance(parsed, float)
-    return parsed
 
 
 def test_the_plan_of_an_edit_leaves_alone_what_was_not_shown() -> None:

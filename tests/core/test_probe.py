@@ -88,13 +88,6 @@ def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
     assert predict_request([*throttled, early], limits(18)) == predict_request([*throttled, late], limits(18))
 
 
-def test_nothing_seen_is_nothing_predicted() -> None:
-    for probe in Probe:
-        result = compare(probe, [], limits(10))
-        assert (result.events, result.observed.total_ms, result.most.total_ms) == (0, 0, 0)
-        assert result.ratio is None
-
-
 @pytest.mark.parametrize(
     ("observed", "least", "most", "verdict"),
     [

@@ -238,12 +238,6 @@ def test_stored_values_as_a_broker_reads_them(key: QuotaKey, text: str, value: V
     assert parse_stored(key, text) == value
 
 
-def test_a_stored_nan_is_read() -> None:
-    value = parse_stored(REQUEST, "NaN")
-    assert value is not None
-    assert math.isnan(value)
-
-
 @pytest.mark.parametrize("key", list(QuotaKey))
 def test_keys_and_the_entities_that_carry_them(key: QuotaKey) -> None:
     for_ips = key is CONNECTION

@@ -91,10 +91,6 @@ def test_a_rotation_burdens_one_node_at_a_time(nodes: list[int], for_ms: int, on
     assert sum(lengths.values()) == sum(turn.end_ms - turn.start_ms for turn in made)
 
 
-def test_without_a_rotation_all_are_on_all_the_time() -> None:
-    assert Bounds(5000).on_ms([1, 2]) == {1: 5000, 2: 5000}
-
-
 def names(*estimates: Estimate, bounds: Bounds, usable: int | None = None) -> list[str]:
     spaces = [Space(1, "/big", 10**12, 10**12), Space(1, "/d", 10**9, usable)]
     return [each.name for each in objections([WARN], estimates, spaces, bounds)]
@@ -112,14 +108,6 @@ def test_what_does_not_fit_is_refused() -> None:
     (found,) = objections([WARN], [estimate], [Space(1, "/d", 10**9, 10**8 + 5000)], long)
     assert found.severity is Severity.REFUSAL
     assert "broker 1: about 138 MB would be written, and /d has room for 5 kB" in found.message
-
-
-def test_what_nobody_measures_is_a_question() -> None:
-    unknown = Estimate(1, None, 120_000)
-    assert names(unknown, bounds=Bounds(120_000), usable=10**9) == ["unmeasured-log"]
-    assert names(unknown, bounds=Bounds(120_000, size=10**6), usable=10**9) == []
-    assert names(unknown, bounds=Bounds(120_000, size=10**9), usable=10**9) == ["log-space"]
-    assert (unknown.requests, unknown.bytes, unknown.bytes_per_second) == (None, None, None)
 
 
 def test_a_level_that_cannot_come_back_is_refused() -> None:

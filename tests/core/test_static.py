@@ -7,11 +7,11 @@ from hypothesis import given
 
 from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
+from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import parse_version
-from kquota.core.resolve.resolver import Level, Resolver, resolve
+from kquota.core.resolve.resolver import Level, Resolver
 from tests.core.test_resolver import PAIR, quota_sets
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
@@ -29,10 +29,6 @@ def answer(values: dict[Entity, Value], user: str, client_id: str, static: Stati
 )
 def test_the_versions_that_have_them(version: str, there: bool) -> None:
     assert bool(StaticQuotas.of({KEY: 5000}, parse_version(version)).values) == there
-
-
-def test_long_max_is_kafkas_own_default_and_no_quota() -> None:
-    assert not StaticQuotas({KEY: LONG_MAX}).values
 
 
 def test_the_sequence_of_kip_55_ends_with_them() -> None:
@@ -72,22 +68,12 @@ def test_the_empty_client_id_has_them_before_2_0_only() -> None:
     assert (older.limit, older.level, str(older.sensor)) == (7, Level.DEFAULT_CLIENT, ":")
 
 
-def test_a_key_without_them_is_as_ever() -> None:
-    produce, fetch, *_ = resolve(QuotaSnapshot(), "alice", "app", static=STATIC)
-    assert (produce.limit, fetch.limit) == (5000, None)
-
-
 @given(quota_sets, PAIR)
 def test_to_a_client_they_are_the_default_client_id(values: dict[Entity, int], client: tuple[str, str]) -> None:
     snapshot = QuotaSnapshot({entity: {KEY: value} for entity, value in values.items()})
     folded = Resolver.of(STATIC.added_to(snapshot), KEY).resolve(*client)
     resolution = Resolver.of(snapshot, KEY, STATIC).resolve(*client)
     assert (folded.limit, folded.sensor) == (resolution.limit, resolution.sensor)
-
-
-def test_nothing_is_added_where_there_are_none() -> None:
-    snapshot = QuotaSnapshot({Entity(user="alice"): {KEY: 1}})
-    assert StaticQuotas().added_to(snapshot) is snapshot
 
 
 def test_a_manager_with_them_counts_although_nothing_was_ever_set() -> None:

@@ -37,20 +37,6 @@ def test_html_escapes_names() -> None:
     assert html.count("<tr>") == 4
 
 
-def test_html_of_many_rows_is_cut_and_says_so() -> None:
-    many = QuotaSnapshot({Entity(user=f"u{number}"): {QuotaKey.PRODUCER_BYTE_RATE: 1} for number in range(250)})
-    html = many._repr_html_()
-    assert html.count("<tr>") == 101
-    assert "and 150 more rows" in html
-
-
-def test_a_snapshot_is_shown_as_it_is_written() -> None:
-    """`{"user=alice": {"producer_byte_rate": "10MB"}}` is what the library takes."""
-    assert repr(QuotaSnapshot({Entity(user="a"): {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000}})) == (
-        "QuotaSnapshot({'user=a': {'producer_byte_rate': '10 MB/s'}})"
-    )
-
-
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[..., Any] = builtins.__import__
 

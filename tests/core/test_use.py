@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.findings.use import Counter, Observed, State, Use, near_share, proven_share, until_throttled, uses
+from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.findings.use import Counter, Observed, State, Use, until_throttled, uses
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -121,12 +121,6 @@ def test_mutations_go_by_tokens(tokens: float, state: State) -> None:
     assert use(observed, {Entity(user="alice"): {MUTATIONS: 5.0}}).state is state
 
 
-def test_shares_that_follow_from_enforcement() -> None:
-    assert near_share(QuotaWindows()) == pytest.approx(10 / 11)
-    assert proven_share(QuotaWindows()) == pytest.approx(1.2)
-    assert proven_share(QuotaWindows(), Generation.N_BY_START) == pytest.approx(1.1)
-
-
 @pytest.mark.parametrize(
     ("rate", "trend", "seconds"),
     [
@@ -142,14 +136,6 @@ def test_time_until_throttled(rate: float | None, trend: float | None, seconds: 
     observed = Observed(Counter("1", PRODUCE, "alice", ""), 1000, rate)
 
     assert until_throttled(observed, 100, trend, QuotaWindows()) == seconds
-
-
-def test_time_until_a_bucket_is_empty() -> None:
-    observed = Observed(Counter("1", MUTATIONS, "alice", ""), 1000, 15.0, 0.0, 50.0)
-
-    assert until_throttled(observed, 10.0, None, QuotaWindows()) == 10.0
-    assert until_throttled(observed._replace(rate=9.0), 10.0, None, QuotaWindows()) is None
-    assert until_throttled(observed._replace(tokens=-1.0), 10.0, None, QuotaWindows()) == 0.0
 
 
 def test_the_throttled_come_first_then_the_nearest() -> None:

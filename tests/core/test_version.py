@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,8 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
-from kquota.core.quotas.version import CONNECTION_RATES, KEYS, USERS, format_version, ignored, parse_version
-from kquota.core.resolve.resolver import Level, Resolver, resolve, resolve_ip
+from kquota.core.quotas.version import format_version, ignored, parse_version
+from kquota.core.resolve.resolver import Resolver, resolve, resolve_ip
 from kquota.errors import InputError
 from tests.core.snapshots import snapshots
 
@@ -85,14 +84,6 @@ def test_a_default_client_id_of_the_brokers_own_file_holds_where_a_stored_one_do
     assert [each.value for each in old.ignored] == [1]
 
 
-@pytest.mark.parametrize(("version", "limit"), [((1, 1, 1), 9), ((2, 0, 0), None)])
-def test_the_empty_client_id_has_the_default_before_2_0(version: tuple[int, int, int], limit: int | None) -> None:
-    found = Resolver.of(enforced(QuotaSnapshot({Entity(client_id=DEFAULT): {PRODUCER: 9}}), version), PRODUCER).resolve(
-        "alice", ""
-    )
-    assert (found.limit, found.level) == (limit, limit and Level.DEFAULT_CLIENT)
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [("0.10.2.1", (0, 10, 2)), ("v2.8", (2, 8, 0)), ("4", (4, 0, 0)), ("3.9-IV0", (3, 9, 0)), (" 3.7.1 ", (3, 7, 1))],
@@ -110,19 +101,3 @@ def test_what_is_no_version(text: str) -> None:
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=4))
 def test_a_version_is_its_numbers(numbers: list[int]) -> None:
     assert parse_version(".".join(map(str, numbers))) == tuple([*numbers, 0][:3])
-
-
-def test_the_help_topic_has_every_release() -> None:
-    """`kquota help kip` is written by hand, and says what the table says."""
-    lines = (Path(__file__).parents[2] / "kquota" / "cli" / "topics" / "kip.md").read_text().splitlines()
-    rows = {tuple(line.split()[:-1]) if line.startswith("    ") else () for line in lines}
-    texts = [" ".join(row) for row in rows]
-    for key, since in KEYS.items():
-        (row,) = (text for text in texts if text.replace(",", "").startswith(key.value) or f", {key.value} " in text)
-        assert f" {format_version(since.version)} " in row + " "
-    for words, version in (
-        ("quotas of users", USERS.version),
-        ("defaults stored in ZooKeeper", USERS.version),
-        ("max.connection.creation.rate", CONNECTION_RATES),
-    ):
-        assert any(text.startswith(words) and f" {format_version(version)} " in text + " " for text in texts)

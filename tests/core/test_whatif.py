@@ -52,14 +52,6 @@ def test_outcomes(before: Standing, after: Standing, expected: Outcome) -> None:
     assert outcome(before, after) is expected
 
 
-def test_another_broker_may_leave_it_open() -> None:
-    """A client that some brokers throttle is throttled, whatever the others do; how much more is not known then."""
-    partly = Standing("throttled", 3, 500, unknown=frozenset("a"))
-    assert outcome(NONE, partly) is Outcome.NEWLY_THROTTLED
-    assert outcome(partly, MORE) is Outcome.UNDETERMINED
-    assert outcome(partly, Standing("throttled", 2, 900, unknown=frozenset("a"))) is Outcome.MORE
-
-
 def test_the_worst_is_first_and_the_same_is_counted() -> None:
     sides = (NONE, SOME, MORE, UNKNOWN, OTHER)
     changes = [

@@ -2,9 +2,7 @@
 
 import json
 import math
-import tempfile
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 
 from kquota.documents import encoding
 from kquota.documents.encoding import Each, checked_parts, json_parts, to_json, to_json_line, to_yaml
-from kquota.errors import InputError
 
 
 class Level(IntEnum):
@@ -60,13 +57,6 @@ def test_what_json_has_not_is_refused(value: object) -> None:
         to_json({"value": value})
 
 
-def test_keys_of_other_types_are_spelled_as_the_library_does() -> None:
-    """Numbers, constants and None are keys of JSON as texts."""
-    document: Any = {3: 1, True: 2, None: 3, 1.5: 4}
-
-    assert to_json(document) == json.dumps(document, indent=2) + "\n"
-
-
 def test_a_long_list_is_made_and_written_item_by_item() -> None:
     """When the first part is out, most of the items are not made yet; together the parts are the whole text."""
     made = []
@@ -107,13 +97,3 @@ def test_checked_parts_are_the_whole_text_or_nothing(in_memory: int, monkeypatch
     parts = checked_parts(long(math.nan))
     with pytest.raises(ValueError, match="JSON"):
         next(parts)
-
-
-def test_a_disk_without_room_for_a_document_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A long document waits in TMPDIR until it is printed."""
-    monkeypatch.setattr(encoding, "_IN_MEMORY", 1)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-
-    with pytest.raises(InputError, match=r"missing.*No such file") as refused:
-        next(checked_parts(long(7)))
-    assert "TMPDIR" in (refused.value.hint or "")

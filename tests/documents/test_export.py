@@ -266,21 +266,6 @@ def test_any_way_of_writing_can_be_updated(tmp_path: Path, text: str, now: dict[
     update(tmp_path, text, now)
 
 
-def test_values_with_anchors_are_not_edited(tmp_path: Path) -> None:
-    text = (
-        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n"
-        "  values: &v {producer_byte_rate: 1}\n- entity: {user: bob}\n  values: *v\n"
-    )
-    with pytest.raises(InputError, match="cannot be updated as it is written") as raised:
-        update(tmp_path, text, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}})
-    assert raised.value.hint is not None
-    assert "without anchors" in raised.value.hint
-    # What anchors have no part in can be edited all the same.
-    more = text + "- entity: {user: carol}\n  values: {consumer_byte_rate: 5}\n"
-    now: dict[Entity, Values] = {ALICE: {PRODUCER: 1}, BOB: {PRODUCER: 1}, CAROL: {CONSUMER: 7}}
-    assert update(tmp_path, more, now) == more.replace("rate: 5", "rate: 7 B/s")
-
-
 # --- Any file, any cluster -----------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import INT_MAX, QuotaKey
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
 from kquota.errors import InputError
 from tests.documents.snapshots import snapshots
@@ -238,25 +238,6 @@ def test_scripts_of_kafka_configs() -> None:
 def test_no_command_of_a_script_is_passed_over(line: str) -> None:
     """The tool in a variable, in a word for another shell, and with one dash, as Kafka's tool takes it."""
     assert kafka_configs.read("quotas.sh", line) == QuotaSnapshot({Entity(user="a b"): {PRODUCER: 5}})
-
-
-def test_options_that_only_the_shell_sees_are_a_problem() -> None:
-    (problem,) = kafka_configs.read("quotas.sh", "kafka-configs.sh --describe $X\nkafka-configs.sh $OPTIONS").problems
-    assert problem == Problem("quotas.sh, line 2", "its options are in a variable")
-
-
-def test_the_greatest_whole_number_as_a_double() -> None:
-    line = "Quota configs for user-principal 'a' are producer_byte_rate=9.223372036854775807E18"
-    assert kafka_configs.read("file", line) == QuotaSnapshot({Entity(user="a"): {PRODUCER: 2**63 - 1}})
-
-
-def test_strimzi_keeps_a_certificates_user_apart_from_one_of_its_name() -> None:
-    users = ("CN=foo", "foo", "bar", "CN=Bar")
-    text = strimzi.export(QuotaSnapshot({Entity(user=user): {PRODUCER: 1} for user in users})).text
-    names = [each["metadata"]["name"] for each in YAML(typ="safe").load_all(text)]
-    assert len(set(names)) == 4
-    assert {"foo", "bar"} < set(names)
-    assert '  userName: "foo"' in text
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.history import history_document, journal_history, read_history
 from kquota.documents.journal import Entry, Journal
-from kquota.documents.quotas import read_quota_file
 from kquota.errors import InputError
 from tests.core.snapshots import snapshots
 
@@ -158,20 +157,6 @@ def test_what_does_not_join_up_is_refused() -> None:
     for outcome in ("applied", None):
         with pytest.raises(InputError, match=r"entry id-7 .* user=alice was changed by something else"):
             journal_history([entry(7, planned, outcome)], QuotaSnapshot({ALICE: {RATE: 9}}))
-
-
-def test_changes_of_several_clusters_are_refused() -> None:
-    planned = plan(QuotaSnapshot(), QuotaSnapshot({ALICE: {RATE: 2}}))
-    entries = [entry(7, planned), entry(8, planned, cluster="kafka://b")]
-    with pytest.raises(InputError, match="kafka://a, kafka://b"):
-        journal_history(entries, QuotaSnapshot({ALICE: {RATE: 2}}))
-
-
-def test_a_time_in_a_document_is_text(tmp_path: Path) -> None:
-    """As it would be in JSON: a label may be a day."""
-    file = tmp_path / "quotas.yaml"
-    file.write_text(LATER.replace("5}}", "5}, labels: {since: 2026-03-11}}"))
-    assert read_quota_file(file).labels == {BOB: {"since": "2026-03-11"}}
 
 
 def test_what_an_entry_left_alone_did_not_happen() -> None:

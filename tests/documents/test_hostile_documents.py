@@ -19,13 +19,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from kquota.cli.main import run
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents import plain
 from kquota.documents.encoding import entry_lines, line_of, read_document, schema, schema_names, to_yaml
 from kquota.documents.fits import compiled
-from kquota.documents.quotas import quotas_document, quotas_text, read_quotas
+from kquota.documents.quotas import read_quotas
 from kquota.documents.validation import MOST
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -181,15 +178,6 @@ def same(text: str) -> None:
     assert json.dumps(fast, sort_keys=True) == json.dumps(slow, sort_keys=True)  # 1 is not True, nor 1.0
 
 
-def test_what_kquota_writes_is_read_fast() -> None:
-    rate = {QuotaKey.PRODUCER_BYTE_RATE: 10 << 20, QuotaKey.REQUEST_PERCENTAGE: 12.5}
-    names = ("alice", "10.0.0.1", "a, b", "CN=a,OU=b", "7", "a: b", "ü", 'quo"te', "back\\slash")
-    entities = [*(Entity(user=name) for name in names), Entity(user=DEFAULT, client_id="x")]
-    snapshot = QuotaSnapshot(dict.fromkeys(entities, rate))
-    for text in (quotas_text(snapshot), to_yaml(quotas_document(snapshot))):
-        assert plain.read(text) == library(text)
-
-
 @given(_data, st.sampled_from(schema_names()))
 def test_what_fits_fits(data: Any, name: str) -> None:
     check_fit(data if isinstance(data, dict) else {"kind": data}, name)
@@ -222,11 +210,6 @@ def check_fit(document: Any, name: str) -> None:
     rules = {key: value for key, value in schema(name).items() if key != "$id"}
     if compiled(schema(name))(document):
         assert Draft202012Validator(rules).is_valid(document)
-
-
-def test_the_seeds_fit_fast() -> None:
-    fits = compiled(schema("quotas"))
-    assert [fits(seed) for seed in SEEDS] == [True, True, False]  # 1.0 is left to jsonschema
 
 
 STYLES = (

@@ -100,17 +100,6 @@ def test_an_entry_is_named_by_id_fingerprint_number_or_beginning(tmp_path: Path)
         pages.entry("nothing")
 
 
-def test_a_number_that_no_entry_has_is_no_beginning_of_an_id(tmp_path: Path) -> None:
-    """All ids begin with a date: an undo of entry 20 would take back whatever stands."""
-    journal = Journal(tmp_path)
-    only = begin(journal)
-    journal.finish(only, "applied", now=NOW)
-    for text in ("2", "20", only.id[:8], ""):
-        with pytest.raises(InputError, match=f"no entry {text!r}"):
-            to_undo(journal.read(), text, Cluster("kafka://a"))
-    assert to_undo(journal.read(), only.id[:11], Cluster("kafka://a")).id == only.id
-
-
 def test_an_entry_that_is_still_written_is_not_undone(tmp_path: Path) -> None:
     """What its run writes after the undo would have no way back. One whose run was killed can be undone."""
     journal = Journal(tmp_path)
@@ -346,16 +335,6 @@ def test_the_kernels_own_refusal_comes_before_the_first_write(tmp_path: Path, mo
     assert ("File too large" in done.stderr) == (not begins), done.stderr
     assert [entry.outcome for entry in Journal(tmp_path / "journal").entries()] == (["applied"] if begins else [])
     assert [file.name for file in (tmp_path / "journal").iterdir() if file.suffix == ".spare"] == []
-
-
-def test_an_undo_that_was_undone_has_undone_nothing(tmp_path: Path) -> None:
-    """So what it took back has its end again."""
-    journal = Journal(tmp_path)
-    first = journal.finish(begin(journal, expires=NOW + 1), "applied", now=NOW)
-    for undoes, standing in ((first.id, False), (None, True), (None, False)):
-        last = journal.read().entries[-1].id
-        journal.finish(begin(journal, undoes=undoes or last), "applied", now=NOW)
-        assert journal.read().can_be_undone(first) is standing
 
 
 def test_a_cluster_is_the_same_by_every_address(tmp_path: Path) -> None:

@@ -79,11 +79,3 @@ def test_many_mistakes_are_counted(tmp_path: Path) -> None:
         assert len(raised.value.others) == MOST
         assert raised.value.others[0].startswith(f"{file}, line 5: quotas[1]")
         assert raised.value.others[-1].endswith(" more mistakes")
-
-
-def test_a_document_of_another_kind_has_one_mistake(tmp_path: Path) -> None:
-    file = tmp_path / "plan.yaml"
-    file.write_text("kind: kquota.plan\nversion: 1\nchanges: []\n")
-    with pytest.raises(InputError, match=r"kind: expected kquota.quotas, found kquota.plan") as raised:
-        read_quota_file(file)
-    assert raised.value.others == ()

@@ -97,12 +97,6 @@ def test_the_names_of_kip_599s_drafts(tmp_path: Path) -> None:
     assert "controller.quota.window.size.seconds = 100 (11 by default: a burst of 55)" in burst.message
 
 
-def test_a_burst_beside_the_shipped_name(tmp_path: Path) -> None:
-    """One remark only."""
-    (problem,) = drafted(tmp_path, "{controller_mutations_burst: 11, controller_mutation_rate: 1/s}").problems
-    assert "size.seconds = 11 " in problem.message
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [

@@ -13,7 +13,7 @@ from kquota.core.findings.recommendation import Policy, Recommendations, Scope, 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import needed, percent, reasons, recommendation_document, rough
+from kquota.documents.recommendation import percent, recommendation_document, rough
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -52,30 +52,3 @@ def test_limits_that_only_a_cluster_holds(stored: float, change: str) -> None:
     parts = schema("recommendation")["properties"]["recommendations"]["items"]["properties"]
     for name in ("current", "value"):
         Draft202012Validator(parts[name]).validate(quota[name])
-
-
-def test_what_is_kept_unknowing_is_not_called_enough() -> None:
-    """Raised by nothing, where the client was throttled each time it wanted more."""
-    usage = Usage("1", 60, 60, 60, 2.0, Estimate(None, 2.0, None, None, 60, 60, 2.0, 2.0))
-    policy = Policy(step=0.0)
-    quota = recommend([usage], Entity(user="alice"), QuotaKey.REQUEST_PERCENTAGE, 2.0, policy)
-
-    first, *_ = lines = reasons(quota, Recommendations(Scope.USERS, policy, [quota]))
-
-    assert first == "request_percentage: 2 % stays"
-    assert lines[-1] == "  wants at least 2 %: throttled each time it wanted more; the need is unknown, measure again"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (1e5, 2e5, "(100 kB/s to 200 kB/s)"),
-        (1e5, None, "(≥ 100 kB/s)"),
-        (None, 2e5, "(≤ 200 kB/s)"),
-        (None, None, "(too little data to be sure)"),
-    ],
-)
-def test_an_open_interval_is_said_in_words(low: float | None, high: float | None, text: str) -> None:
-    usage = Usage("1", 60, 60, 0, 2.0, Estimate(1.5e5, 1.5e5, low, high, 60, 0, 1.0, 2.0))
-    found = recommend([usage], Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE, None, Policy())
-    assert needed(found) == ("150 kB/s", text)

@@ -146,27 +146,6 @@ def test_a_request_that_kafka_does_not_have(tmp_path: Path, typo: str, meant: st
     assert caught.value.hint == f"did you mean {meant}?"
 
 
-def test_an_api_timeout_without_end(tmp_path: Path) -> None:
-    """As the schema describes it."""
-    body = "duration: 1h\nclients: [{name: a, api: create-topics, api_timeout: %s}]"
-
-    timeouts = [
-        read_workload(written(tmp_path, body % text)).workload.clients[0].api_timeout_ms
-        for text in ("never", "2min", "90")
-    ]
-
-    assert timeouts == [None, 120_000, 90_000]
-
-
-def test_a_number_of_brokers(tmp_path: Path) -> None:
-    """Short for an object that has nothing else."""
-    short = read_workload(written(tmp_path, "duration: 1h\nbrokers: 3\nclients: [{api: produce}]"))
-    long = read_workload(written(tmp_path, "duration: 1h\nbrokers: {count: 3}\nclients: [{api: produce}]"))
-
-    assert short.workload.brokers == long.workload.brokers
-    assert short.workload.brokers.names == ("broker-0", "broker-1", "broker-2")
-
-
 def test_so_many_requests_and_no_more(tmp_path: Path) -> None:
     """At the pace, whatever its segments; without a pace they are all there at the start."""
     body = (

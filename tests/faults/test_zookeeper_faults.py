@@ -24,7 +24,6 @@ import pytest
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.writer import Writer
-from kquota.cli import kafka_configs
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -295,22 +294,6 @@ def test_a_lost_answer_is_settled_by_looking(
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_lost_answer_to_a_deletion_is_settled_too(
-    chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    ips = [Entity(ip=f"10.0.0.{number}") for number in range(1, 4)]
-    key = QuotaKey.CONNECTION_CREATION_RATE
-    with ZooKeeperBackend(chroot) as backend:
-        backend.alter([Alteration(ip, {key: 2}) for ip in ips])
-        break_connection(monkeypatch, how)
-        results = backend.alter([Alteration(ip, remove=frozenset({key})) for ip in ips])
-        assert [result.error for result in results] == [None] * 3
-        assert len(backend.describe()) == 0
-    assert znodes.get_children("/config/ips") == []
-    assert changes_of(znodes) == 6
-
-
-@pytest.mark.parametrize("how", ["before", "after"])
 def test_a_lost_answer_leaves_no_doubt_about_a_node_that_was_emptied_and_deleted(
     chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -329,28 +312,6 @@ def test_a_lost_answer_leaves_no_doubt_about_a_node_that_was_emptied_and_deleted
             [replace(each, expect_revision=result.revision) for each, result in zip(wishes, written, strict=True)]
         )
         assert [result.error for result in (*written, *again)] == [None] * 4
-
-
-def test_a_covered_trace_is_reported_as_uncertain(chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    znodes.create("/config/users/u", OLD, makepath=True)
-    with ZooKeeperBackend(chroot) as backend:
-        backend.describe()
-        break_connection(monkeypatch, "after", then=lambda: znodes.set("/config/users/u", b'{"version":1,"config":{}}'))
-        (result,) = backend.alter([Alteration(Entity(user="u"), {QuotaKey.PRODUCER_BYTE_RATE: 2})])
-    assert isinstance(result.error, Unreachable)
-    assert "may or may not" in result.error.message
-
-
-def test_kafka_configs_goes_the_same_way(
-    chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The drop-in has no writer of its own: a covered trace is uncertain there, too."""
-    znodes.create("/config/users/u", OLD, makepath=True)
-    argv = ["--zookeeper", chroot, "--user", "u", "--alter", "--add-config", "producer_byte_rate=2"]
-    break_connection(monkeypatch, "after", then=lambda: znodes.set("/config/users/u", b'{"version":1,"config":{}}'))
-    assert kafka_configs.run(argv) == 1
-    assert capsys.readouterr().err.startswith("kquota: user=u may or may not")
-    assert changes_of(znodes) == 1
 
 
 def test_a_server_that_never_comes_back_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, KquotaError, Unreachable
 from kquota.live.exporter import Exporter, Lease, exposition, serve
-from kquota.live.sources import Look, Page, Pages, open_source
-from kquota.live.watching import View, Watching, observed
+from kquota.live.sources import Page, Pages
+from kquota.live.watching import View, Watching
 from kquota.metrics.exposition import labels_of, parse
 from kquota.metrics.series import IDENTITY, Nature, of_live_labels
 
@@ -196,15 +196,6 @@ def test_the_bytes_of_redpanda_become_a_rate_and_shards_are_added_up(tmp_path: P
     assert found == [(None, 60_000), (40_000.0, 60_000)]
 
 
-def test_a_page_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    look = pages(SAMPLES / "scrape-named.prom", tmp_path / "gone.prom").look()
-
-    assert [place for place, _ in look.missing] == [str(tmp_path / "gone.prom")]
-    assert observed(look)
-    with pytest.raises(Unreachable, match=r"no page of metrics could be read: .*gone\.prom"):
-        pages(tmp_path / "gone.prom").look()
-
-
 @pytest.mark.parametrize(
     ("text", "page"),
     [
@@ -216,20 +207,3 @@ def test_a_page_that_does_not_answer_is_named(tmp_path: Path) -> None:
 )
 def test_pages_as_they_are_written(text: str, page: Page) -> None:
     assert Page.parse(text) == page
-
-
-def test_urls_that_are_refused() -> None:
-    for url in ("ftp://b/metrics", "http://me:secret@b/metrics", "http://"):
-        with pytest.raises(InputError, match="--metrics takes"):
-            Page.parse(url)
-    with pytest.raises(InputError, match="need a source"):
-        open_source([], None, None, 1.0)
-
-
-def test_unknown_labels_are_counted(tmp_path: Path) -> None:
-    page = tmp_path / "b.prom"
-    page.write_text('kafka_server_quota_byte_rate{user="alice"} 1\n')
-    metrics = exported(of_pages(pages(page)))
-
-    assert metrics["series_unread"] == [({}, 1)]
-    assert Look(()).missing == ()

@@ -22,7 +22,6 @@ UNITS: Mapping[str, Sequence[str]] = {
     "a secured cluster": (
         "tests/backends/test_kafka.py",
         "tests/backends/test_security_kafka.py",
-        "tests/backends/test_security_kafka_cli.py",
         "tests/backends/test_security_zookeeper.py",
         "tests/backends/test_security_zookeeper_cli.py",
     ),
@@ -122,7 +121,9 @@ NIGHTLY: Sequence[str] = (
     # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
     *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
     "tests/brokers/test_zookeeper_mode.py",
-    *("tests/backends/test_security_kafka_cli.py", "tests/backends/test_security_zookeeper_cli.py"),
+    "tests/backends/test_security_kafka.py::test_kafkas_own_tool_reads_the_same_file",
+    "tests/backends/test_security_zookeeper_cli.py::test_a_named_context_gets_no_credentials_of_the_environment",
+    "tests/backends/test_security_zookeeper_cli.py::test_the_drop_in_takes_kafkas_own_options",
     # Kafka's own tool, and its classes with many examples: test_one_broker.py asks these each day.
     *("tests/test_kafka_configs.py", "tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
     # Kills and races.

@@ -10,14 +10,11 @@ import pytest
 from tools.accuracy.pairs.tables import (
     Counter,
     Figures,
-    Measured,
     Promise,
     Question,
     Recommended,
     brief_page,
-    factor,
     page,
-    rank_correlation,
     summary,
 )
 
@@ -85,24 +82,6 @@ def test_a_total_is_cut_to_a_run_that_ended_too_early() -> None:
     simulated = replace(early, cut_ms={"low": 80, "estimate": 120, "high": None})
     assert (simulated.value("throttle_time_ms"), simulated.value("throttle_time_ms", "high")) == (120, None)
     assert replace(simulated, done_ms=90).value("throttle_time_ms") == 200
-
-
-def test_the_floor_is_the_second_run() -> None:
-    again = Measured(total_ms=150, longest_ms=11, delivered_per_s=104, done_ms=None)
-    figures = summary([counter(100, 100, again=again), counter(1, 100)], floor=True)
-    assert (figures.counters, figures.total, figures.longest, figures.delivered) == (1, 0.0, 1.0, 1.0)
-
-
-def test_ranks_do_not_look_at_sizes() -> None:
-    assert rank_correlation([(1, 10), (2, 1000), (3, 1001)]) == pytest.approx(1)
-    assert rank_correlation([(3, 10), (2, 1000), (1, 1001)]) == pytest.approx(-1)
-    assert rank_correlation([(1, 1), (2, 2)]) is None
-    assert factor(2, 4) == factor(4, 2) == 2
-
-
-def test_a_promise_is_kept_up_to_what_was_promised() -> None:
-    kept, broken, silent = (Promise("u", "c", "k", 1, promised, 2, 100) for promised in (0.03, 0.0, None))
-    assert (kept.kept, broken.kept, silent.kept) == (True, False, None)
 
 
 def test_the_page_shows_all_of_them() -> None:

@@ -75,18 +75,7 @@ def test_the_rest_of_a_node_is_kept(tool: Tool, chroot: str, znodes: Any) -> Non
     assert znodes.get("/config/users/u")[0] == node(SCRAM__SHA__256=scram, consumer_byte_rate="2")
 
 
-@pytest.fixture
-def nine(znodes: Any) -> None:
-    """Nine entities, each with its own value; u2 has none."""
-    paths = ["users/u1", "users/<default>", "clients/c1", "clients/<default>", "ips/<default>"]
-    paths += [f"users/{user}/clients/{client}" for user in ("u1", "<default>") for client in ("c1", "<default>")]
-    for number, path in enumerate(paths):
-        znodes.create(f"/config/{path}", node(k=str(number)), makepath=True)
-    znodes.create("/config/users/u2", b'{"version":1,"config":{}}')
-
-
 U1, DU, C1, DC = "user-principal 'u1'", "default user-principal", "client-id 'c1'", "default client-id"
-PAIRS = {f"{U1}, {C1} are k=5", f"{U1}, {DC} are k=6", f"{DU}, {C1} are k=7", f"{DU}, {DC} are k=8"}
 
 
 def test_a_chroot_that_is_not_there(tool: Tool, chroot: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,10 +107,6 @@ def test_without_numba_the_same_code_runs_plain() -> None:
         kernel_function(Mode.COMPILED)
 
 
-def test_with_numba_auto_is_compiled() -> None:
-    assert kernel(Mode.AUTO).mode is Mode.COMPILED
-
-
 def test_the_fingerprint_sees_every_function_and_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     from kquota.core.enforcement import broker
 
@@ -128,23 +123,6 @@ from kquota.core.enforcement.kernel import Mode, kernel
 limit = kernel(Mode.COMPILED).max_fetch_bytes
 print(limit(1000.0, 11, 1), sum(limit.stats.cache_hits.values()), limit.py_func.__code__.co_filename)
 """
-
-
-def test_out_of_an_archive_it_is_compiled_once(tmp_path: Path) -> None:
-    """Executors get the archive anew for each job, in another place."""
-    write_package(tmp_path / "one.zip")
-    shutil.copy(tmp_path / "one.zip", tmp_path / "two.zip")
-    said = []
-    for archive in ("one.zip", "two.zip"):
-        own = {"PYTHONPATH": str(tmp_path / archive), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-        command = [sys.executable, "-c", LIMIT]
-        said.append(subprocess.check_output(command, env=os.environ | own, cwd=tmp_path, text=True).split())
-
-    (first, hits, file), (second, hits_of_second, same) = said
-    assert (first, hits) == (second, "0")
-    assert hits_of_second == "1"
-    assert file == same
-    assert Path(file).is_relative_to(tmp_path / "cache")
 
 
 def test_a_named_cache_serves_archives_and_folders_alike(tmp_path: Path) -> None:
@@ -170,17 +148,6 @@ def test_only_the_functions_of_a_kernel_can_be_called_from_python() -> None:
     assert "run_traffic" in wrapped
     inner = compiled.run_traffic.py_func.__globals__["send"]
     assert inner.targetoptions["no_cpython_wrapper"]
-
-
-def test_without_a_place_to_write_to_an_archive_works_all_the_same(tmp_path: Path) -> None:
-    """It is compiled in each process then."""
-    write_package(tmp_path / "one.zip")
-    (tmp_path / "cache").write_text("a file, not a folder")
-    own = {"PYTHONPATH": str(tmp_path / "one.zip"), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
-    said = subprocess.check_output([sys.executable, "-c", LIMIT], env=os.environ | own, cwd=tmp_path, text=True)
-
-    assert str(tmp_path / "one.zip") in said
 
 
 def test_compiled_code_is_found_in_the_process_and_on_the_disk() -> None:

@@ -23,7 +23,7 @@ from kquota.core.enforcement import (
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import StaticQuotas
-from kquota.core.resolve.resolver import Level, Resolver
+from kquota.core.resolve.resolver import Resolver
 
 MB = 1_000_000
 MS = 1_000_000
@@ -126,20 +126,6 @@ def test_kip_124_the_delay_is_at_most_one_window(generation: Generation, using: 
     assert sensor.request(T0, 100 * MS).throttle_ms == 3000
 
 
-def test_kip_124_what_a_bounded_delay_lets_through(generation: Generation, using: Kernel) -> None:
-    """The text: "If R is the amount of time taken process one request and the user has C active connections, the
-    maximum amount of time a user/client can use per quota window is max(quota, C * R)."
-    """
-    connections, nanos, windows = 3, 200 * MS, 60
-    sensor = RequestSensor(1, generation=generation, using=using)
-    used = 0
-    for window in range(windows):  # each connection sends again as soon as its delay is over
-        delays = [sensor.request(T0 + 1000 * window, nanos).throttle_ms for _ in range(connections)]
-        used += nanos * connections
-        assert delays == [1000] * connections
-    assert used / windows == connections * nanos > 10 * MS
-
-
 # --- KIP-55 ---
 
 KIP_55: dict[Entity, tuple[Value, Value]] = {
@@ -228,16 +214,6 @@ def test_kip_55_the_quota_identifier(user: str, client_id: str, quota_id: str) -
     values: dict[Entity, Value] = {entity: pair[0] for entity, pair in WITHOUT_DEFAULT.items()}
     resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, values)
     assert str(resolver.resolve(user, client_id).sensor) == quota_id
-
-
-def test_kip_55_lists_seven_levels_and_shipped_kafka_has_eight() -> None:
-    """The "order of precedence" has seven paths.
-
-    The default client-id of one user shipped as well: /config/users/<user>/clients/<default>, between the first two.
-    """
-    values: dict[Entity, Value] = {Entity(user="user2", client_id=DEFAULT): 7, Entity(user="user2"): 4096}
-    resolution = Resolver(QuotaKey.PRODUCER_BYTE_RATE, values).resolve("user2", "clientC")
-    assert (resolution.level, resolution.limit) == (Level.USER_DEFAULT_CLIENT, 7)
 
 
 # --- KIP-599 ---

@@ -14,7 +14,7 @@ from kquota.core.enforcement import (
     produce_with_request,
     replay_counter,
 )
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
@@ -31,30 +31,10 @@ def charged(quotas: ClientQuotaManager[ProduceSensor], user: str, client_id: str
     return str(charge.identity), charge.sensor.limit
 
 
-def test_nothing_is_recorded_before_the_first_quota() -> None:
-    assert manager().charge("alice", "app") is None
-
-
 def test_after_the_last_removal_recording_goes_on() -> None:
     quotas = manager({Entity(user="alice"): 100})
     quotas.update(Entity(user="alice"), None)
     assert charged(quotas, "alice", "app") == ("alice:", None)
-
-
-def test_clients_of_a_user_share_one_sensor() -> None:
-    quotas = manager({Entity(user="alice"): 1000})
-    first, second = quotas.charge("alice", "a"), quotas.charge("alice", "b")
-    assert first is not None
-    assert second is not None
-    assert first.sensor is second.sensor
-    assert first.sensor.produce(T0, 10_000).throttle_ms == 0
-    assert second.sensor.produce(T0, 1000).throttle_ms == 1000
-
-
-def test_defaults_are_templates_not_pools() -> None:
-    quotas = manager({Entity(user=DEFAULT): 1000})
-    assert charged(quotas, "alice", "app") == ("alice:", 1000)
-    assert charged(quotas, "bob", "app") == ("bob:", 1000)
 
 
 def test_a_client_that_moves_comes_back_to_its_old_sensor() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import UNLIMITED, Counter, Generation, Kernel, Mode, QuotaWindows, kernel
-from kquota.core.enforcement.counter import NEW, RECORDED, START, SUM
+from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
 
 T0 = 1_700_000_000_000
@@ -24,27 +24,12 @@ def test_a_new_bucket_is_full_on_a_clock_of_epoch_ms(using: Kernel, samples: int
     assert using.measure_tokens(bucket, T0, 10.0) == burst
 
 
-def test_on_a_clock_that_starts_at_zero_it_is_empty(using: Kernel) -> None:
-    bucket = new_bucket(using, QuotaWindows(samples=10))
-    assert using.measure_tokens(bucket, 0, 5.0) == 0.0
-    assert using.measure_tokens(bucket, 200, 5.0) == 1.0
-
-
 def test_it_owes_without_bound_and_fills_to_the_burst(using: Kernel) -> None:
     bucket = new_bucket(using, QuotaWindows(samples=10))
     using.record_tokens(bucket, 1_000_100.0, T0, 10.0)
     assert using.measure_tokens(bucket, T0, 10.0) == -1_000_000.0
     assert using.measure_tokens(bucket, T0 + 100_000_000, 10.0) == 0.0
     assert using.measure_tokens(bucket, T0 + 200_000_000, 10.0) == 100.0
-
-
-def test_what_is_given_back_fills_at_most_to_the_burst(using: Kernel) -> None:
-    bucket = new_bucket(using, QuotaWindows(samples=10))
-    using.record_tokens(bucket, 30.0, T0, 10.0)
-    using.record_tokens(bucket, -20.0, T0, 10.0)
-    assert using.measure_tokens(bucket, T0, 10.0) == 90.0
-    using.record_tokens(bucket, -20.0, T0, 10.0)
-    assert using.measure_tokens(bucket, T0, 10.0) == 100.0
 
 
 def test_a_changed_limit_counts_for_the_whole_time_since_the_last_event(using: Kernel) -> None:
@@ -76,14 +61,6 @@ def test_a_clock_that_is_set_back_drains(using: Kernel) -> None:
     bucket = new_bucket(using, QuotaWindows(samples=10))
     using.measure_tokens(bucket, T0, 10.0)
     assert using.measure_tokens(bucket, T0 - 1000, 10.0) == 90.0
-
-
-def test_a_cleared_bucket_is_a_new_one(using: Kernel) -> None:
-    bucket = new_bucket(using, QuotaWindows())
-    using.record_tokens(bucket, 1e6, T0, 1.0)
-    bucket.ints[RECORDED] = NEW
-    using.wake(bucket, T0)
-    assert state(bucket) == state(new_bucket(using, QuotaWindows()))
 
 
 limits = st.one_of(st.sampled_from([0.0, 0.001, 1 / 3, 5.0, UNLIMITED]), st.floats(0, 1e6))

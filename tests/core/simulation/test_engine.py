@@ -37,7 +37,6 @@ from kquota.core.simulation import (
     simulate,
 )
 from kquota.core.simulation.workload import ORIGIN_MS, plan
-from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
 
@@ -473,16 +472,6 @@ def test_brokers_have_counters_of_their_own() -> None:
     assert {counter.broker for counter in result.counters if counter.throttled} == {"controller"}
 
 
-def test_many_copies_are_out_of_step() -> None:
-    """Copies of a client arrive spread over the period, each under its own name."""
-    quota = QuotaSnapshot({Entity(user=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 1000}})
-    result = run(Client("p", "produce", "user-{n}", "c", count=100, pace=0.5, size=500), quota=quota)
-
-    assert [client.user for client in result.clients[:2]] == ["user-0", "user-1"]
-    assert {client.requests for client in result.clients} == {30}
-    assert len(result.counters) == 100
-
-
 def test_readings_of_the_metrics_give_ranges() -> None:
     """After a silence of 60 s, 5400 B at 500 B/s: 800 ms, unless somebody looked meanwhile."""
     quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 500}})
@@ -494,24 +483,6 @@ def test_readings_of_the_metrics_give_ranges() -> None:
     assert never.throttle_range_ms == (never.throttle_ms, never.throttle_ms)
     assert unknown.throttle_ms == never.throttle_ms
     assert unknown.throttle_range_ms[0] < unknown.throttle_range_ms[1]
-
-
-def test_random_arrivals_are_a_matter_of_the_seed() -> None:
-    """The same seed gives the same arrivals, and about as many as the pace says."""
-    client = Client("p", "produce", "alice", pace=20, size=10, random=True)
-
-    one, again, other = (run(client, minutes=5, seed=seed).clients[0] for seed in (1, 1, 2))
-
-    assert one == again
-    assert one != other
-    assert one.requests == pytest.approx(6000, rel=0.05)
-
-
-def test_a_ramp_is_the_area_under_it() -> None:
-    """Ten seconds up to 10 requests a second are 50 of them."""
-    result = run(Client("p", "produce", "bob", pace=10, size=1, ramp_ms=10_000, stop_ms=20_000))
-
-    assert result.clients[0].requests == 150
 
 
 def test_connections_are_rejected_and_tried_again() -> None:
@@ -562,25 +533,3 @@ def test_an_acceptor_makes_connections_wait() -> None:
     assert acceptor.waited > 100
     assert 0 < acceptor.wait_max_ms <= 1000
     assert client.throttle_ms == acceptor.wait_ms
-
-
-def test_the_rate_of_a_broker_is_that_of_all_its_listeners() -> None:
-    """`broker-connection-accept-rate` has no listener: each listener shows it beside its own rate."""
-    clients = [Client(name, "connect", pace=pace, listener=name) for name, pace in (("EXT", 9), ("INT", 2))]
-
-    result = run(*clients, brokers=Brokers(listeners={"EXT": None, "INT": None}))
-
-    external, internal = result.acceptors
-    assert (external.waited, internal.waited) == (0, 0)
-    assert external.rate == pytest.approx(9, rel=0.05)
-    assert internal.rate == pytest.approx(2, rel=0.05)
-    assert external.broker_rate == internal.broker_rate == pytest.approx(external.rate + internal.rate)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_stored_value_that_is_no_number(value: float) -> None:
-    """A cluster may hold it; nobody can say what follows."""
-    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: value}})
-
-    with pytest.raises(InputError, match=r"user=alice: request_percentage is (NaN|Infinity)"):
-        run(Client("p", "produce", "alice", pace=1, size=1), quota=quota)
