@@ -31,3 +31,7 @@ def values(key: QuotaKey) -> st.SearchStrategy[Value]:
     if maximum is not None:
         return st.integers(1, maximum)
     return st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
+
+
+keys = st.sampled_from(QuotaKey)
+keys_and_values = keys.flatmap(lambda key: st.tuples(st.just(key), values(key)))
