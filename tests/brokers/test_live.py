@@ -313,6 +313,6 @@ def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFix
     assert "rule: client-id=<default>, level 8, default client-id" in out
     assert re.search(r"since: .+ UTC at least", out)
     (lift,) = re.findall(r"twice the limit for two hours: (.*)", out)
-    assert '{"client-id": "sensor"}' in lift
+    assert "--client=sensor" in lift
     assert "80000" in lift
     assert f"--bootstrap-server {live.broker.bootstrap}" in lift

@@ -167,13 +167,22 @@ def command(
 def _interrupted_by_sigterm() -> Iterator[None]:
     """SIGTERM is Ctrl-C meanwhile, once: whatever sends more of them is not to disturb the cleaning up."""
 
+    interrupted = False
+
     def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
+    except TypeError as error:
+        # The client library makes a mistake in its settings of an interrupt that meets it there.
+        if interrupted:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -98,13 +98,18 @@ def compare(
 ) -> tuple[Finding, ...]:
     """The damage to the entities that match, ZooKeeper's side taken for what was meant.
 
-    `nameless` are the quotas on KRaft of entities with an empty name. The damage is in the order of entities.
+    `nameless` are the quotas on KRaft of entities with an empty name. The damage is in the order of entities. A quota
+    that brokers with ZooKeeper ignore, for its znode is not encoded, was meant as well: the controller's dual write
+    makes such znodes.
     """
+    wanted: dict[Entity, Values] = dict(zookeeper)
+    for each in zookeeper.ignored:
+        wanted[each.entity] = {each.key: each.value} | dict(wanted.get(each.entity, {}))
     stored = {parts_of(entity): values for entity, values in kraft.items()} | dict(nameless)
-    meant = {parts_of(entity) for entity in zookeeper}
+    meant = {parts_of(entity) for entity in wanted}
     claimed: set[Parts] = set()
     findings: list[Finding] = []
-    for entity, values in zookeeper.items():
+    for entity, values in wanted.items():
         copies = [parts for parts in _damaged(entity) if parts in stored and parts not in meant]
         claimed.update(copies)
         findings += _compared(entity, values, kraft.get(entity), {parts: stored[parts] for parts in copies})
