@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
@@ -20,7 +20,7 @@ ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
 
 
 def read(path: Path) -> Any:
-    return YAML(typ="safe", pure=True).load(path.read_text())
+    return yaml.safe_load(path.read_text())
 
 
 def steps(path: Path) -> list[dict[str, Any]]:

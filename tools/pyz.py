@@ -34,9 +34,15 @@ def build(out: Path) -> None:
     """Writes the file, with whatever folders it needs. Raises subprocess.CalledProcessError when pip fails."""
     with tempfile.TemporaryDirectory(prefix="kquota-pyz-") as folder:
         wheels, content = Path(folder, "wheels"), Path(folder, "content")
-        _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
+        _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT), "pyyaml")
+        for wheel in wheels.glob("[Pp]y[Yy][Aa][Mm][Ll]-*.whl"):
+            # It has no wheel for any platform, and does without the part of this one that is compiled.
+            name, version, _ = wheel.name.split("-", 2)
+            wheel.rename(wheels / f"{name}-{version}-py3-none-any.whl")
         pure = ("--only-binary=:all:", "--platform=any", "--implementation=py", "--abi=none", "--python-version=3.11")
         _pip("install", *pure, "--no-compile", "--target", str(content), *map(str, wheels.iterdir()))
+        for compiled in content.rglob("*.so"):
+            compiled.unlink()
         for unused in ("bin", "share"):
             shutil.rmtree(content / unused, ignore_errors=True)
         (content / "__main__.py").write_text(_MAIN, encoding="utf-8")

@@ -204,6 +204,7 @@ def load_quotas_file(file: Path) -> QuotaSnapshot:
 
     snapshot = read_quotas(file)
     warn_problems(snapshot)
+    _note_size(file, len(snapshot))
     return snapshot
 
 
@@ -368,7 +369,17 @@ def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:
 
     quota_file = read_quota_file(file, cluster)
     warn_problems(quota_file)
+    _note_size(file, len(quota_file.desired))
     return quota_file
+
+
+def _note_size(file: Path, entities: int) -> None:
+    """Says that JSON is faster, where that can be felt."""
+    if entities > _MANY_IN_YAML and file.suffix in (".yaml", ".yml"):
+        note(f"{file}: {entities:,} entities are read several times as fast from JSON")
+
+
+_MANY_IN_YAML = 10_000
 
 
 def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota.documents.edits import REMOVED, Steps, edited
-from kquota.documents.encoding import Document, line_of, read_document, read_text, replaced_scalar, to_yaml, write_text
+from kquota.documents.encoding import Document, line_of, read_document, read_text, to_yaml, write_text
 from kquota.errors import InputError
 
 
@@ -114,7 +114,7 @@ def use_context(path: Path, name: str) -> None:
     read_config(path).context(name)
     # The file itself, where the path is a link to it.
     target = path.resolve()
-    text = replaced_scalar(path, target.read_bytes().decode("utf-8"), "current-context", name)
+    text = edited(path, target.read_bytes().decode("utf-8"), {("current-context",): name})
     write_text(target, text, mode=target.stat().st_mode & 0o7777)
 
 

@@ -9,10 +9,13 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kquota.documents.encoding import compose, parse, to_flow, to_json
+from kquota.documents.encoding import parse, root_of, to_flow, to_json
 from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.documents.reading import Node
 
 Steps: TypeAlias = tuple[str | int, ...]
 """The keys and indexes that lead to a place."""
@@ -33,7 +36,7 @@ def edited(path: Path, text: str, edits: Mapping[Steps, Any]) -> str:
         return to_json(after)
     with contextlib.suppress(InputError, _Unfit):
         splices = _Splices(text)
-        splices.edit(compose(text), edits)
+        splices.edit(root_of(text), edits)
         candidate = splices.made()
         if parse(path, candidate) == after:
             return candidate
@@ -103,14 +106,16 @@ class _Splices:
             position = end
         return "".join([*out, self._text[position:]])
 
-    def edit(self, node: Any, edits: Mapping[Steps, Any], key: Any = None) -> None:
+    def edit(self, node: Node, edits: Mapping[Steps, Any], key: Node | None = None) -> None:
         """Takes down the edits of everything below a node; the key is that which the node stands at."""
         here = {steps[0]: value for steps, value in edits.items() if len(steps) == 1}
         below: dict[str | int, dict[Steps, Any]] = {}
         for steps, value in edits.items():
             if len(steps) > 1:
                 below.setdefault(steps[0], {})[steps[1:]] = value
-        children = _children(node)
+        children = node.parts
+        if not isinstance(node.value, dict | list):
+            raise _Unfit
         for step, inner in below.items():
             if step not in children or step in here:
                 raise _Unfit
@@ -119,7 +124,11 @@ class _Splices:
             self._edit(key, node, children, here)
 
     def _edit(
-        self, key: Any, node: Any, children: Mapping[str | int, tuple[Any, Any]], edits: Mapping[str | int, Any]
+        self,
+        key: Node | None,
+        node: Node,
+        children: Mapping[str | int, tuple[Node, Node]],
+        edits: Mapping[str | int, Any],
     ) -> None:
         removed = [step for step, value in edits.items() if value is REMOVED]
         added = {step: value for step, value in edits.items() if step not in children and value is not REMOVED}
@@ -128,7 +137,7 @@ class _Splices:
                 self._replace(*children[step], value)
         if len(removed) == len(children) and not added:
             self._empty(key, node, children)
-        elif node.flow_style or not children:
+        elif node.flow or not children:
             self._remove_from_flow(children, removed)
             self._add_to_flow(node, children, removed, added)
         else:
@@ -137,73 +146,74 @@ class _Splices:
             if added:
                 self._add_lines(node, children, added)
 
-    def _replace(self, key: Any, value: Any, new: Any) -> None:
+    def _replace(self, key: Node, value: Node, new: Any) -> None:
         if value is key:  # an item of a list
             raise _Unfit
-        start, end = value.start_mark.index, _end(value)
-        if value.id != "scalar" and not value.flow_style:
-            start = _end(key) + 1  # behind the colon
+        start, end = value.start.index, value.end
+        if not value.flow:
+            start = key.end + 1  # behind the colon
         blank = "" if self._text[start - 1 : start].isspace() else " "
         self._pieces.append((start, end, blank + to_flow(new)))
 
-    def _empty(self, key: Any, node: Any, children: Mapping[str | int, tuple[Any, Any]]) -> None:
+    def _empty(self, key: Node | None, node: Node, children: Mapping[str | int, tuple[Node, Node]]) -> None:
         """Leaves `[]` or `{}`."""
-        closed = "[]" if node.id == "sequence" else "{}"
-        if node.flow_style:
-            self._pieces.append((node.start_mark.index, _end(node), closed))
+        closed = "[]" if isinstance(node.value, list) else "{}"
+        if node.flow:
+            self._pieces.append((node.start.index, node.end, closed))
             return
         if key is None or key is node:
             raise _Unfit
         for part, value in children.values():
             self._remove_lines(part, value)
-        colon = _end(key) + 1
+        colon = key.end + 1
         self._pieces.append((colon, colon, f" {closed}"))
 
-    def _remove_from_flow(self, children: Mapping[str | int, tuple[Any, Any]], removed: Sequence[str | int]) -> None:
+    def _remove_from_flow(self, children: Mapping[str | int, tuple[Node, Node]], removed: Sequence[str | int]) -> None:
         steps = [*children]
         kept = False
         for number, step in enumerate(steps):
             if step not in removed:
                 kept = True
             elif kept:
-                self._pieces.append((_end(children[steps[number - 1]][1]), _end(children[step][1]), ""))
+                self._pieces.append((children[steps[number - 1]][1].end, children[step][1].end, ""))
             elif number + 1 < len(steps):
                 following = children[steps[number + 1]][0]
-                self._pieces.append((children[step][0].start_mark.index, following.start_mark.index, ""))
+                self._pieces.append((children[step][0].start.index, following.start.index, ""))
             else:
-                self._pieces.append((children[step][0].start_mark.index, _end(children[step][1]), ""))
+                self._pieces.append((children[step][0].start.index, children[step][1].end, ""))
 
     def _add_to_flow(
         self,
-        node: Any,
-        children: Mapping[str | int, tuple[Any, Any]],
+        node: Node,
+        children: Mapping[str | int, tuple[Node, Node]],
         removed: Sequence[str | int],
         added: Mapping[str | int, Any],
     ) -> None:
         if not added:
             return
-        if node.id == "sequence" and not children:
+        if isinstance(node.value, list) and not children:
             # `quotas: []` becomes a list with a line for each part of an item.
             lines = [line for value in added.values() for line in _item_lines(value, "  ")]
-            start = len(self._text[: node.start_mark.index].rstrip())
-            self._pieces.append((start, _end(node), self._newline + self._newline.join(lines)))
+            start = len(self._text[: node.start.index].rstrip())
+            self._pieces.append((start, node.end, self._newline + self._newline.join(lines)))
             return
         texts = [
-            to_flow(value) if node.id == "sequence" else f"{key}: {to_flow(value)}" for key, value in added.items()
+            to_flow(value) if isinstance(node.value, list) else f"{key}: {to_flow(value)}"
+            for key, value in added.items()
         ]
-        end = _end(node) - 1
-        at = _end([*children.values()][-1][1]) if children else end
+        end = node.end - 1
+        at = [*children.values()][-1][1].end if children else end
         self._pieces.append((at, at, ("" if len(removed) == len(children) else ", ") + ", ".join(texts)))
 
-    def _remove_lines(self, key: Any, value: Any) -> None:
+    def _remove_lines(self, key: Node, value: Node) -> None:
         """Removes a key or an item with the comments right above it and behind it."""
-        first = key.start_mark.index
+        first = key.start.index
         if value is key:  # an item of a list, behind its dash
             first = len(self._text[:first].rstrip()) - 1
         start = self._line_start(first)
         if self._text[start:first].strip(" ") or (value is key and self._text[first] != "-"):
             raise _Unfit
-        end = self._next_line(_end(value))
+        end = self._next_line(value.end)
         while start > 0:
             above = self._line_start(start - 1)
             if not self._text[above:start].lstrip(" ").startswith("#"):
@@ -219,14 +229,14 @@ class _Splices:
         self._pieces.append((start, end, ""))
 
     def _add_lines(
-        self, node: Any, children: Mapping[str | int, tuple[Any, Any]], added: Mapping[str | int, Any]
+        self, node: Node, children: Mapping[str | int, tuple[Node, Node]], added: Mapping[str | int, Any]
     ) -> None:
         first, last = next(iter(children.values()))[0], [*children.values()][-1]
-        line_start = self._line_start(last[0].start_mark.index)
-        at = self._next_line(_end(last[1]))
-        if node.id == "sequence":
+        line_start = self._line_start(last[0].start.index)
+        at = self._next_line(last[1].end)
+        if isinstance(node.value, list):
             # The dash may stand on a line of its own.
-            before = self._text[: last[0].start_mark.index].rstrip()
+            before = self._text[: last[0].start.index].rstrip()
             line_start = self._line_start(len(before))
             dash = re.fullmatch(r"( *)-", before[line_start:])
             if dash is None:
@@ -237,7 +247,7 @@ class _Splices:
                 lines += [""] if apart else []
                 lines += _item_lines(value, dash[1])
         else:
-            indent = " " * first.start_mark.column
+            indent = " " * first.start.column
             lines = [f"{indent}{key}: {to_flow(value)}" for key, value in added.items()]
         text = "".join(line + self._newline for line in lines)
         if not self._text[:at].endswith("\n"):
@@ -263,23 +273,6 @@ class _Splices:
             return index
         newline = self._text.find("\n", index)
         return len(self._text) if newline < 0 else newline + 1
-
-
-def _children(node: Any) -> dict[str | int, tuple[Any, Any]]:
-    """(key node, value node) by key; (item, item) by index. Raises _Unfit for a scalar."""
-    if node.id == "mapping":
-        return {key.value: (key, value) for key, value in node.value}
-    if node.id == "sequence":
-        return {index: (item, item) for index, item in enumerate(node.value)}
-    raise _Unfit
-
-
-def _end(node: Any) -> int:
-    """Where a node's text ends: the parser says of a block that it ends where the next one begins."""
-    if node.id == "scalar" or node.flow_style:
-        return int(node.end_mark.index)
-    last = node.value[-1]
-    return _end(last[1] if node.id == "mapping" else last)
 
 
 def _item_lines(item: Mapping[str, Any], indent: str) -> list[str]:

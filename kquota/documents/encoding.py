@@ -1,4 +1,4 @@
-"""Documents as text: JSON and YAML, read and written. The only module that knows the YAML library."""
+"""Documents as text: JSON and YAML, read and written."""
 
 from __future__ import annotations
 
@@ -16,26 +16,16 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
-from kquota.documents import plain
-from kquota.documents.validation import Mistake, mistakes, refuse, type_name
+from kquota.documents.validation import Mistake, fits, mistakes, refuse, type_name
 from kquota.errors import InputError
 from kquota.files import LARGEST, read_bytes
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from ruamel.yaml import YAML
-
-    from kquota.documents.fits import Fits
+    from kquota.documents.reading import Node
 
 Document: TypeAlias = dict[str, Any]
-
-DEEPEST: Final = 100
-"""Levels of nesting in a YAML text; no document has ten."""
-MOST_ALIASED: Final = 100_000
-"""Values that the aliases of a YAML text may stand for, beyond those that are written."""
-LARGEST_YAML: Final = 4 << 20
-"""Characters of a YAML text that is not written plainly: a library of pure Python reads it, at 0.2 MB/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,26 +200,10 @@ def _json_escape(match: re.Match[str]) -> str:
 
 def to_yaml(document: Mapping[str, Any]) -> str:
     """Block-style YAML 1.2 in the document's own key order; nothing in it drives a terminal (see `quoted`)."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.representer import RoundTripRepresenter
+    from kquota.documents.reading import dumped
 
-    class Representer(RoundTripRepresenter):
-        """A text that is not printable stands between quotation marks, where escapes are known."""
-
-    def represent(representer: Representer, text: str) -> Any:
-        style = None if text.isprintable() else '"'
-        return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Representer.add_representer(str, represent)
-    yaml = YAML()
-    yaml.Representer = Representer
-    yaml.default_flow_style = False
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 120
-    out = io.StringIO()
-    yaml.dump(whole(document), out)
     # The library takes some for printable that are not seen, or turn a line round.
-    return "\n".join(_UNPRINTABLE.sub(_escaped, line) for line in out.getvalue().split("\n"))
+    return "\n".join(_UNPRINTABLE.sub(_escaped, line) for line in dumped(whole(document)).split("\n"))
 
 
 def quoted(text: str) -> str:
@@ -410,134 +384,23 @@ def _parse_json(path: object, text: str) -> Any:
 
 
 def _too_deep(path: object) -> InputError:
-    return InputError(f"{path}: it is nested more than {DEEPEST} levels deep")
+    return InputError(f"{path}: it is nested too deep")
 
 
 def _parse_yaml(path: object, text: str) -> Any:
-    with contextlib.suppress(plain.NotPlain):
-        return plain.read(text)
-    _check_size(path, text)
-    with _yaml_errors(path):
-        return _yaml(text=True).load(text)
+    roots = _nodes(path, text)
+    if len(roots) > 1:
+        raise InputError(f"{path}{roots[1].line_of(())}: another document begins here; one is expected")
+    return roots[0].value if roots else None
 
 
-def _check_size(path: object, text: str) -> None:
-    if len(text) > LARGEST_YAML:
-        raise InputError(
-            f"{path}: YAML of more than {LARGEST_YAML >> 20} MiB is read only where it is written plainly",
-            hint="write it as 'kquota export' does, or as JSON",
-        )
-
-
-def _yaml(*, text: bool = False) -> YAML:
-    """A reader with bounds: how deep its text is nested, and how much aliases stand for. With `text` a time is text."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.composer import Composer
-    from ruamel.yaml.constructor import ConstructorError, SafeConstructor
-    from ruamel.yaml.scanner import Scanner, ScannerError
-
-    class BoundedScanner(Scanner):
-        def fetch_flow_collection_start(self, *args: Any, **options: Any) -> None:
-            super().fetch_flow_collection_start(*args, **options)
-            self._check_depth()
-
-        def add_indent(self, column: int) -> bool:
-            deeper: bool = super().add_indent(column)
-            self._check_depth()
-            return deeper
-
-        def _check_depth(self) -> None:
-            if len(self.flow_context) + len(self.indents) > DEEPEST:
-                problem = f"it is nested more than {DEEPEST} levels deep"
-                raise ScannerError(None, None, problem, self.reader.get_mark())
-
-    class BoundedComposer(Composer):
-        def compose_document(self) -> Any:
-            root = super().compose_document()
-            _check_aliases(root)
-            return root
-
-    class Constructor(SafeConstructor):
-        """Scalars that are not of the type which they are said to be are errors of the document."""
-
-        def construct_object(self, node: Any, deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep=deep)
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError):
-                kind = str(node.tag).rpartition(":")[2]
-                raise ConstructorError(None, None, f"it is not of the type {kind}", node.start_mark) from None
-
-    if text:
-        Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Scanner = BoundedScanner
-    yaml.Composer = BoundedComposer
-    yaml.Constructor = Constructor
-    return yaml
-
-
-def _check_aliases(root: Any) -> None:
-    """Raises an error of the library for aliases that stand for too much, or for what they are in themselves.
-
-    An alias is the node that it stands for: the nodes are few, and what is behind them may be billions of values.
-    """
-    from ruamel.yaml.composer import ComposerError
-    from ruamel.yaml.nodes import MappingNode, SequenceNode
-
-    sizes: dict[int, int] = {}
-    depths: dict[int, int] = {}
-    own = 0
-
-    def measure(node: Any) -> tuple[int, int]:
-        nonlocal own
-        key = id(node)
-        if key in sizes:
-            if sizes[key] == 0:
-                raise ComposerError(None, None, "an alias in it stands for what it is a part of", node.start_mark)
-            return sizes[key], depths[key]
-        own += 1
-        if isinstance(node, SequenceNode):
-            children = node.value
-        elif isinstance(node, MappingNode):
-            children = [part for pair in node.value for part in pair]
-        else:
-            children = []
-        sizes[key] = 0
-        size, depth = 1, 0
-        for child in children:
-            below, deep = measure(child)
-            size, depth = size + below, max(depth, deep)
-        sizes[key], depths[key] = size, depth + 1
-        if size - own > MOST_ALIASED:
-            raise ComposerError(None, None, f"its aliases stand for more than {MOST_ALIASED:,} values", node.start_mark)
-        if depth > 2 * DEEPEST:
-            raise ComposerError(None, None, f"it is nested more than {DEEPEST} levels deep", node.start_mark)
-        return size, depth + 1
-
-    if root is not None:
-        measure(root)
-
-
-@contextlib.contextmanager
-def _yaml_errors(path: object) -> Iterator[None]:
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+def _nodes(path: object, text: str) -> Sequence[Node]:
+    from kquota.documents.reading import nodes
 
     try:
-        yield
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(error.problem or error.context).split())
-        if "expected '<document start>'" in problem:
-            problem = "this is not one YAML document: look at the lines before this one"
-        raise InputError(f"{path}{line}: {problem[:200]}") from None
-    except YAMLError as error:
-        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise _too_deep(path) from None
-    except (ValueError, KeyError, IndexError) as error:
-        # The library stumbles over some texts that are no YAML.
-        raise InputError(f"{path}: not YAML that can be read ({type(error).__name__})") from None
+        return nodes(text)
+    except InputError as error:
+        raise InputError(f"{path}{error.message}") from None
 
 
 @dataclass(frozen=True)
@@ -572,13 +435,9 @@ def parsed_documents(name: str, text: str) -> list[Located]:
     """
     located: list[tuple[Any, Callable[[Sequence[object]], str]]]
     if text.lstrip().startswith("{"):
-        located = [(_parse_json(name, text), lambda steps: line_of(text, steps))]
+        located = [(_parse_json(name, text), partial(line_of, text))]
     else:
-        _check_size(name, text)
-        with _yaml_errors(name):
-            roots = [*_yaml().compose_all(text)]
-            loaded = [*_yaml().load_all(text)]
-        located = [(data, partial(_line_in, root)) for data, root in zip(loaded, roots, strict=True)]
+        located = [(root.value, root.line_of) for root in _nodes(name, text)]
     documents = []
     for data, line in located:
         if isinstance(data, dict):
@@ -590,62 +449,17 @@ def parsed_documents(name: str, text: str) -> list[Located]:
 
 def entry_lines(path: Path, name: str) -> tuple[int, ...]:
     """The lines, from 1, at which the entries of the document's list of that name begin."""
-    text = read_text(path)
-    if text.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError, IndexError, RecursionError):
-            return tuple(_json_lines(text, name))
-    with contextlib.suppress(plain.NotPlain):
-        marks: plain.Marks = {}
-        document = plain.read(text, marks)
-        entries = document[name]
-        # Those of a list on one line have no places of their own.
-        places = marks.get(id(entries)) or dict.fromkeys(range(len(entries)), marks[id(document)][name])
-        return tuple(places.values())
-    root = compose(text)
-    lists = [value for key, value in root.value if key.value == name]
-    return tuple(item.start_mark.line + 1 for value in lists for item in value.value)
+    _, entries = root_of(read_text(path)).parts[name]
+    return tuple(entry.start.line + 1 for entry, _ in entries.parts.values())
 
 
-def _json_lines(text: str, name: str) -> Iterator[int]:
-    """The lines at which the items of a list begin that is a value of a JSON object."""
-    line, counted = 1, 0
-    for key, _, at in _json_children(text, _BLANKS.match(text, 0).end()):  # type: ignore[union-attr]
-        if key == name:
-            for _, mark, _ in _json_children(text, at):
-                line, counted = line + text.count("\n", counted, mark), mark
-                yield line
-
-
-_BLANKS = re.compile(r"[ \t\n\r]*")
-
-
-def _json_children(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
-    """(key or index, its start, the start of its value) of each entry in the object or list that begins there.
-
-    Values are skipped by the C parser. Raises ValueError, IndexError and RecursionError for what is no JSON.
-    """
-    decoder = json.JSONDecoder()
-
-    def blanks(at: int) -> int:
-        match = _BLANKS.match(text, at)
-        return at if match is None else match.end()
-
-    is_object = text[at] == "{"
-    if not is_object and text[at] != "[":
-        return
-    at, index = blanks(at + 1), 0
-    while text[at] not in "}]":
-        mark, step = at, index
-        key = ""
-        if is_object:
-            key, at = json.decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined]
-            at = blanks(blanks(at) + 1)
-        yield (key if is_object else step), mark, at
-        _, at = decoder.raw_decode(text, at)
-        at = blanks(at)
-        index += 1
-        if text[at] == ",":
-            at = blanks(at + 1)
+def root_of(text: str) -> Node:
+    """The node of the document in a text. Raises InputError for what is no YAML."""
+    # Tabs between the values of JSON are none of YAML.
+    roots = _nodes("", text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text)
+    if not roots:
+        raise InputError(": nothing is in it")
+    return roots[0]
 
 
 def schemas_folder() -> Traversable:
@@ -672,13 +486,6 @@ def schema(name: str) -> Document:
     return loaded
 
 
-@lru_cache
-def _fits(schema_name: str) -> Fits:
-    from kquota.documents.fits import compiled
-
-    return compiled(schema(schema_name))
-
-
 def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
     found = mistakes_in(path, data, schema_name)
     if found:
@@ -687,123 +494,24 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
 
 def mistakes_in(path: object, data: Document, schema_name: str) -> list[Mistake]:
     """Where a document does not fit the schema of that name. Raises InputError for one that is nested too deep."""
-    if _fits(schema_name)(data):
-        return []
+    rules = schema(schema_name)
     try:
-        return mistakes(data, schema(schema_name))
+        return [] if fits(data, rules, rules) else mistakes(data, rules)
     except RecursionError:
         raise _too_deep(path) from None
 
 
-def line_of(text: str, steps: Iterable[object]) -> str:
+def line_of(text: str, steps: Sequence[object]) -> str:
     """`, line N` of the place that keys and indexes lead to in a YAML or JSON text; nothing where the text is none.
 
     Readers of documents ask when something is wrong: whole texts need no lines.
     """
-    wanted = list(steps)
-    if text.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError, IndexError, RecursionError):
-            return _json_line(text, wanted)
-    with contextlib.suppress(plain.NotPlain):
-        return _plain_line(text, wanted)
-    if len(text) > LARGEST_YAML:
-        return ""
     try:
-        with _yaml_errors(""):
-            node = _composed(text)
+        return root_of(text).line_of(steps)
     except InputError:
         return ""
-    return "" if node is None else _line_in(node, wanted)
 
 
-def _json_line(text: str, steps: Sequence[object]) -> str:
-    match = _BLANKS.match(text, 0)
-    mark = at = 0 if match is None else match.end()
-    for step in steps:
-        for found, begin, value in _json_children(text, at):
-            if found == (step if isinstance(found, int) else str(step)):
-                mark, at = begin, value
-                break
-        else:
-            break
-    line = text.count("\n", 0, mark) + 1
-    return f", line {line}"
-
-
-def _plain_line(text: str, steps: Sequence[object]) -> str:
-    marks: plain.Marks = {}
-    node = plain.read(text, marks)
-    line = min(marks[id(node)].values(), default=1)
-    for step in steps:
-        if isinstance(node, dict):
-            step = str(step)
-        places = marks.get(id(node), {})
-        line = places.get(step, line)
-        try:
-            node = node[step]
-        except (KeyError, IndexError, TypeError):
-            break
-    return f", line {line}"
-
-
-def _line_in(node: Any, steps: Iterable[object]) -> str:
-    from ruamel.yaml import MappingNode, SequenceNode
-
-    mark = node.start_mark
-    for step in steps:
-        if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            mark = node.start_mark
-        elif isinstance(node, MappingNode):
-            key, node = next(((key, value) for key, value in node.value if key.value == str(step)), (None, None))
-            if key is None:
-                break
-            mark = key.start_mark
-    return f", line {mark.line + 1}"
-
-
-def replaced_scalar(path: Path, text: str, key: str, value: str) -> str:
-    """The text of a YAML or JSON mapping with one of its top-level keys set to a text; all else stays as it is written.
-
-    Raises InputError where that cannot be done without touching more.
-    """
-    root = compose(text)
-    before = parse(path, text)
-    quoted = value if _PLAIN.match(value) and value.lower() not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
-    for name, node in root.value:
-        if name.value == key:
-            start, end, new = (
-                node.start_mark.index,
-                node.end_mark.index,
-                json.dumps(value) if root.flow_style else quoted,
-            )
-            break
-    else:
-        start = end = root.start_mark.index + bool(root.flow_style)
-        indent = "\n" + " " * root.start_mark.column
-        new = f"{json.dumps(key)}: {json.dumps(value)}, " if root.flow_style else f"{key}: {quoted}{indent}"
-    edited = text[:start] + new + text[end:]
-    try:
-        unchanged = parse(path, edited) == {**before, key: value}
-    except InputError:
-        unchanged = False
-    if not unchanged:
-        raise InputError(
-            f"{path}: {key} cannot be set without rewriting the file", hint=f"write {key}: {value} into it"
-        )
-    return edited
-
-
-_PLAIN = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
 _PLAIN_FLOW = re.compile(r"(?:[A-Za-z_][\w.-]*|\d+(?:\.\d+)? (?:%|[KMGT]?i?B/s|kB/s))\Z", re.ASCII)
 """Names, and the values that `humanize` writes."""
 _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-
-
-def compose(text: str) -> Any:
-    """The root node of a YAML text: nodes know their `id`, `value`, `flow_style`, `start_mark` and `end_mark`."""
-    return _yaml().compose(text)
-
-
-_composed = lru_cache(maxsize=1)(compose)
-"""Several mistakes of a text may ask for their lines."""

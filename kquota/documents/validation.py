@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import json
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from kquota.documents.fits import compiled
 from kquota.errors import InputError
 
 Step = str | int
@@ -59,12 +60,8 @@ def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]
         # Whatever else does not fit follows from that.
         return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}")]
     few, numbers = _suspects(data, rules)
-    validator = Draft202012Validator(rules)
-    problems = [*itertools.islice(validator.iter_errors(few), 10 * MOST)]
-    if not problems:  # what is left out may be wrong all the same
-        numbers = {}
-        problems = [*itertools.islice(validator.iter_errors(data), 10 * MOST)]
-    found = dict.fromkeys(mistake for each in problems for mistake in _explained(best_match(iter([each])), numbers))
+    errors = itertools.islice(Draft202012Validator(rules).iter_errors(few), 10 * MOST)
+    found = dict.fromkeys(mistake for each in errors for mistake in _explained(best_match(iter([each])), numbers))
     meant = {(mistake.steps[:-1], mistake.hint) for mistake in found}
     # A key that is nearly the one that is missing is one mistake.
     return [each for each in found if (each.steps, _did_you_mean(_missing(each))) not in meant]
@@ -124,12 +121,80 @@ def _suspects(data: Mapping[str, Any], rules: Mapping[str, Any]) -> tuple[dict[s
     """The document with each long list cut down to some items that do not fit, and the indexes of these."""
     few, numbers = dict(data), {}
     for name, part in data.items():
-        rule = rules.get("properties", {}).get(name, {})
-        if isinstance(part, list) and len(part) > _LONG and "items" in rule:
-            fits = compiled({"$defs": rules.get("$defs", {}), "allOf": [rule["items"]]})
-            found = [*itertools.islice((index for index, item in enumerate(part) if not fits(item)), MOST + 1)]
-            few[name], numbers[name] = [part[index] for index in found], found
+        rule = rules.get("properties", {}).get(name, {}).get("items")
+        if isinstance(part, list) and len(part) > _LONG and rule is not None:
+            wrong = (index for index, item in enumerate(part) if not fits(item, rule, rules))
+            numbers[name] = [*itertools.islice(wrong, MOST + 1)]
+            few[name] = [part[index] for index in numbers[name]]
     return few, numbers
+
+
+def fits(value: Any, rules: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value fits a part of a schema: a yes or no, as jsonschema is slow and takes long to load."""
+    if isinstance(rules, bool):
+        return rules
+    for keyword, rule in rules.items():
+        if keyword in LIMITS:
+            kind, holds = LIMITS[keyword]
+            fine = not _is(kind, value) or holds(value, rule)
+        else:
+            fine = _fits_parts(value, keyword, rule, rules, schema)
+        if not fine:
+            return False
+    return True
+
+
+def _fits_parts(value: Any, keyword: str, rule: Any, rules: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether a value fits a keyword that has other schemas in it."""
+    match keyword:
+        case "$ref":
+            return fits(value, functools.reduce(operator.getitem, rule.removeprefix("#/").split("/"), schema), schema)
+        case "properties" | "additionalProperties" if isinstance(value, dict):
+            if keyword == "properties":
+                return all(fits(value[name], each, schema) for name, each in rule.items() if name in value)
+            named = rules.get("properties", {})
+            return all(fits(part, rule, schema) for name, part in value.items() if name not in named)
+        case "propertyNames" if isinstance(value, dict):
+            return all(fits(name, rule, schema) for name in value)
+        case "items" if isinstance(value, list):
+            return all(fits(each, rule, schema) for each in value)
+        case "oneOf":
+            return sum(fits(value, each, schema) for each in rule) == 1
+        case "anyOf":
+            return any(fits(value, each, schema) for each in rule)
+        case "if":
+            return fits(value, rules.get("then" if fits(value, rule, schema) else "else", True), schema)
+    return True
+
+
+def _is(kind: str, value: Any) -> bool:
+    if kind == "integer":
+        return type(value) is int or (type(value) is float and value.is_integer())
+    return kind == "any" or type_name(value) == kind
+
+
+def _same(value: Any, rule: Any) -> bool:
+    return bool(value == rule) and isinstance(value, bool) == isinstance(rule, bool)
+
+
+LIMITS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
+    "type": ("any", lambda value, rule: any(_is(kind, value) for kind in ([rule] if isinstance(rule, str) else rule))),
+    "const": ("any", _same),
+    "enum": ("any", lambda value, rule: any(_same(value, each) for each in rule)),
+    "required": ("object", lambda value, rule: all(name in value for name in rule)),
+    "minProperties": ("object", lambda value, rule: len(value) >= rule),
+    "minItems": ("array", lambda value, rule: len(value) >= rule),
+    "maxItems": ("array", lambda value, rule: len(value) <= rule),
+    "uniqueItems": ("array", lambda value, rule: len({*map(json.dumps, value)}) == len(value)),
+    "minLength": ("string", lambda value, rule: len(value) >= rule),
+    "maxLength": ("string", lambda value, rule: len(value) <= rule),
+    "pattern": ("string", lambda value, rule: re.search(rule, value) is not None),
+    "minimum": ("number", lambda value, rule: value >= rule),
+    "maximum": ("number", lambda value, rule: value <= rule),
+    "exclusiveMinimum": ("number", lambda value, rule: value > rule),
+    "exclusiveMaximum": ("number", lambda value, rule: value < rule),
+}
+"""The type of value that a keyword is about, and whether it holds."""
 
 
 def _position(data: Any, steps: Iterable[Step]) -> tuple[int, ...]:

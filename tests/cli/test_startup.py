@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = (
-    "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "ruamel",
+    "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "yaml",
     "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer", "vl_convert",
     "jinja2", "prometheus_client",
 )  # fmt: skip

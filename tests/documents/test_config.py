@@ -106,13 +106,13 @@ def test_using_a_context_changes_one_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("# mine\n\ncontexts: {b: {zookeeper: z}}\n", "# mine\n\ncurrent-context: b\ncontexts: {b: {zookeeper: z}}\n"),
+        ("# mine\n\ncontexts: {b: {zookeeper: z}}\n", "# mine\n\ncontexts: {b: {zookeeper: z}}\ncurrent-context: b\n"),
         ("---\r\ncontexts:\r\n  b: {zookeeper: z}\r\n", None),
-        ('{"contexts": {"b": {"zookeeper": "z"}}}', '{"current-context": "b", "contexts": {"b": {"zookeeper": "z"}}}'),
+        ('{"contexts": {"b": {"zookeeper": "z"}}}', None),
         ('{contexts: {b: {zookeeper: z}}, current-context: "a"}', None),
         ("contexts: {b: {zookeeper: z}}\ncurrent-context:   'a' # was", None),
         ("  contexts: {b: {zookeeper: z}}\n  current-context: >-\n    a\n", None),
-        ("  contexts: {b: {zookeeper: z}}\n", "  current-context: b\n  contexts: {b: {zookeeper: z}}\n"),
+        ("  contexts: {b: {zookeeper: z}}\n", "  contexts: {b: {zookeeper: z}}\n  current-context: b\n"),
     ],
 )
 def test_using_a_context_knows_every_style(tmp_path: Path, before: str, after: str | None) -> None:

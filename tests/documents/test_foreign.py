@@ -11,9 +11,9 @@ from typing import Any
 
 import hcl2
 import pytest
+import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from ruamel.yaml import YAML
 
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import INT_MAX, QuotaKey
@@ -61,7 +61,7 @@ def test_rpk_reads_back(snapshot: QuotaSnapshot) -> None:
     assert rpk.read("rpk.yaml", exported.text) == expected
     assert (expected == snapshot) == (not exported.unsaid)
     # What `rpk cluster quotas describe` makes of it.
-    document = YAML(typ="safe", pure=True).load(exported.text)
+    document = yaml.safe_load(exported.text)
     assert rpk.read("rpk.json", json.dumps(document)) == expected
 
 
@@ -95,7 +95,7 @@ def test_strimzi_reads_back(snapshot: QuotaSnapshot) -> None:
     keys = {"producerByteRate": PRODUCER, "consumerByteRate": CONSUMER}
     keys |= {"requestPercentage": REQUEST, "controllerMutationRate": MUTATION}
     read = {}
-    resources = [each for each in YAML(typ="safe", pure=True).load_all(exported.text) if each is not None]
+    resources = [each for each in yaml.safe_load_all(exported.text) if each is not None]
     for resource in resources:
         validator.validate(resource)
         spec, name = resource["spec"], resource["metadata"]["name"]
