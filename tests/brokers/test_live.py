@@ -24,8 +24,8 @@ from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.foreign.grafana import panels
-from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES, Thresholds, prometheus_rules
+from kquota.documents.foreign.grafana import grafana_dashboard
+from kquota.documents.foreign.prometheus import Thresholds, prometheus_rules, shipped
 from kquota.live.dialect import found
 from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages
@@ -170,7 +170,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("live")
     (port,) = free_ports(1)
     config = folder / "jmx-exporter.yaml"
-    config.write_text(JMX_EXPORTER_RULES)
+    config.write_text(shipped("jmx-exporter.yaml"))
     page = f"http://127.0.0.1:{port}/metrics"
     with (
         KafkaBroker(settings=AT_ONCE, jvm_flags=(agent_flag(port, config),)) as broker,
@@ -272,7 +272,8 @@ def test_every_panel_has_an_answer(live: Live) -> None:
         "Age of quotas and metrics",
         "Not shown",
     }
-    expressions = {panel.title: panel.expr for panel in panels(metrics, THRESHOLDS)}
+    dashboard = grafana_dashboard(metrics, THRESHOLDS)
+    expressions = {panel["title"]: panel["targets"][0]["expr"] for panel in dashboard["panels"]}
     for expression in expressions.values():
         live.ask(expression)  # Prometheus accepts each of them
     # No counter is over its limit at every moment, least of all where the machine is busy.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES
+from kquota.documents.foreign.prometheus import shipped
 from tests.cli.conftest import Kquota
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -21,4 +21,4 @@ def test_on_the_command_line(kquota: Kquota, tmp_path: Path) -> None:
     assert "> 1.1\n" in old.out
     assert "on (cluster, clientId, resource, user)" in " ".join(old.out.split())
     assert nothing.code == 4
-    assert kquota("generate", "jmx-exporter").out == JMX_EXPORTER_RULES
+    assert kquota("generate", "jmx-exporter").out == shipped("jmx-exporter.yaml")

@@ -14,8 +14,8 @@ import pytest
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.findings.use import near_share, proven_share
 from kquota.documents.encoding import to_yaml
-from kquota.documents.foreign.grafana import grafana_dashboard, panels
-from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES, USUAL, Metric, Thresholds, prometheus_rules
+from kquota.documents.foreign.grafana import grafana_dashboard
+from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, prometheus_rules, shipped
 from kquota.live.dialect import found, is_broken
 from kquota.live.sources import Page, Pages
 
@@ -205,12 +205,12 @@ def test_the_dashboard() -> None:
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) == 23
     assert read.panels is not None
-    assert [each.title for each in panels(USUAL, THRESHOLDS)] == [getattr(each, "title", None) for each in read.panels]
+    assert [each["title"] for each in document["panels"]] == [getattr(each, "title", None) for each in read.panels]
 
 
 def test_the_rules_of_the_exporter_are_as_the_documentation_promises() -> None:
     """The rule of both tags comes first, or the rule of one tag takes its beans."""
-    patterns = [re.compile(each) for each in re.findall(r"pattern: '(.+)'", JMX_EXPORTER_RULES)]
+    patterns = [re.compile(each) for each in re.findall(r"pattern: '(.+)'", shipped("jmx-exporter.yaml"))]
     beans = {
         "kafka.server<type=Produce, user=alice, client-id=app><>byte-rate": 0,
         "kafka.server<type=Request, user=alice><>throttle-time": 1,

@@ -13,7 +13,7 @@ from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
 from kquota.documents.foreign.grafana import grafana_dashboard
-from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES, Metric, Thresholds, prometheus_rules
+from kquota.documents.foreign.prometheus import Metric, Thresholds, prometheus_rules, shipped
 
 _INTERVAL = click.option(
     "--interval",
@@ -92,7 +92,7 @@ def jmx_exporter() -> None:
     Examples:
       kquota generate jmx-exporter > jmx-exporter.yaml
     """
-    click.echo(JMX_EXPORTER_RULES, nl=False)
+    click.echo(shipped("jmx-exporter.yaml"), nl=False)
 
 
 def _thresholds(facts: BrokerFacts, interval_ms: int) -> Thresholds:

@@ -5,12 +5,14 @@ The alerts' thresholds follow from how brokers enforce quotas (`kquota.core.find
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 from kquota.core.quotas.quota import QuotaKey, format_number
-from kquota.documents.encoding import Document
+from kquota.documents.encoding import Document, parse
 
 SHARE: Final = "kquota:share"
 """The recorded use divided by limit, by broker."""
@@ -47,7 +49,7 @@ def _usual() -> Iterator[Metric]:
 
 
 USUAL: Final = tuple(_usual())
-"""What the rules of `jmx_exporter_rules` make."""
+"""What the rules of `jmx-exporter.yaml` make."""
 
 
 @dataclass(frozen=True)
@@ -103,150 +105,50 @@ def _record(name: str, metric: Metric, expr: str) -> Document:
 
 
 def _alerts(metrics: Sequence[Metric], thresholds: Thresholds, by: Sequence[str]) -> Iterator[Document]:
-    whom = _whom(metrics)
-    runbook = _runbook(metrics)
-    mutations = f'key!="{QuotaKey.CONTROLLER_MUTATION_RATE.value}"'
-    near, proven = (format_number(round(share, 4)) for share in (thresholds.near, thresholds.proven))
-    late = max(300, round(4 * thresholds.interval_s))
-    yield _alert(
-        "KafkaClientThrottled",
-        f"{THROTTLE} > 0",
-        "1m",
-        "warning",
-        f"{whom} is throttled on {{{{ $labels.instance }}}}, {{{{ $value | humanize }}}} ms a request",
-        f"The broker reports a throttle time of the last half minute or minute. {runbook}",
-    )
-    yield _alert(
-        "KafkaQuotaExceeded",
-        f"{SHARE}{{{mutations}}} > {proven}",
-        None,
-        "warning",
-        f"{whom} is at {{{{ $value | humanizePercentage }}}} of its limit on {{{{ $labels.instance }}}}",
-        f"Between requests a rate rises to at most {proven} of the limit: a request was throttled. {runbook}",
-    )
-    yield _alert(
-        "KafkaQuotaNear",
-        f"{SHARE}{{{mutations}}} > {near} and {SHARE}{{{mutations}}} <= {proven}",
-        "5m",
-        "info",
-        f"{whom} is at {{{{ $value | humanizePercentage }}}} of its limit on {{{{ $labels.instance }}}}",
-        f"From {near} of the limit on, the moments at which requests arrive decide whether one is throttled. {runbook}",
-    )
-    for metric in metrics:
-        if metric.what == "tokens":
-            yield _alert(
-                "KafkaMutationsThrottled",
-                _joined(metric._replace(name=f"({metric.name} < 0)"), "*", f"({limit(metric, by)} > bool 0)", by),
-                None,
-                "warning",
-                f"{whom} has no mutations left on {{{{ $labels.instance }}}}",
-                f"The bucket of topic and partition changes is empty: the controller throttles. {runbook}",
-            )
-    sum_by = f"sum by ({', '.join(by)}) " if by else "sum "
-    yield _alert(
-        "KafkaQuotaDrift",
-        f"{sum_by}(kquota_drift_entities) > 0",
-        "15m",
-        "warning",
-        "{{ $value }} entities have other quotas than the file",
-        "'kquota plan FILE' shows the differences; 'kquota apply FILE' brings the cluster to the file.",
-    )
-    yield _alert(
-        "KafkaQuotaLeaseOverdue",
-        "kquota_lease_expires_timestamp_seconds < time() - 600",
-        None,
-        "warning",
-        "the quotas of {{ $labels.entry }} should have ended",
-        "'kquota reconcile' takes back what 'kquota apply --for' set: run it from cron, and see why it did not run.",
-    )
-    yield _alert(
-        "KafkaQuotaLint",
-        f'{sum_by}(kquota_lint_findings{{severity="error"}}) > 0',
-        "15m",
-        "warning",
-        "{{ $value }} quotas are wrong",
-        "'kquota lint' on the cluster names each of them, with the proof and what to do.",
-    )
-    yield _alert(
-        "KquotaStale",
-        f"time() - kquota_last_success_timestamp_seconds > {late}",
-        None,
-        "warning",
-        "kquota has not read {{ $labels.part }} for {{ $value | humanizeDuration }}",
-        "The exporter serves the metrics of before. Its log on stderr says why it cannot read.",
-    )
-    yield _alert(
-        "KquotaAbsent",
-        "absent(kquota_build_info)",
-        "5m",
-        "warning",
-        "no kquota exporter is scraped",
-        "No limits and no alerts of quotas without it: start 'kquota exporter', and look at Prometheus's targets.",
-    )
-
-
-def _alert(name: str, expr: str, lasting: str | None, severity: str, summary: str, description: str) -> Document:
-    return {
-        "alert": name,
-        "expr": expr,
-        **({} if lasting is None else {"for": lasting}),
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary, "description": description},
-    }
-
-
-def _whom(metrics: Sequence[Metric]) -> str:
-    """The counter of an alert in words, by the labels that there are."""
-    used = _used(metrics)
-    parts = [
-        f"{{{{ if $labels.{label} }}}}{word} {{{{ $labels.{label} }}}} {{{{ end }}}}"
-        for word, labels in (("user", _USERS), ("client-id", _CLIENTS), ("ip", ("ip",)))
+    known = {label for metric in metrics for label in metric.labels}
+    there = [
+        (f"{{{{ if $labels.{label} }}}}", flag, word, f"{{{{ $labels.{label} }}}}")
+        for flag, word, labels in (("user", "user", _USERS), ("client", "client-id", _CLIENTS), ("ip", "ip", ("ip",)))
         for label in labels
-        if label in used
+        if label in known
     ]
-    return f"{''.join(parts)}({{{{ $labels.key }}}})"
+    alerts = filled(
+        "alerts.yaml",
+        runbook=shipped("runbook.txt").strip(),
+        flags="".join(f'{begin} --{flag} "{value}"{{{{ end }}}}' for begin, flag, _, value in there),
+        whom="".join(f"{begin}{word} {value} {{{{ end }}}}" for begin, _, word, value in there),
+        near=format_number(round(thresholds.near, 4)),
+        proven=format_number(round(thresholds.proven, 4)),
+        late=max(300, round(4 * thresholds.interval_s)),
+        sum=f"sum by ({', '.join(by)})" if by else "sum",
+    )["alerts"]
+    for alert in alerts:
+        if alert["expr"] != "<tokens>":
+            yield alert
+            continue
+        for metric in metrics:
+            if metric.what == "tokens":
+                empty = metric._replace(name=f"({metric.name} < 0)")
+                yield {**alert, "expr": _joined(empty, "*", f"({limit(metric, by)} > bool 0)", by)}
 
 
-def _runbook(metrics: Sequence[Metric]) -> str:
-    used = _used(metrics)
-    flags = [
-        f'{{{{ if $labels.{label} }}}} --{flag} "{{{{ $labels.{label} }}}}"{{{{ end }}}}'
-        for flag, labels in (("user", _USERS), ("client", _CLIENTS), ("ip", ("ip",)))
-        for label in labels
-        if label in used
-    ]
-    return (
-        "The quota of {{ $labels.entity }} (level {{ $labels.level }}) governs this counter:"
-        f" 'kquota resolve{''.join(flags)}' shows what it shadows."
-        " 'kquota top --explain SUBJECT' shows who is in the counter, and how to lift the limit for two hours."
-        " 'kquota audit' of the request log shows what would be enough."
-    )
+def filled(file: str, **holes: object) -> Document:
+    """The document in a file beside this module, with values in its holes, as `<near>`; they may have holes, too."""
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: fill(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [fill(each) for each in part]
+        for name, value in holes.items():
+            if isinstance(part, str):
+                part = value if part == f"<{name}>" else part.replace(f"<{name}>", str(value))
+        return part
+
+    document: Document = fill(parse(Path(file), shipped(file)))
+    return document
 
 
-def _used(metrics: Iterable[Metric]) -> set[str]:
-    return {label for metric in metrics for label in metric.labels}
-
-
-JMX_EXPORTER_RULES: Final = """\
-# Rules of the JMX exporter for Kafka's quota metrics. The rule for both tags comes first: in another order the rule of
-# one tag swallows the other, and a counter of users alone has no series at all.
-lowercaseOutputName: true
-rules:
-- pattern: 'kafka.server<type=(Produce|Fetch|Request|ControllerMutation), user=(.+), client-id=(.+)><>([a-z-]+)'
-  name: kafka_server_quota_$4
-  type: GAUGE
-  labels: {resource: "$1", user: "$2", clientId: "$3"}
-- pattern: 'kafka.server<type=(Produce|Fetch|Request|ControllerMutation), user=(.+)><>([a-z-]+)'
-  name: kafka_server_quota_$3
-  type: GAUGE
-  labels: {resource: "$1", user: "$2"}
-- pattern: 'kafka.server<type=(Produce|Fetch|Request|ControllerMutation), client-id=(.+)><>([a-z-]+)'
-  name: kafka_server_quota_$3
-  type: GAUGE
-  labels: {resource: "$1", clientId: "$2"}
-- pattern: 'kafka.server<type=socket-server-metrics, ip=(.+)><>connection-accept-rate'
-  name: kafka_server_socket_server_metrics_connection_accept_rate
-  type: GAUGE
-  labels: {ip: "$1"}
-"""
-"""The rules that keep all labels: `USUAL` is what they make."""
+def shipped(file: str) -> str:
+    """The text of a file beside this module."""
+    return (files("kquota.documents.foreign") / file).read_text(encoding="utf-8")
