@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from kquota.core.findings.answers import Answered, Answers, add_up
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.tabular import Rows, Tabular
+from kquota.core.tabular import Rows, Tabular, tabulated
 from kquota.errors import InputError
 from kquota.files import replacing
 
@@ -86,7 +86,10 @@ class DataQuality:
         )
 
 
-_WHEN = ("first_throttled_ms", "last_throttled_ms")
+_COLUMNS = """broker subject key=key.value unit entity limit verdict reason events throttled_events longest_ms
+    muted_share=prediction.muted_share.likely delivered_per_s=prediction.delivered_per_s.likely
+    wanted_per_s=prediction.wanted_per_s.likely open_loop_throttle_time_max_ms=throttle_time_max_ms peak_rate
+    first_throttled_ms last_throttled_ms"""
 
 
 @dataclass(frozen=True)
@@ -121,15 +124,8 @@ class AuditResult(Tabular):
         return Findings(self.findings, self.predictions).ranked()
 
     def table(self) -> Rows:
-        """A row for each finding, the most harm first; rates are per second, in the unit of the key."""
-        names = ("reason", "events", "throttled_events", "throttle_time_max_ms", "peak_rate", *_WHEN)
-
-        def rows() -> Iterator[Sequence[object]]:
-            for each in self.found:
-                subject = (each.broker, each.subject, each.key.value, str(each.entity), each.limit, each.verdict.value)
-                yield (*subject, *(getattr(each, name) for name in names))
-
-        return ("broker", "subject", "key", "entity", "limit", "verdict", *names), rows()
+        """A row for each finding, the most harm first: the numbers of the screen; the replay's are `open_loop_…`."""
+        return tabulated(self.found, _COLUMNS)
 
     @property
     def throttled(self) -> bool:

@@ -15,7 +15,7 @@ from kquota.cli.report.markdown import summary
 from kquota.cli.report.words import EXEMPTIONS
 from kquota.cli.text import Column, code, duration, entity_text, many, period, records_text, safe
 from kquota.cli.verdicts import lines
-from kquota.cli.views import Csv, Document, Note, Part, Table, View
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, table_of
 from kquota.core.findings.closed_loop import Closed
 from kquota.core.findings.finding import Basis, Finding
 from kquota.core.findings.prediction import Prediction
@@ -250,42 +250,36 @@ def _table(
     logs = any(found.logged is not None for found in findings)
     predicted = any(found.prediction is not None for found in findings)
     held = any(found.held_back for found in findings)
-    day, when = _when(shown)
-    return Table(
+    day = _day(shown)
+    key_width = min(_KEY, max(len(found.key.value) for found in shown))
+    return table_of(
+        shown,
         [
-            *([Column("BROKER")] if brokers else []),
-            Column("WHO", style="bold"),
-            *([Column("COUNTER")] if wide else []),
-            Column("QUOTA", style="cyan", least=min(_KEY, max(len(found.key.value) for found in shown))),
-            Column("LIMIT", number=True),
-            Column("PEAK", number=True, spare=6),
-            Column("DELAYED", number=True),
-            *([Column("MUTED", number=True, spare=3)] if predicted else []),
-            Column("LONGEST", number=True, spare=1 if brokers else 0),
-            *([Column("DELIVERED", spare=4)] if predicted or held else []),
-            *([Column("LOGGED", number=True, style="dim", spare=5)] if logs else []),
-            Column(f"WHEN ({day}UTC)", spare=2, least=_WHEN),
-            Column("CLIENTS", spare=7),
-        ],
-        [
+            brokers and (Column("BROKER"), lambda found: found.broker),
+            (Column("WHO", style="bold"), lambda found: found.subject),
+            wide and (Column("COUNTER"), lambda found: found.sensor),
             (
-                *([found.broker] if brokers else []),
-                found.subject,
-                *([found.sensor] if wide else []),
-                (found.key.value, f"of {entity_text(found.entity)}"),
-                words.limit_parts(found, settings.quotas),
-                _peak(found),
-                (*_delayed(found), *_closed_events(result, found)),
-                *([words.muted(found)] if predicted else []),
-                (*_longest(found), "times out" if words.times_out(found) else ""),
-                *([(*words.delivered_parts(found), words.behind(found))] if predicted or held else []),
-                *([_logged(found)] if logs else []),
-                times,
-                _clients(found),
-            )
-            for found, times in zip(shown, when, strict=True)
+                Column("QUOTA", style="cyan", least=key_width),
+                lambda found: (found.key.value, f"of {entity_text(found.entity)}"),
+            ),
+            (Column("LIMIT", number=True), lambda found: words.limit_parts(found, settings.quotas)),
+            (Column("PEAK", number=True, spare=6), _peak),
+            (Column("DELAYED", number=True), lambda found: (*_delayed(found), *_closed_events(result, found))),
+            predicted and (Column("MUTED", number=True, spare=3), words.muted),
+            (
+                Column("LONGEST", number=True, spare=1 if brokers else 0),
+                lambda found: (*_longest(found), "times out" if words.times_out(found) else ""),
+            ),
+            (predicted or held)
+            and (Column("DELIVERED", spare=4), lambda found: (*words.delivered_parts(found), words.behind(found))),
+            logs and (Column("LOGGED", number=True, style="dim", spare=5), _logged),
+            (
+                Column(f"WHEN ({day}UTC)", spare=2, least=_WHEN),
+                lambda found: _times(found)[-2:] if day else _times(found),
+            ),
+            (Column("CLIENTS", spare=7), _clients),
         ],
-        ["" if found.throttled else "yellow" if found.undetermined else "dim" for found in shown],
+        lambda found: "" if found.throttled else "yellow" if found.undetermined else "dim",
     )
 
 
@@ -293,13 +287,16 @@ _KEY, _WHEN = 20, 11
 """The widths of a key, the longest in two lines, and of a time with a word beside it."""
 
 
-def _when(shown: Sequence[Finding]) -> tuple[str, list[tuple[str, ...]]]:
-    """(the day of all throttles and a blank, nothing where there are several; the first and the last throttle)."""
-    periods = [period(found.first_throttled_ms, found.last_throttled_ms) for found in shown]
+def _day(shown: Sequence[Finding]) -> str:
+    """The day of all throttles and a blank; nothing where there are several."""
+    periods = [*map(_times, shown)]
     days = {parts[0] for parts in periods if parts != ("-",)}
-    if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods):
-        return "", periods
-    return f"{days.pop()} ", [parts[-2:] for parts in periods]
+    return "" if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods) else f"{days.pop()} "
+
+
+def _times(found: Finding) -> tuple[str, ...]:
+    """The first and the last throttle."""
+    return period(found.first_throttled_ms, found.last_throttled_ms)
 
 
 def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:

@@ -11,7 +11,6 @@ from kquota.cli.chart import ASCII, UNICODE, chart
 from kquota.cli.text import (
     Column,
     amount_text,
-    cell_lines,
     clock,
     counter_title,
     duration,
@@ -23,7 +22,8 @@ from kquota.cli.text import (
     safe,
     short_unit,
 )
-from kquota.cli.views import Csv, Document, Drawn, Note, Part, Table, View
+from kquota.cli.text import markdown as as_markdown
+from kquota.cli.views import Document, Drawn, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.enforcement import Generation
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -89,29 +89,21 @@ def simulated(
             yield Note("next: --all shows how near the counters came to their limits")
 
     def markdown() -> Iterator[Part]:
-        from kquota.cli.text import markdown, markdown_table
-
-        yield f"**{markdown(_answer(result))}**"
+        yield f"**{as_markdown(_answer(result))}**"
         yield ""
         for part in tables(wide=True):
             if isinstance(part, Table):
-                numbers = frozenset(column.heading for column in part.columns if column.number)
-                yield markdown_table([column.heading for column in part.columns], map(_lines, part.rows), numbers)
+                yield markdown_of(part)
             else:
-                yield f"* {markdown(part)}" if isinstance(part, str) and part else part
+                yield f"* {as_markdown(part)}" if isinstance(part, str) and part else part
 
     return View(
         screen=screen,
         document=document,
-        csv=lambda: Csv(_CSV, _csv_rows(result)),
+        csv=lambda: csv_of(result.clients, _CSV, digits=3),
         others={"wide": lambda: screen(wide=True), "markdown": markdown},
         code=code,
     )
-
-
-def _lines(row: Sequence[object]) -> list[str]:
-    """The cells of a row, each in one line."""
-    return [", ".join(cell_lines(cell)) for cell in row]
 
 
 def _answer(result: Simulation) -> str:
@@ -129,24 +121,10 @@ def _answer(result: Simulation) -> str:
     return f"{counted}{worst}; {many(result.events, 'request')}"
 
 
-_CSV = (
-    "name", "broker", "user", "client_id", "ip", "api", "unit", "active_ms", "requests", "offered", "delivered",
-    "rejected", "waiting", "offered_rate", "delivered_rate", "rejections", "throttled", "throttle_ms",
-    "throttle_low_ms", "throttle_high_ms", "throttle_longest_ms", "throttle_mean_ms", "first_throttled_ms",
-    "throttled_until_ms", "delivering_ms",
-)  # fmt: skip
-
-
-def _csv_rows(result: Simulation) -> Iterator[Sequence[object]]:
-    for client in result.clients:
-        yield (
-            client.name, client.broker, client.user, client.client_id, client.ip, client.api, client.unit,
-            client.active_ms, client.requests, client.offered, client.delivered, client.rejected, client.waiting,
-            round(client.offered_rate, 3), round(client.delivered_rate, 3), client.rejections, client.throttled,
-            client.throttle_ms, *client.throttle_range_ms, client.throttle_max_ms,
-            None if client.throttle_mean_ms is None else round(client.throttle_mean_ms, 3),
-            client.first_throttled_ms, client.throttled_until_ms, client.delivering_ms,
-        )  # fmt: skip
+_CSV = """name broker user client_id ip api unit active_ms requests offered delivered rejected waiting offered_rate
+    delivered_rate rejections throttled throttle_ms throttle_low_ms=throttle_range_ms.0
+    throttle_high_ms=throttle_range_ms.1 throttle_longest_ms=throttle_max_ms throttle_mean_ms first_throttled_ms
+    throttled_until_ms delivering_ms"""
 
 
 def _clients(result: Simulation, workload: Workload) -> Table:
@@ -154,50 +132,40 @@ def _clients(result: Simulation, workload: Workload) -> Table:
     groups: dict[str, list[ClientResult]] = {}
     for client in result.clients:
         groups.setdefault(client.group, []).append(client)
-    rows = []
-    for name, clients in groups.items():
-        plan = planned[name]
-        copies = len({client.name for client in clients})
-        unit = clients[0].unit
-        total = sum(client.offered for client in clients)
-        share = _share(sum(client.delivered for client in clients), total)
-        if plan.requests is None:
-            offered = rate_text(sum(client.offered_rate for client in clients), f"{unit}/s")
-            least, most = (
-                rate_text(
-                    sum(client.delivered_range[side] * 1000 / client.delivering_ms for client in clients), f"{unit}/s"
-                )
-                for side in (0, 1)
-            )
-        else:  # a job has an end: its amount says more than a rate over the whole run
-            offered = amount_text(total, unit)
-            least, most = (
-                amount_text(sum(client.delivered_range[side] for client in clients), unit) for side in (0, 1)
-            )
-        rows.append(
-            (
-                (name, clients[0].api if copies == 1 else f"{clients[0].api}, {copies} clients"),
-                offered,
-                (range_text(least, most), share),
-                _left(clients),
-                _delayed(clients),
-                _muted(clients, plan),
-                _throttle_time(clients),
-            )
-        )
-    return Table(
+    return table_of(
+        groups.values(),
         [
-            Column("CLIENT", style="bold"),
-            Column("OFFERED", number=True, spare=2),
-            Column("DELIVERED", number=True),
-            Column("NOT DELIVERED", number=True, spare=1),
-            Column("DELAYED", number=True),
-            Column("MUTED", number=True),
-            Column("THROTTLE TIME", number=True),
+            (Column("CLIENT", style="bold"), _called),
+            (Column("OFFERED", number=True, spare=2), lambda some: _amount(some, planned[some[0].group], "offered")),
+            (Column("DELIVERED", number=True), lambda some: _delivered(some, planned[some[0].group])),
+            (Column("NOT DELIVERED", number=True, spare=1), _left),
+            (Column("DELAYED", number=True), _delayed),
+            (Column("MUTED", number=True), lambda some: _muted(some, planned[some[0].group])),
+            (Column("THROTTLE TIME", number=True), _throttle_time),
         ],
-        rows,
-        ["" if any(client.is_throttled for client in clients) else "dim" for clients in groups.values()],
+        lambda some: "" if any(client.is_throttled for client in some) else "dim",
     )
+
+
+def _called(clients: Sequence[ClientResult]) -> tuple[str, str]:
+    copies = len({client.name for client in clients})
+    return clients[0].group, clients[0].api if copies == 1 else f"{clients[0].api}, {copies} clients"
+
+
+def _delivered(clients: Sequence[ClientResult], plan: Client) -> tuple[str, str]:
+    least, most = (_amount(clients, plan, "delivered_range", side) for side in (0, 1))
+    part = _share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
+    return range_text(least, most), part
+
+
+def _amount(clients: Sequence[ClientResult], plan: Client, name: str, side: int | None = None) -> str:
+    """A rate; of a job, which has an end, the amount, which says more than a rate over the whole run."""
+    amounts = [getattr(client, name) if side is None else getattr(client, name)[side] for client in clients]
+    if plan.requests is not None:
+        return amount_text(sum(amounts), clients[0].unit)
+    lengths = (client.active_ms if side is None else client.delivering_ms for client in clients)
+    rate = sum(amount * 1000 / length for amount, length in zip(amounts, lengths, strict=True))
+    return rate_text(rate, f"{clients[0].unit}/s")
 
 
 def _share(part: int, whole: int) -> str:
@@ -301,7 +269,8 @@ def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> lis
     everywhere = {counter.broker for counter in counters} - {CONTROLLER}
     groups: dict[tuple[object, ...], list[CounterResult]] = {}
     for counter in counters:
-        groups.setdefault((str(counter.sensor), *_cells(counter, timed=False)), []).append(counter)
+        said = (_limits(counter), _throttled(counter), _when(counter, timed=False), _shared(counter))
+        groups.setdefault((str(counter.sensor), counter.key, *said), []).append(counter)
 
     def merged(group: list[CounterResult]) -> CounterResult:
         if len(group) == 1:
@@ -329,30 +298,32 @@ _NAMES = 3
 """So many brokers are named in a cell."""
 
 
-def _cells(counter: CounterResult, *, timed: bool = True) -> tuple[object, ...]:
-    """The cells of a counter's row, from its key on; without the times of day, which may differ between brokers."""
+def _limits(counter: CounterResult) -> tuple[str, ...]:
+    """The limits one after the other, and the highest rate; of topics the largest debt."""
+    unit = short_unit(counter.key.unit)
+    limits = ["none" if limit is None else rate_text(limit, unit) for _, limit in counter.limits]
+    limits[1:] = [f"→ {limit}" for limit in limits[1:]]
     topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+    return *limits, f"debt {counter.peak:.0f}" if topics else f"peak {rate_text(counter.peak, unit)}"
 
-    def limit() -> tuple[str, ...]:
-        unit = short_unit(counter.key.unit)
-        limits = ["none" if limit is None else rate_text(limit, unit) for _, limit in counter.limits]
-        limits[1:] = [f"→ {limit}" for limit in limits[1:]]
-        return *limits, f"debt {counter.peak:.0f}" if topics else f"peak {rate_text(counter.peak, unit)}"
 
-    def when() -> tuple[str, ...]:
-        over = (f"{counter.violated:,} of {counter.events:,} attempts over the limit",) if topics else ()
-        if not counter.bites:
-            return ("-",)
-        if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
-            return "no delay of its own", *over
-        times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}" if timed else ""
-        if counter.recovery_ms is None:
-            return times, *over
-        calm = f"recovery {duration(counter.recovery_ms)}" if timed else ""
-        return times, *over, calm if counter.recovered else "not recovered"
+def _throttled(counter: CounterResult) -> tuple[str, ...]:
+    return _delays(counter.throttled, counter.throttle_ms, counter.throttle_max_ms, counter.throttle_range_ms)
 
-    delays = _delays(counter.throttled, counter.throttle_ms, counter.throttle_max_ms, counter.throttle_range_ms)
-    return counter.key, limit(), delays, when(), _shared(counter)
+
+def _when(counter: CounterResult, *, timed: bool = True) -> tuple[str, ...]:
+    """When it throttled; without the times of day, which may differ between brokers, unless `timed`."""
+    topics = counter.key is QuotaKey.CONTROLLER_MUTATION_RATE
+    over = (f"{counter.violated:,} of {counter.events:,} attempts over the limit",) if topics else ()
+    if not counter.bites:
+        return ("-",)
+    if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
+        return "no delay of its own", *over
+    times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}" if timed else ""
+    if counter.recovery_ms is None:
+        return times, *over
+    calm = f"recovery {duration(counter.recovery_ms)}" if timed else ""
+    return times, *over, calm if counter.recovered else "not recovered"
 
 
 def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -> Table:
@@ -361,45 +332,32 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
             return ""
         return f"by {entity_text(counter.entity)}"
 
-    return Table(
+    return table_of(
+        counters,
         [
-            *([Column("BROKER")] if several else []),
-            Column("WHO", style="bold"),
-            *([Column("TAG")] if wide else []),
-            Column("LIMIT", number=True),
-            Column("THROTTLE TIME", number=True),
-            Column("WHEN", spare=1),
-            Column("SHARED BY", spare=2),
-        ],
-        [
+            several and (Column("BROKER"), lambda counter: counter.broker),
             (
-                *([counter.broker] if several else []),
-                (counter_subject(counter), limited_by(counter), cells[0]),
-                *([counter.sensor] if wide else []),
-                *cells[1:],
-            )
-            for counter, cells in ((counter, _cells(counter)) for counter in counters)
+                Column("WHO", style="bold"),
+                lambda counter: (counter_subject(counter), limited_by(counter), counter.key),
+            ),
+            wide and (Column("TAG"), lambda counter: counter.sensor),
+            (Column("LIMIT", number=True), _limits),
+            (Column("THROTTLE TIME", number=True), _throttled),
+            (Column("WHEN", spare=1), _when),
+            (Column("SHARED BY", spare=2), _shared),
         ],
     )
 
 
 def _enough(lacking: Sequence[Needed]) -> Table:
     """The clients without a quota, with what would not throttle them."""
-    return Table(
+    return table_of(
+        lacking,
         [
-            Column("WITHOUT A QUOTA", style="bold"),
-            Column("QUOTA", style="cyan", whole=True),
-            Column("PEAK", number=True),
-            Column("ENOUGH", number=True),
-        ],
-        [
-            (
-                entity_words(each.entity),
-                each.key,
-                rate_text(each.peak, short_unit(each.key.unit)),
-                (humanize(each.key, each.enough), "per broker"),
-            )
-            for each in lacking
+            (Column("WITHOUT A QUOTA", style="bold"), lambda each: entity_words(each.entity)),
+            (Column("QUOTA", style="cyan", whole=True), lambda each: each.key),
+            (Column("PEAK", number=True), lambda each: rate_text(each.peak, short_unit(each.key.unit))),
+            (Column("ENOUGH", number=True), lambda each: (humanize(each.key, each.enough), "per broker")),
         ],
     )
 
@@ -419,24 +377,24 @@ def _shared(counter: CounterResult) -> tuple[str, ...]:
 
 def _acceptors(result: Simulation) -> Sequence[Part]:
     waited = [acceptor for acceptor in result.acceptors if acceptor.waited]
-    columns = [
-        Column("BROKER", spare=1),
-        Column("LISTENER", style="bold"),
-        Column("CONNECTIONS", number=True),
-        Column("WAITED", number=True),
-        Column("TIME", number=True),
+    if not waited:
+        return []
+    return [
+        "",
+        table_of(
+            waited,
+            [
+                (Column("BROKER", spare=1), lambda each: each.broker),
+                (Column("LISTENER", style="bold"), lambda each: each.listener),
+                (Column("CONNECTIONS", number=True), lambda each: each.connections),
+                (Column("WAITED", number=True), lambda each: each.waited),
+                (
+                    Column("TIME", number=True),
+                    lambda each: (duration(each.wait_ms), f"max {duration(each.wait_max_ms)}"),
+                ),
+            ],
+        ),
     ]
-    rows = [
-        (
-            acceptor.broker,
-            acceptor.listener,
-            acceptor.connections,
-            acceptor.waited,
-            (duration(acceptor.wait_ms), f"max {duration(acceptor.wait_max_ms)}"),
-        )
-        for acceptor in waited
-    ]
-    return ["", Table(columns, rows)] if waited else []
 
 
 def _chart(counter: CounterResult) -> Drawn:

@@ -176,12 +176,7 @@ class Asked:
     paths: tuple[str, ...]
     table: str | None
     topic: str | None
-    prometheus: str | None
-    prometheus_match: str | None
-    last_ms: int | None
-    step_ms: int | None
-    in_force: bool
-    dialect: str
+    source: str
     engine: Engine
     master: str | None
     quotas: session.QuotaSource
@@ -193,7 +188,13 @@ class Asked:
     log_timezone: str
     num_partitions: int
     quarantine: Path
-    takes_samples: bool
+    prometheus: str | None = None
+    prometheus_match: str | None = None
+    last: int | None = None
+    step: int | None = None
+    """Lengths of time, ms."""
+    in_force: bool | None = None
+    """None for a command that takes no samples."""
 
     @classmethod
     def of(
@@ -201,49 +202,20 @@ class Asked:
         *,
         quotas: Path | None,
         quotas_journal: Path | None,
-        source: str,
         kafka_version: str,
         server_properties: Path | None,
         quota_window_num: int | None,
         quota_window_size_seconds: int | None,
-        paths: tuple[str, ...],
-        table: str | None,
-        topic: str | None,
-        broker: str | None,
-        log_timezone: str,
-        num_partitions: int,
-        quarantine: Path,
-        engine: Engine,
-        master: str | None,
-        in_force: bool | None = None,
-        prometheus: str | None = None,
-        prometheus_match: str | None = None,
-        last: int | None = None,
-        step: int | None = None,
-        **cluster: Value,
+        **given: Any,
     ) -> Asked:
         """The value of the options of a command; the options for samples are None where it has none."""
+        cluster: dict[str, Value] = {name: given.pop(name) for name in ("context", *SETTINGS)}
         return cls(
-            paths,
-            table,
-            topic,
-            prometheus,
-            prometheus_match,
-            last,
-            step,
-            bool(in_force),
-            source,
-            engine,
-            master,
-            session.QuotaSource(quotas, Given.of(**cluster)),
-            quotas_journal,
-            BrokerFacts(kafka_version, server_properties, params.on_command_line("kafka_version")),
-            (quota_window_num, quota_window_size_seconds),
-            broker,
-            log_timezone,
-            num_partitions,
-            quarantine,
-            in_force is not None,
+            quotas=session.QuotaSource(quotas, Given.of(**cluster)),
+            journal=quotas_journal,
+            facts=BrokerFacts(kafka_version, server_properties, params.on_command_line("kafka_version")),
+            windows=(quota_window_num, quota_window_size_seconds),
+            **given,
         )
 
     @property
@@ -252,9 +224,9 @@ class Asked:
         prometheus = None
         if self.prometheus is not None:
             timeout_s = self.quotas.cluster.timeout_s
-            last_ms = self.last_ms or LAST_MS
-            prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step_ms, timeout_s)
-        return Usage(self.paths, self.table, self.topic, prometheus, self.dialect, self.engine, self.master)
+            last_ms = self.last or LAST_MS
+            prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step, timeout_s)
+        return Usage(self.paths, self.table, self.topic, prometheus, self.source, self.engine, self.master)
 
     def settings(
         self,
@@ -297,7 +269,7 @@ class Asked:
             kafka, timeout_s = topic
             read = replace(read, kafka=kafka, timeout_s=timeout_s)
         recorded = recorded_quotas(recorded_under)
-        return replace(settings, in_force=self.in_force, recorded_under=recorded, read=read)
+        return replace(settings, in_force=bool(self.in_force), recorded_under=recorded, read=read)
 
     def _check_input(self) -> None:
         """Raises click.UsageError unless one thing is named to be audited."""
@@ -306,11 +278,11 @@ class Asked:
         tables = {"--table": self.table, "--topic": self.topic}
         named = files + [name for name, value in tables.items() if value is not None]
         if not named:
-            or_ask = "--prometheus URL, " if self.takes_samples else ""
+            or_ask = "--prometheus URL, " if self.in_force is not None else ""
             raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
         if len(named) > 1:
             raise click.UsageError(f"give only one of {' and '.join(named)}")
-        how = {"--prometheus-match": self.prometheus_match, "--last": self.last_ms, "--step": self.step_ms}
+        how = {"--prometheus-match": self.prometheus_match, "--last": self.last, "--step": self.step}
         for name, value in how.items():
             if value is not None and not asked:
                 raise click.UsageError(f"{name} is of --prometheus URL: give that, too")

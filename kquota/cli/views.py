@@ -6,13 +6,26 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import click
 
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import console, note, say
-from kquota.cli.text import Column, Layout, layout, print_csv, print_table, safe, set_layout
+from kquota.cli.text import (
+    Column,
+    Layout,
+    cell_lines,
+    layout,
+    markdown_table,
+    print_csv,
+    print_table,
+    safe,
+    set_layout,
+)
+from kquota.cli.tree import print_tree
+from kquota.core.tabular import tabulated
+from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,6 +33,7 @@ if TYPE_CHECKING:
     from kquota.cli.tree import Branch
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +45,39 @@ class Table:
     styles: Iterable[str] = ()
 
 
+Shown: TypeAlias = "tuple[Column, Callable[[T], object]] | Literal[False]"
+"""A column with what it shows of each thing; False for a column that is left out."""
+
+
+def table_of(things: Iterable[T], columns: Iterable[Shown[T]], style: Callable[[T], str] | None = None) -> Table:
+    """A table with a row for each thing; `style` gives the style of a row."""
+    kept = [shown for shown in columns if shown]
+    things = list(things)
+    rows = [tuple(cell(thing) for _, cell in kept) for thing in things]
+    return Table([column for column, _ in kept], rows, [] if style is None else [*map(style, things)])
+
+
+def markdown_of(table: Table, between: str = ", ", *, aligned: bool = True) -> str:
+    """The table as GitHub's Markdown has it, each cell in one line; numbers are `aligned` to the right."""
+    numbers = frozenset(column.heading for column in table.columns if column.number and aligned)
+    rows = ([cell if isinstance(cell, str) else between.join(cell_lines(cell)) for cell in row] for row in table.rows)
+    return markdown_table([column.heading for column in table.columns], rows, numbers)
+
+
 @dataclass(frozen=True, slots=True)
 class Csv:
     """A table for programs. None is an empty field."""
 
     headings: Sequence[str]
     rows: Iterable[Sequence[Any]]
+
+
+def csv_of(things: Iterable[object], names: str, digits: int | None = None) -> Csv:
+    """A row for each thing; `names` are those of its fields, as in `paths`. Fractions have so many digits."""
+    headings, rows = tabulated(things, names)
+    if digits is not None:
+        rows = ([round(cell, digits) if isinstance(cell, float) else cell for cell in row] for row in rows)
+    return Csv(headings, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +172,6 @@ def _headings(part: Table | Csv) -> Sequence[str]:
 
 
 def _encoded(document: Document | Iterator[Document], output: str) -> Iterator[Part]:
-    from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
-
     if not isinstance(document, Mapping):
         for line in document:
             yield to_json_line(line)
@@ -157,8 +196,6 @@ def _print(part: Part) -> None:
         for line in part.draw(screen.width):
             screen.print(line, soft_wrap=True)
     else:
-        from kquota.cli.tree import print_tree
-
         print_tree(part)
 
 

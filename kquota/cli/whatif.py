@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kquota.audit.run import settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, session
 from kquota.cli.report import words
 from kquota.cli.streams import warn
-from kquota.cli.text import Column, code, many, markdown_table, period, rate_text, records_text
+from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
 from kquota.cli.verdicts import markdown_lines
-from kquota.cli.views import Csv, Part, Table
+from kquota.cli.views import Csv, Part, Shown, Table, csv_of, markdown_of, table_of
+from kquota.core.fields import paths
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
-from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
 
+Change: TypeAlias = ClientChange | CounterChange
 _STYLES = {
     Outcome.NEWLY_THROTTLED: "red",
     Outcome.MORE: "red",
@@ -79,6 +82,7 @@ def replay(
     recorded_under: str | None = None,
 ) -> tuple[Comparison, AuditResult]:
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
+
     try:
         from kquota.audit.held_back import audited
         from kquota.audit.whatif import compare
@@ -119,157 +123,99 @@ COLUMNS = (
 
 def comparison_screen(comparison: Comparison) -> Iterator[Part]:
     """A table of the clients, and one of the counters."""
-    delays = _delay_columns(comparison)
     if comparison.clients:
         yield clients_table(comparison)
     if comparison.counters:
         named = any(change.broker for change in comparison.counters)
         yield ""
-        yield Table(
+        yield table_of(
+            comparison.counters,
             [
-                Column("CHANGE", spare=1),
-                *([Column("BROKER", spare=6)] if named else []),
-                Column("WHOSE LIMIT", style="bold"),
-                _quota_column(comparison.counters),
-                Column("LIMIT", number=True),
-                Column("DELAYED", number=True, spare=4 if delays else 0),
-                *delays,
+                (Column("CHANGE", spare=1), _outcome),
+                named and (Column("BROKER", spare=6), lambda change: change.broker),
+                (Column("WHOSE LIMIT", style="bold"), lambda change: subject(change.key, change.sensor)),
+                *_columns(comparison, comparison.counters),
             ],
-            [
-                (
-                    _outcome(change),
-                    *([change.broker] if named else []),
-                    subject(change.key, change.sensor),
-                    change.key.value,
-                    *_cells(change, delays),
-                )
-                for change in comparison.counters
-            ],
-            [_STYLES[change.outcome] for change in comparison.counters],
+            _style,
         )
 
 
 def clients_table(comparison: Comparison) -> Table:
     """A row for each client for whom something changes."""
-    delays = _delay_columns(comparison)
-    named = _names_brokers(comparison)
-    return Table(
+    return table_of(
+        comparison.clients,
         [
-            Column("CHANGE"),
-            Column("USER", style="bold"),
-            Column("CLIENT-ID", style="bold"),
-            _quota_column(comparison.clients),
-            Column("LIMIT", number=True),
-            Column("DELAYED", number=True, spare=4 if delays else 0),
-            *delays,
-            *([Column("BROKERS", spare=6)] if named else []),
+            (Column("CHANGE"), _outcome),
+            (Column("USER", style="bold"), lambda change: _who(change)[0]),
+            (Column("CLIENT-ID", style="bold"), lambda change: _who(change)[1]),
+            *_columns(comparison, comparison.clients),
+            _names_brokers(comparison) and (Column("BROKERS", spare=6), _brokers),
         ],
-        [
-            (
-                _outcome(change),
-                *_who(change),
-                change.key.value,
-                *_cells(change, delays),
-                *([_brokers(change)] if named else []),
-            )
-            for change in comparison.clients
-        ],
-        [_STYLES[change.outcome] for change in comparison.clients],
+        _style,
     )
 
 
-def _outcome(change: ClientChange | CounterChange) -> tuple[str, str]:
+def _style(change: Change) -> str:
+    return _STYLES[change.outcome]
+
+
+def _columns(comparison: Comparison, changes: Sequence[Change], key: str = "QUOTA") -> list[Shown[Change]]:
+    """The key, the limit and the throttled requests, before and after; then what is predicted, where anything is.
+
+    Of who was held back the least that its counter wants.
+    """
+    delays = _says_delays(comparison)
+    same = len({change.key for change in changes}) == 1
+    behind = delays and any(map(_behind, _changes(comparison)))
+    return [
+        (Column(key, style="cyan", whole=True, spare=5 if same else 0), lambda change: change.key.value),
+        (Column("LIMIT", number=True), lambda change: _moved(functools.partial(_limit, change.key), change)),
+        (Column("DELAYED", number=True, spare=4 if delays else 0), _delayed),
+        delays and (Column("MUTED", number=True, spare=3), lambda change: _moved(words.muted_parts, change)),
+        delays and (Column("LONGEST", number=True, spare=2), lambda change: _moved(words.longest_parts, change)),
+        delays and (Column("DELIVERED", number=True), _delivered),
+        behind and (Column("BEHIND", number=True, spare=7), lambda change: _behind(change) or ("-",)),
+    ]
+
+
+def _outcome(change: Change) -> tuple[str, str]:
     """`newly throttled`, in two lines on a terminal."""
     first, _, last = change.outcome.value.rpartition(" ")
     return first, last
 
 
-def _quota_column(changes: Sequence[ClientChange | CounterChange]) -> Column:
-    """The key, which can be spared where it is the same in all rows."""
-    return Column("QUOTA", style="cyan", whole=True, spare=5 if len({change.key for change in changes}) == 1 else 0)
-
-
 def comparison_csv(comparison: Comparison) -> Csv:
     """A row for each client."""
-    sides = ("before", "after")
-    predicted = _says_delays(comparison)
-    columns = ("verdict", "throttled_events", "throttle_time_ms", "sensor", "entity", "limit", "wanted")
-    headings = {
-        "throttled_events": "open_loop_throttled_events",
-        "throttle_time_ms": "open_loop_throttle_time_ms",
-        "wanted": "wanted_at_least",
-    }
-    return Csv(
-        [
-            "outcome",
-            "key",
-            "user",
-            "client_id",
-            "ip",
-            "requests",
-            *(
-                f"{side}_{headings.get(column, column)}"
-                for side in sides
-                for column in (*columns, *(_PREDICTED if predicted else ()), "brokers")
-            ),
-        ],
-        [
-            [
-                change.outcome.value,
-                change.key.value,
-                change.user,
-                change.client_id,
-                change.ip,
-                change.requests,
-                *(
-                    value
-                    for side in (change.before, change.after)
-                    for value in (
-                        *(getattr(side, column) for column in columns),
-                        *(_predicted_ends(side) if predicted else ()),
-                        " ".join(side.brokers),
-                    )
-                ),
-            ]
-            for change in comparison.clients
-        ],
-    )
+    side = _CSV_SIDE.format(_CSV_PREDICTED if _says_delays(comparison) else "")
+    sides = (f"{way}_{name}={way}.{'.'.join(path)}" for way in ("before", "after") for name, path in paths(side))
+    return csv_of(comparison.clients, f"outcome key user client_id ip requests {' '.join(sides)}")
 
 
-_PREDICTED = tuple(
-    f"predicted_{name}_{end}" for name in ("muted_share", "throttle_time_max_ms") for end in ("low", "high")
+_CSV_SIDE = """verdict open_loop_throttled_events=throttled_events open_loop_throttle_time_ms=throttle_time_ms sensor
+    entity limit wanted_at_least=wanted {} brokers"""
+_CSV_PREDICTED = " ".join(
+    f"predicted_{name}_{end}=predicted.{name}.{end}"
+    for name in ("muted_share", "throttle_time_max_ms")
+    for end in ("low", "high")
 )
-"""What CSV has of the predictions."""
-
-
-def _predicted_ends(standing: Standing) -> tuple[float | None, ...]:
-    told = standing.predicted
-    if told is None:
-        return (None,) * len(_PREDICTED)
-    return told.muted_share.low, told.muted_share.high, told.throttle_time_max_ms.low, told.throttle_time_max_ms.high
 
 
 def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
     """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded."""
-    delays = _delay_columns(comparison)
     named = _names_brokers(comparison)
-    headings = ["USER", "CLIENT-ID", "KEY", "LIMIT", "DELAYED", *(each.heading for each in delays)]
-    headings += ["BROKERS"] * named
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
-        yield markdown_table(
-            [*(["CHANGE"] if with_outcome else []), *headings],
+        shown = table_of(
+            changes[:_MOST_ROWS],
             [
-                [
-                    *([change.outcome.value] if with_outcome else []),
-                    *_who_markdown(change),
-                    change.key.value,
-                    *(" ".join(cell).rstrip() for cell in _cells(change, delays)),
-                    *([_brokers(change)] if named else []),
-                ]
-                for change in changes[:_MOST_ROWS]
+                with_outcome and (Column("CHANGE"), lambda change: change.outcome.value),
+                (Column("USER"), lambda change: _who_markdown(change)[0]),
+                (Column("CLIENT-ID"), lambda change: _who_markdown(change)[1]),
+                *_columns(comparison, comparison.clients, key="KEY"),
+                named and (Column("BROKERS"), _brokers),
             ],
         )
+        yield markdown_of(shown, " ", aligned=False)
         if len(changes) > _MOST_ROWS:
             yield f"\nand {len(changes) - _MOST_ROWS} more"
 
@@ -310,29 +256,16 @@ def _says_delays(comparison: Comparison) -> bool:
     return any(side.predicted is not None for change in _changes(comparison) for side in (change.before, change.after))
 
 
-def _changes(comparison: Comparison) -> Sequence[ClientChange | CounterChange]:
+def _changes(comparison: Comparison) -> Sequence[Change]:
     return [*comparison.clients, *comparison.counters]
 
 
-def _delay_columns(comparison: Comparison) -> tuple[Column, ...]:
-    if not _says_delays(comparison):
-        return ()
-    return (
-        Column("MUTED", number=True, spare=3),
-        Column("LONGEST", number=True, spare=2),
-        Column("DELIVERED", number=True),
-        *([Column("BEHIND", number=True, spare=7)] if any(map(_behind, _changes(comparison))) else []),
-    )
+def _limit(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
+    return ("none" if standing.limit is None else humanize(key, standing.limit),)
 
 
-def _cells(change: ClientChange | CounterChange, delays: Sequence[Column]) -> tuple[tuple[str, ...], ...]:
-    """The limit and the throttled requests, before and after; then what is predicted, in the columns of `delays`.
-
-    Of who was held back the least that its counter wants.
-    """
-
-    def limit(standing: Standing) -> tuple[str, ...]:
-        return ("none" if standing.limit is None else humanize(change.key, standing.limit),)
+def _delayed(change: Change) -> tuple[str, ...]:
+    """The throttled requests; of who was held back also the least that its counter wants."""
 
     def events(standing: Standing) -> tuple[str, ...]:
         return ("?" if standing.throttled_events is None else f"{standing.throttled_events:,}",)
@@ -340,30 +273,22 @@ def _cells(change: ClientChange | CounterChange, delays: Sequence[Column]) -> tu
     of = "" if change.requests is None else f"of {change.requests:,}"
     wanted = max((side.wanted for side in (change.before, change.after) if side.wanted is not None), default=None)
     least = () if wanted is None else ("its counter wanted", f"at least {rate_text(wanted, change.key.unit)}")
+    return (*_moved(events, change), of, *least)
+
+
+def _delivered(change: Change) -> tuple[str, ...]:
     shared = max(change.before.clients, change.after.clients)
-    predicted = {
-        "MUTED": lambda: _moved(words.muted_parts, change),
-        "LONGEST": lambda: _moved(words.longest_parts, change),
-        "DELIVERED": lambda: (
-            *_moved(lambda side: words.delivered_of(change.key, side), change),
-            *([f"({shared} clients)"] if isinstance(change, ClientChange) and shared > 1 else []),
-        ),
-        "BEHIND": lambda: _behind(change) or ("-",),
-    }
-    return (
-        _moved(limit, change),
-        (*_moved(events, change), of, *least),
-        *(predicted[column.heading]() for column in delays),
-    )
+    parts = _moved(functools.partial(words.delivered_of, change.key), change)
+    return (*parts, f"({shared} clients)") if isinstance(change, ClientChange) and shared > 1 else parts
 
 
-def _moved(told: Callable[[Standing], tuple[str, ...]], change: ClientChange | CounterChange) -> tuple[str, ...]:
+def _moved(told: Callable[[Standing], tuple[str, ...]], change: Change) -> tuple[str, ...]:
     """Both sides, in lines of their own on a terminal; what is the same on both sides once."""
     before, (first, *rest) = told(change.before), told(change.after)
     return before if before == (first, *rest) else (*before, f"→ {first}", *rest)
 
 
-def _behind(change: ClientChange | CounterChange) -> tuple[str, ...]:
+def _behind(change: Change) -> tuple[str, ...]:
     """What the counter has not delivered at the end of the recorded time, and when it is gone, after the change."""
     predicted = change.after.predicted
     match () if predicted is None else words.behind_parts(change.key, predicted):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -24,15 +23,20 @@ def members(kind: type) -> tuple[str, ...]:
     )
 
 
-def derived(value: Any, made: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The document of a value; what is `made` takes the place of its own fields and properties."""
-    made = made or {}
-    kind: type = type(value)
-    return {name: made[name] if name in made else _plain(getattr(value, name)) for name in members(kind)}
+@cache
+def paths(names: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What a text such as `key unit=key.unit low=range.0` names: the fields and indexes that lead to a value."""
+    pairs = (name.partition("=") for name in names.split())
+    return tuple((name, tuple((path or name).split("."))) for name, _, path in pairs)
 
 
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, enum.Enum) else value
+def at(value: Any, path: tuple[str, ...]) -> Any:
+    """What fields, properties and indexes lead to; behind None is None."""
+    for step in path:
+        if value is None:
+            return None
+        value = value[int(step)] if step.isdigit() else getattr(value, step)
+    return value
 
 
 @cache

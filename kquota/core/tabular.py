@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kquota.core.fields import at, paths
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -16,6 +18,21 @@ Rows: TypeAlias = tuple[Sequence[str], Iterable[Sequence[object]]]
 """The headings, and the rows under them."""
 _MOST_ROWS = 100
 """A notebook shows so many rows; `to_pandas` has all of them."""
+
+
+def tabulated(things: Iterable[object], names: str) -> Rows:
+    """A row for each thing; `names` are those of its fields, as in `kquota.core.fields.paths`."""
+    named = paths(names)
+    return [name for name, _ in named], ([_flat(at(thing, path)) for _, path in named] for thing in things)
+
+
+def _flat(value: Any) -> object:
+    """A value as a cell: numbers as they are, words for the rest."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return " ".join(map(str, value)) if type(value) is tuple else str(value)
 
 
 class Tabular:

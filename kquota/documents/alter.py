@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kquota.core.change.plan import Cluster, Objection
 from kquota.core.quotas.alteration import AlterResult
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document
 from kquota.documents.plan import objection_document
 from kquota.documents.quotas import entity_document, values_document
@@ -29,7 +30,7 @@ def alter_document(
         "kind": "kquota.alter",
         "version": 1,
         "dry_run": dry_run,
-        "cluster": None if cluster is None else {"address": cluster.address, "id": cluster.id},
+        "cluster": plain(cluster),
         "journal": list(journal),
         "objections": [objection_document(each) for each in objections],
         "results": [
@@ -38,8 +39,7 @@ def alter_document(
                 "changed": None if result.blind and result.changed else result.changed,
                 "before": None if result.blind else values_document(result.before),
                 "after": _after(result),
-                "unusable": sorted(map(str, result.unusable)),
-                "error": None if result.error is None else result.error.message,
+                **picked(result, "unusable error"),
             }
             for result in results
         ],

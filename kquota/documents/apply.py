@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kquota.core.change.plan import Plan
 from kquota.core.change.report import ApplyReport
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document
 from kquota.documents.plan import objection_document
-from kquota.documents.quotas import entity_document
 
 
 def apply_document(report: ApplyReport, plan: Plan) -> Document:
@@ -27,13 +27,12 @@ def apply_document(report: ApplyReport, plan: Plan) -> Document:
         "version": 1,
         "fingerprint": plan.fingerprint,
         "outcome": report.outcome,
-        "cluster": None if plan.cluster is None else {"address": plan.cluster.address, "id": plan.cluster.id},
+        "cluster": plain(plan.cluster),
         "objections": [objection_document(each) for each in plan.objections],
         "journal": report.entry,
         "changes": [
             {
-                "entity": entity_document(change.entity),
-                "action": change.action.value,
+                **picked(change, "entity action"),
                 "status": status[change.entity],
                 "error": errors.get(change.entity),
             }

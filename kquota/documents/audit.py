@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kquota.core.fields import derived
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
-from kquota.core.findings.closed_loop import Closed, ClosedLoop
-from kquota.core.findings.finding import Finding, Logged
+from kquota.core.findings.closed_loop import ClosedLoop
+from kquota.core.findings.finding import Finding
 from kquota.core.findings.prediction import RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
+from kquota.documents.derive import derived, picked, plain
 from kquota.documents.encoding import Document, Each
-from kquota.documents.prediction import prediction_document, recorded_under_document
-from kquota.documents.quotas import entity_document, limit_document, who_document
+from kquota.documents.prediction import prediction_document
+from kquota.documents.quotas import limit_document, who_document
 from kquota.documents.verdicts import verdicts_document
 from kquota.documents.whatif import comparison_document
 
@@ -46,8 +46,7 @@ def audit_document(
     loop = closed_loop[0] if closed_loop else None
 
     def finding(found: Finding) -> Document:
-        under = recorded_under_document(_recorded_under(found, source))
-        return {**_finding(found, loop), "recorded_under": under}
+        return {**_finding(found, loop), "recorded_under": plain(_recorded_under(found, source))}
 
     return {
         "kind": "kquota.audit",
@@ -66,16 +65,11 @@ def audit_document(
 
 def _answered(name: Answered, told: Answers, *, counted: bool) -> Document:
     return {
-        "broker": name.broker,
-        "user": name.user,
-        "client-id": name.client_id,
-        "requests": name.requests,
+        **picked(name, "broker user client-id=client_id requests"),
         "events": told.events if counted else None,
         "throttled_events": told.throttled_events,
         "throttled_share": told.throttled_events / max(told.events, 1) if counted else None,
-        "throttle_time_max_ms": told.throttle_time_max_ms,
-        "first_throttled_ms": told.first_throttled_ms,
-        "last_throttled_ms": told.last_throttled_ms,
+        **picked(told, "throttle_time_max_ms first_throttled_ms last_throttled_ms"),
     }
 
 
@@ -96,12 +90,10 @@ def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
     key = found.key
     closed = None if closed_loop is None else closed_loop.counters.get(found.name)
     made = {
-        "entity": entity_document(found.entity),
         "limit": limit_document(key, found.limit),
         "predicted": None if found.prediction is None else prediction_document(found.prediction),
         "sizes_from": _sizes_from(found),
-        "logged": _throttling(found.logged),
-        "closed_loop": _throttling(closed),
+        "closed_loop": plain(closed),
         "clients": [{**who_document(key, each.user, each.client_id), **derived(each)} for each in found.clients],
     }
     return derived(found, made)
@@ -124,15 +116,4 @@ def _sizes_from(found: Finding) -> Document | None:
         "batches": found.rebuilt_events,
         "retry": found.estimated_events - found.rebuilt_events,
         "reproduced_share": found.rebuilt_share,
-    }
-
-
-def _throttling(met: Logged | Closed | None) -> Document | None:
-    """What a counter's clients met, None where nobody knows."""
-    if met is None:
-        return None
-    return {
-        "throttled_events": met.throttled_events,
-        "throttle_time_ms": met.throttle_time_ms,
-        "throttle_time_max_ms": met.throttle_time_max_ms,
     }

@@ -7,6 +7,7 @@ from typing import Any
 from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
 from kquota.core.change.plan import Cluster
 from kquota.core.quotas.entity import DEFAULT
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document
 
 
@@ -20,22 +21,11 @@ def brokers_document(snapshot: BrokerSnapshot) -> Document:
                 "broker": _broker(broker),
                 "configs": [
                     {
-                        "name": config.name,
-                        "value": config.value,
-                        "source": config.source.value,
-                        "alterable": config.is_alterable,
-                        "shadows": [
-                            {"name": each.name, "value": each.value, "source": each.source.value}
-                            for each in config.hidden
-                        ],
+                        **picked(config, "name value source alterable=is_alterable"),
+                        "shadows": [picked(each, "name value source") for each in config.hidden],
                         "beside": None
                         if (other := beside(config, configs)) is None
-                        else {
-                            "name": other.name,
-                            "value": other.value,
-                            "source": other.source.value,
-                            "unless_inter_broker": config.is_protected is None,
-                        },
+                        else {**picked(other, "name value source"), "unless_inter_broker": config.is_protected is None},
                     }
                     for config in configs
                 ],
@@ -51,7 +41,7 @@ def broker_alter_document(result: BrokerAlterResult, cluster: Cluster, *, dry_ru
         "kind": "kquota.broker_alter",
         "version": 1,
         "dry_run": dry_run,
-        "cluster": {"address": cluster.address, "id": cluster.id},
+        "cluster": plain(cluster),
         "broker": _broker(result.broker),
         "changed": result.changed,
         "before": dict(result.before),

@@ -112,10 +112,7 @@ def use_context(path: Path, name: str) -> None:
     Raises InputError for a context that is not there, and where the file cannot be written.
     """
     read_config(path).context(name)
-    # The file itself, where the path is a link to it.
-    target = path.resolve()
-    text = edited(path, target.read_bytes().decode("utf-8"), {("current-context",): name})
-    write_text(target, text, mode=target.stat().st_mode & 0o7777)
+    _edit(path, {("current-context",): name})
 
 
 def set_context(path: Path, name: str, settings: Mapping[str, str | float | None], *, current: bool) -> bool:

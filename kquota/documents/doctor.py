@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kquota.core.check import Check, State
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
 
 
@@ -19,13 +20,7 @@ def doctor_document(
         "context": context,
         "summary": {str(state): sum(check.state is state for check in checks) for state in State},
         "checks": [
-            {
-                "area": check.area,
-                "subject": check.subject,
-                "state": str(check.state),
-                "message": check.message,
-                "remedy": remedy(check) or None,
-            }
+            picked(check, "area subject state message") | {"state": str(check.state), "remedy": remedy(check) or None}
             for check in checks
         ],
     }

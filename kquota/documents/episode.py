@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from kquota.core.findings.episode import Episode
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document, limit_document, who_document
+from kquota.documents.quotas import limit_document, who_document
 
 
 def episode_document(episode: Episode) -> Document:
     """One state of an episode; `id` is the same in all of them."""
     key = episode.key
+    before = (
+        "id=name state under broker key unit=key.unit sensor subject entity level=level.value level_name=level.label"
+    )
+    after = """begin_ms end_ms peak_rate peak_ms events throttled_events throttle_time_ms throttle_time_max_ms
+        logged_throttled_events complete"""
     return {
         "kind": "kquota.episode",
         "version": 1,
-        "id": episode.name,
-        "state": episode.state.value,
-        "under": episode.under.value,
-        "broker": episode.broker,
-        "key": key.value,
-        "unit": key.unit,
-        "sensor": episode.sensor,
-        "subject": episode.subject,
-        "entity": entity_document(episode.entity),
-        "level": int(episode.level),
-        "level_name": episode.level.label,
+        **picked(episode, before),
         "limit": limit_document(key, episode.limit),
-        "begin_ms": episode.begin_ms,
-        "end_ms": episode.end_ms,
-        "peak_rate": episode.peak_rate,
-        "peak_ms": episode.peak_ms,
-        "events": episode.events,
-        "throttled_events": episode.throttled_events,
-        "throttle_time_ms": episode.throttle_time_ms,
-        "throttle_time_max_ms": episode.throttle_time_max_ms,
-        "logged_throttled_events": episode.logged_throttled_events,
-        "complete": episode.complete,
+        **picked(episode, after),
         "enough": {"limit": episode.enough, "at_least": episode.at_least},
         "client_count": episode.client_count,
         "clients": [
-            {**who_document(key, client.user, client.client_id), "events": client.events, "value": client.value}
+            {**who_document(key, client.user, client.client_id), **picked(client, "events value")}
             for client in episode.clients
         ],
     }

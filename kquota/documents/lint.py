@@ -7,8 +7,8 @@ from typing import Any
 
 from kquota.core.change.lint import RULES, Finding, Severity
 from kquota.core.quotas.entity import Entity
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
 
 Line = Callable[[Entity | None], int | None]
 """The line of the quotas file that an entity's entry begins at."""
@@ -26,16 +26,8 @@ def lint_document(findings: Sequence[Finding], line: Line = lambda entity: None)
 
 def finding_document(found: Finding) -> Document:
     """One finding, without its place."""
-    return {
-        "rule": found.rule.name,
-        "severity": str(found.severity),
-        "entity": None if found.entity is None else entity_document(found.entity),
-        "key": None if found.key is None else found.key.value,
-        "by": None if found.by is None else entity_document(found.by),
-        "message": found.message,
-        "proof": found.proof,
-        "hint": found.hint,
-    }
+    names = "rule=rule.name severity entity key by message proof hint"
+    return picked(found, names) | {"severity": str(found.severity)}
 
 
 def sarif_document(findings: Sequence[Finding], version: str, file: str | None, line: Line) -> Document:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from kquota.core.change.migration import Finding
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.quota import format_value
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
 
 
 def migration_document(findings: Iterable[Finding], zookeeper: str, bootstrap_server: str) -> Document:
@@ -21,11 +21,7 @@ def migration_document(findings: Iterable[Finding], zookeeper: str, bootstrap_se
         "bootstrap_server": bootstrap_server,
         "findings": [
             {
-                "damage": finding.damage.value,
-                "cause": finding.damage.cause,
-                "entity": entity_document(finding.entity),
-                "where": finding.where,
-                "proof": finding.proof,
+                **picked(finding, "damage cause=damage.cause entity where proof"),
                 "commands": list(commands(finding, zookeeper, bootstrap_server)),
                 "note": finding.note,
             }

@@ -11,9 +11,10 @@ from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Se
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.lint import finding_document
-from kquota.documents.quotas import entity_document, read_entity, read_values, values_document
+from kquota.documents.quotas import read_entity, read_values
 from kquota.documents.whatif import comparison_document
 from kquota.errors import InputError
 
@@ -45,20 +46,15 @@ def plan_document(
         "summary": {action.value: plan.count(action) for action in Action},
         "changes": [
             {
-                "action": change.action.value,
-                "entity": entity_document(change.entity),
-                "before": values_document(change.before),
-                "after": values_document(change.after),
-                **({"relative": True} if change.relative else {}),
-                **({"unusable": sorted(map(str, change.unusable))} if change.unusable else {}),
-                **({"form": change.form} if change.form is not None else {}),
+                **picked(change, "action entity before after"),
+                **{name: each for name, each in picked(change, "relative unusable form").items() if each},
                 **({"labels": dict(labels[change.entity])} if labels.get(change.entity) else {}),
             }
             for change in plan.changes
         ],
-        "ignored": [entity_document(entity) for entity in plan.ignored],
+        "ignored": plain(plan.ignored),
         "objections": [objection_document(each) for each in plan.objections],
-        "cluster": None if plan.cluster is None else {"address": plan.cluster.address, "id": plan.cluster.id},
+        "cluster": plain(plan.cluster),
         **({} if sides is None else {"a": sides[0], "b": sides[1]}),
         **({} if unnamed is None else {"unnamed": unnamed}),
         **({} if brokers is None else {"brokers": brokers}),
@@ -69,12 +65,7 @@ def plan_document(
 
 def objection_document(objection: Objection) -> Document:
     """`{"name": "freeze", "severity": "question", "message": …, "lifted_by": ["--yes", "--force"]}`."""
-    return {
-        "name": objection.name,
-        "severity": str(objection.severity),
-        "message": objection.message,
-        "lifted_by": list(objection.lifted_by),
-    }
+    return picked(objection, "name severity message lifted_by") | {"severity": str(objection.severity)}
 
 
 def is_plan(path: Path) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document, to_flow
-from kquota.documents.quotas import FILE_HEAD, entity_document, value_document, value_text
+from kquota.documents.quotas import FILE_HEAD, entity_document, value_text
 from kquota.documents.verdicts import verdicts_document
 
 NOT_KNOWN: Final = "not known"
@@ -20,7 +21,6 @@ def recommendation_document(
     found: Recommendations, quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
 ) -> Document:
     """The recommendations, the account of the data, the enforcement assumed, and what ran it."""
-    policy = found.policy
     return {
         "kind": "kquota.recommendation",
         "version": 1,
@@ -28,14 +28,7 @@ def recommendation_document(
         "enforcement": dict(brokers),
         "data": dict(quality),
         "for": found.scope.value,
-        "policy": {
-            "max_throttled": policy.max_throttled,
-            "confidence": policy.confidence,
-            "headroom": policy.headroom,
-            "step": policy.step,
-            "covers": policy.covers,
-            "lower": policy.lower,
-        },
+        "policy": plain(found.policy),
         "undetermined": [key.value for key in QuotaKey if key in found.undetermined],
         "quotas": verdicts_document(found.verdicts),
         "left_out": verdicts_document(found.left_out),
@@ -44,37 +37,22 @@ def recommendation_document(
 
 
 def _recommendation(quota: Recommendation) -> Document:
-    usage, told = quota.usage, quota.usage.estimate
+    usage = quota.usage
     document: Document = {
-        "entity": entity_document(quota.entity),
-        "key": quota.key.value,
-        "unit": quota.key.unit,
-        "current": None if quota.current is None else value_document(quota.current),
+        **picked(quota, "entity key unit=key.unit current"),
         "own": quota.own and not quota.governed_by,
-        "governed_by": [entity_document(entity) for entity in quota.governed_by],
-        "value": value_document(quota.value),
-        "change": quota.change.value,
-        "basis": quota.basis.value,
-        "need": {"value": told.value, "at_least": told.at_least, "low": quota.low, "high": quota.high},
-        "observed": {
-            "broker": usage.broker,
-            "brokers": quota.brokers,
-            "requests": usage.requests,
-            "seconds": told.seconds,
-            "censored_seconds": told.held,
-            "p50": told.p50,
-            "p99": told.p99,
-            "peak": usage.peak,
-        },
-        "throttled": {
-            "recorded": usage.throttled / usage.seconds,
-            "predicted": quota.predicted,
-            "held_back": quota.held_back,
-        },
+        **picked(quota, "governed_by value change basis"),
+        "need": picked(quota, "value=usage.estimate.value at_least=usage.estimate.at_least low high"),
+        "observed": picked(quota, _OBSERVED),
+        "throttled": {"recorded": usage.throttled / usage.seconds, **picked(quota, "predicted held_back")},
     }
     if quota.entities is not None:
-        document["default_for"] = {"entities": quota.entities, "covered": quota.covered}
+        document["default_for"] = picked(quota, "entities covered")
     return document
+
+
+_OBSERVED: Final = """broker=usage.broker brokers requests=usage.requests seconds=usage.estimate.seconds
+    censored_seconds=usage.estimate.held p50=usage.estimate.p50 p99=usage.estimate.p99 peak=usage.peak"""
 
 
 def recommendation_text(found: Recommendations) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kquota.core.change.plan import Cluster, Objection
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Reading, Settled, Space
+from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document
 from kquota.documents.journal import Entry
 from kquota.documents.plan import objection_document
@@ -27,30 +28,13 @@ def record_document(
     return {
         "kind": "kquota.record",
         "version": 1,
-        "cluster": _cluster(cluster),
+        "cluster": plain(cluster),
         "node_type": noun,
         "logger": LOGGER,
         "level": RECORDING,
-        "bounds": {
-            "for_ms": bounds.for_ms,
-            "requests": bounds.requests,
-            "size": bounds.size,
-            "rotate_ms": None if bounds.rotate is None else list(bounds.rotate),
-        },
-        "estimates": [
-            {
-                "node": each.node,
-                "on_ms": each.on_ms,
-                "requests_per_second": each.requests_per_second,
-                "bytes_per_second": each.bytes_per_second,
-                "bytes": each.bytes,
-            }
-            for each in estimates
-        ],
-        "log_dirs": [
-            {"node": each.node, "log_dir": each.log_dir, "total_bytes": each.total, "usable_bytes": each.usable}
-            for each in spaces
-        ],
+        "bounds": picked(bounds, "for_ms requests size rotate_ms=rotate"),
+        "estimates": [picked(each, "node on_ms requests_per_second bytes_per_second bytes") for each in estimates],
+        "log_dirs": [picked(each, "node log_dir total_bytes=total usable_bytes=usable") for each in spaces],
         "objections": [objection_document(each) for each in objections],
         "recorded": recorded,
         "nodes": [
@@ -72,9 +56,7 @@ def recorded_document(
         "finished": finished,
         "ended_by": ended_by,
         "error": error,
-        "requests": None if total is None else total.requests,
-        "bytes": None if total is None else total.bytes,
-        "exact": None if total is None else total.exact,
+        **picked(total, "requests bytes exact"),
     }
 
 
@@ -83,7 +65,7 @@ def taken_back_document(entry: Entry, settled: Iterable[Settled]) -> Document:
     return {
         "kind": "kquota.record",
         "version": 1,
-        "cluster": _cluster(entry.place),
+        "cluster": plain(entry.place),
         "node_type": "controller" if entry.cluster.startswith("controller://") else "broker",
         "logger": LOGGER,
         "level": RECORDING,
@@ -98,15 +80,4 @@ def taken_back_document(entry: Entry, settled: Iterable[Settled]) -> Document:
 
 def settled_document(settled: Settled) -> Document:
     """What became of the logger of a node."""
-    return {
-        "node": settled.node,
-        "before": settled.before,
-        "outcome": settled.fate.value,
-        "now": settled.now,
-        "on_ms": settled.on_ms,
-        "error": settled.error,
-    }
-
-
-def _cluster(cluster: Cluster) -> Document:
-    return {"address": cluster.address, "id": cluster.id}
+    return picked(settled, "node before outcome=fate now on_ms error")

@@ -6,10 +6,10 @@ from typing import Final
 
 from kquota.core.enforcement import Generation
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.result import METRICS, ClientResult, CounterResult, Simulation
+from kquota.core.simulation.result import METRICS, CounterResult, Simulation
 from kquota.core.simulation.workload import Brokers
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document
 
 CONNECTION: Final = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -31,22 +31,12 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
         "ranges": result.ranges,
         **({"notes": [*result.notes]} if result.notes else {}),
         **({"unlimited": [*result.unlimited]} if result.unlimited else {}),
-        "clients": [_client(client) for client in result.clients],
+        "clients": [picked(client, _CLIENT) for client in result.clients],
         "counters": [_counter(counter) for counter in result.counters],
         "acceptors": [
             {
-                "broker": acceptor.broker,
-                "listener": acceptor.listener,
-                "connections": acceptor.connections,
-                "waited": acceptor.waited,
-                "wait_ms": acceptor.wait_ms,
-                "wait_max_ms": acceptor.wait_max_ms,
-                "metrics": {
-                    "mbean": acceptor.mbean,
-                    "connection-accept-rate": acceptor.rate,
-                    "connection-accept-throttle-time": acceptor.wait_mean_ms,
-                    "ip-connection-accept-throttle-time": acceptor.closed_mean_ms,
-                },
+                **picked(acceptor, "broker listener connections waited wait_ms wait_max_ms"),
+                "metrics": picked(acceptor, _ACCEPTOR),
                 "broker_metrics": {
                     "mbean": "kafka.server:type=socket-server-metrics",
                     "broker-connection-accept-rate": acceptor.broker_rate,
@@ -59,8 +49,7 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
             for acceptor in result.acceptors
         ],
         "queues": [
-            {"broker": queue.broker, "metrics": {"mbean": queue.mbean, "queue-size": queue.size}}
-            for queue in result.queues
+            {"broker": queue.broker, "metrics": picked(queue, "mbean queue-size=size")} for queue in result.queues
         ],
         "exempt": [
             {
@@ -76,50 +65,21 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
     }
 
 
-def _client(client: ClientResult) -> Document:
-    return {
-        "name": client.name,
-        "group": client.group,
-        "broker": client.broker,
-        "user": client.user,
-        "client-id": client.client_id,
-        "ip": client.ip,
-        "api": client.api,
-        "unit": client.unit,
-        "active_ms": client.active_ms,
-        "requests": client.requests,
-        "offered": client.offered,
-        "delivered": client.delivered,
-        "rejected": client.rejected,
-        "waiting": client.waiting,
-        "offered_rate": client.offered_rate,
-        "delivered_rate": client.delivered_rate,
-        "delivering_ms": client.delivering_ms,
-        "delivered_range": list(client.delivered_range),
-        "delivered_until_ms": client.delivered_until_ms,
-        "rejections": client.rejections,
-        "throttled_requests": client.throttled,
-        "throttle_time_ms": client.throttle_ms,
-        "throttle_time_range_ms": list(client.throttle_range_ms),
-        "throttle_time_max_ms": client.throttle_max_ms,
-        "throttle-time": client.throttle_mean_ms,
-        "throttle-time-avg": client.client_throttle_mean_ms,
-        "throttle_time_by": {key.value: value for key, value in client.throttle_by.items()},
-        "first_throttled_ms": client.first_throttled_ms,
-        "throttled_until_ms": client.throttled_until_ms,
-    }
+_CLIENT: Final = """name group broker user client-id=client_id ip api unit active_ms requests offered delivered rejected
+    waiting offered_rate delivered_rate delivering_ms delivered_range delivered_until_ms rejections
+    throttled_requests=throttled throttle_time_ms=throttle_ms throttle_time_range_ms=throttle_range_ms
+    throttle_time_max_ms=throttle_max_ms throttle-time=throttle_mean_ms throttle-time-avg=client_throttle_mean_ms
+    throttle_time_by=throttle_by first_throttled_ms throttled_until_ms"""
+_ACCEPTOR: Final = """mbean connection-accept-rate=rate connection-accept-throttle-time=wait_mean_ms
+    ip-connection-accept-throttle-time=closed_mean_ms"""
+_COUNTER: Final = """events violated throttled_requests=throttled throttle_time_ms=throttle_ms
+    throttle_time_range_ms=throttle_range_ms throttle_time_max_ms=throttle_max_ms first_throttled_ms throttled_until_ms
+    recovery_ms recovered peak peak_ms total client_count"""
 
 
 def _counter(counter: CounterResult) -> Document:
-    timeline = counter.timeline
     return {
-        "broker": counter.broker,
-        "key": counter.key.value,
-        "unit": counter.key.unit,
-        "sensor": str(counter.sensor),
-        "entity": entity_document(counter.entity),
-        "level": counter.level.number,
-        "level_name": counter.level.label,
+        **picked(counter, "broker key unit=key.unit sensor entity level=level.number level_name=level.label"),
         "limits": [{"since_ms": since, "limit": limit} for since, limit in counter.limits],
         "metrics": {
             "mbean": counter.mbean,
@@ -128,20 +88,7 @@ def _counter(counter: CounterResult) -> Document:
             # Kafka averages the delays of ips by listener only: `ip-connection-accept-throttle-time`.
             **({"throttle-time": counter.throttle_mean_ms} if counter.key is not CONNECTION else {}),
         },
-        "events": counter.events,
-        "violated": counter.violated,
-        "throttled_requests": counter.throttled,
-        "throttle_time_ms": counter.throttle_ms,
-        "throttle_time_range_ms": list(counter.throttle_range_ms),
-        "throttle_time_max_ms": counter.throttle_max_ms,
-        "first_throttled_ms": counter.first_throttled_ms,
-        "throttled_until_ms": counter.throttled_until_ms,
-        "recovery_ms": counter.recovery_ms,
-        "recovered": counter.recovered,
-        "peak": counter.peak,
-        "peak_ms": counter.peak_ms,
-        "total": counter.total,
-        "client_count": counter.client_count,
+        **picked(counter, _COUNTER),
         "clients": [
             {
                 "name": share.client,
@@ -152,12 +99,6 @@ def _counter(counter: CounterResult) -> Document:
             for share in counter.clients
         ],
         "timeline": None
-        if timeline is None
-        else {
-            "bucket_ms": timeline.bucket_ms,
-            "offered": list(timeline.offered),
-            "delivered": list(timeline.delivered),
-            "limit": list(timeline.limit),
-            "throttle_time_ms": list(timeline.throttle_ms),
-        },
+        if counter.timeline is None
+        else picked(counter.timeline, "bucket_ms offered delivered limit throttle_time_ms=throttle_ms"),
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from kquota.core.findings.use import Use
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.derive import picked
 from kquota.documents.encoding import Document
-from kquota.documents.quotas import entity_document, value_document
 from kquota.documents.watch import utc
 
 
@@ -37,28 +37,18 @@ def top_document(
 
 def use_document(use: Use, now_ms: int) -> Document:
     """One counter; what the source does not know is null, and named in `unknown`."""
-    counter = use.counter
     return {
-        "broker": counter.broker,
-        "key": counter.key.value,
-        "unit": counter.key.unit,
+        **picked(use, "broker=counter.broker key=counter.key unit=counter.key.unit"),
         "tags": _tags(use),
-        "state": use.state.value,
-        "limit": None if use.limit is None else value_document(use.limit),
-        "level": None if use.level is None else use.level.number,
-        "level_name": None if use.level is None else use.level.label,
-        "entity": None if use.entity is None else entity_document(use.entity),
-        "rate": use.observed.rate,
-        "share": use.share,
-        "throttle_time_ms": use.observed.throttle_ms,
-        "tokens": use.observed.tokens,
-        "trend": use.trend,
-        "until_throttled_s": use.until_throttled_s,
-        "clients": [str(client) for client in use.clients],
+        **picked(use, _USE),
         "read": utc(use.observed.at_ms),
         "age_s": use.age_s(now_ms),
         "unknown": list(use.unknown),
     }
+
+
+_USE = """state limit level=level.number level_name=level.label entity rate=observed.rate share
+    throttle_time_ms=observed.throttle_ms tokens=observed.tokens trend until_throttled_s clients"""
 
 
 def _tags(use: Use) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Level, Resolution, Sensor, Shadowed
+from kquota.core.tabular import tabulated
 from kquota.errors import MissingDependency
 
 SNAPSHOT = QuotaSnapshot(
@@ -28,6 +31,25 @@ def test_a_data_frame_has_a_row_for_each_value() -> None:
     first = frame[frame["key"] == "producer_byte_rate"].iloc[0]
     assert (first["user"], first["value"], first["limit"]) == ("<b>alice</b>", 10_000_000, "10 MB/s")
     assert list(QuotaSnapshot().to_pandas().columns) == list(frame.columns)
+
+
+def test_a_row_follows_paths_and_words_are_words() -> None:
+    """Behind None is None; entities and enumerations are texts, and numbers stay numbers."""
+    limited = Resolution(
+        QuotaKey.PRODUCER_BYTE_RATE,
+        5,
+        Level.USER,
+        Entity(user="a"),
+        Sensor("a", ""),
+        (Shadowed(Level.CLIENT, None, 7),),
+    )
+    names = "key unit=key.unit limit entity sensor level=level.number below=shadows.0.value"
+    headings, rows = tabulated([limited, replace(limited, level=None, entity=None)], names)
+    assert list(headings) == ["key", "unit", "limit", "entity", "sensor", "level", "below"]
+    assert list(rows) == [
+        ["producer_byte_rate", "bytes/s", 5, "user=a", "a:", 3, 7],
+        ["producer_byte_rate", "bytes/s", 5, None, "a:", None, 7],
+    ]
 
 
 def test_html_escapes_names() -> None:

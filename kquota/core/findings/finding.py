@@ -164,6 +164,12 @@ class Finding:
         return share_of_limit(self.peak_rate, self.limit)
 
     @property
+    def longest_ms(self) -> float | None:
+        """The longest wait for one answer that is predicted; where nothing is, the longest of the replay."""
+        told = None if self.prediction is None else self.prediction.throttle_time_max_ms.likely
+        return self.throttle_time_max_ms if told is None else told
+
+    @property
     def harm(self) -> Harm:
         """What its clients suffer."""
         return Harm.of(self.prediction, self.throttle_time_max_ms)

@@ -45,12 +45,6 @@ class Interval:
         """The interval where nothing bounds the value from above."""
         return Interval(self.low, self.estimate, None)
 
-    def hull(self, other: Interval) -> Interval:
-        """The smallest interval that holds both; the estimate stays."""
-        low = None if self.low is None or other.low is None else min(self.low, other.low)
-        high = None if self.high is None or other.high is None else max(self.high, other.high)
-        return Interval(low, self.estimate, high)
-
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor), as in the findings."""

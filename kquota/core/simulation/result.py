@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.resolve.resolver import Level, Sensor
-from kquota.core.tabular import Rows, Tabular
+from kquota.core.tabular import Rows, Tabular, tabulated
 
 CONTROLLER: Final = "controller"
 """Where controller mutations are counted: once for the cluster, and not on a broker."""
@@ -269,6 +269,10 @@ class Queue:
         return mbean(MBEAN_TYPES[self.key])
 
 
+_COLUMNS: Final = """broker key counter=sensor entity unit=key.unit limit events throttled throttle_ms throttle_max_ms
+    rate peak"""
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation(Tabular):
     """All of it; its table has a row for each counter."""
@@ -289,14 +293,7 @@ class Simulation(Tabular):
 
     def table(self) -> Rows:
         """A row for each counter with a limit; rates are per second, in the unit of the key."""
-        names = ("events", "throttled", "throttle_ms", "throttle_max_ms", "rate", "peak")
-
-        def rows() -> Iterator[Sequence[object]]:
-            for each in self.counters:
-                subject = (each.broker, each.key.value, str(each.sensor), str(each.entity), each.limit)
-                yield (*subject, *(getattr(each, name) for name in names))
-
-        return ("broker", "key", "counter", "entity", "limit", *names), rows()
+        return tabulated(self.counters, _COLUMNS)
 
     @property
     def exempt_ns(self) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Final
 
 from kquota.core.enforcement import Generation, Kernel, Kind
@@ -90,38 +91,20 @@ class Rows:
         if not segments:
             segments = [Segment(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
 
-        def column(value: Callable[[Client], int]) -> list[int]:
-            return [int(value(client)) for client in clients]
-
+        own: Mapping[str, Callable[[Client], int]] = {
+            **_OWN,
+            "start": lambda client: workload.origin_ms + client.start_ms,
+            "stop": lambda client: workload.origin_ms + workload.stop_of(client),
+        }
         behaviours = new_columns(
             Behaviours,
             len(clients),
             self._using.column,
-            kind=column(_kind),
-            closed=column(lambda client: client.closed),
-            saturating=column(lambda client: client.saturates),
-            size=column(lambda client: client.partitions if client.mutates else client.size),
-            nanos=column(lambda client: client.nanos),
-            nanos_per_mib=column(lambda client: client.nanos_per_mib),
-            network_nanos=column(lambda client: client.network_nanos),
-            exempt=column(lambda client: client.exempt or (client.api == PRODUCE_API and client.acks == 0)),
-            latency=column(lambda client: client.latency_ms),
-            to_broker=column(lambda client: client.round_trip_ms // 2),
-            to_client=column(lambda client: client.round_trip_ms - client.round_trip_ms // 2),
-            think=column(lambda client: client.think_ms),
-            in_flight=column(_in_flight),
-            max_bytes=column(lambda client: client.most_bytes),
-            max_wait=column(lambda client: client.max_wait_ms),
-            topics=column(lambda client: client.topics),
-            retry=column(lambda client: client.retry),
-            timeout=column(lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms),
-            honours=column(lambda client: client.honours),
-            start=column(lambda client: workload.origin_ms + client.start_ms),
-            merge=column(lambda client: client.merge),
-            merge_saves=column(lambda client: client.merge_saves),
-            batch=column(lambda client: client.batch),
-            overhead=column(lambda client: client.overhead),
-            stop=column(lambda client: workload.origin_ms + workload.stop_of(client)),
+            **{
+                name: [int(own.get(name, attrgetter(name))(client)) for client in clients]
+                for name in Behaviours._fields
+                if not name.startswith(("plan_", "seg_"))
+            },
             plan_end=ends,
             seg_from=[segment.start for segment in segments],
             seg_to=[segment.end for segment in segments],
@@ -230,3 +213,20 @@ def _kind(client: Client) -> Kind:
 def _in_flight(client: Client) -> int:
     """Consumers and admin clients have one request at a time on a connection."""
     return 1 if client.mutates or client.api == FETCH_API else client.in_flight
+
+
+_OWN: Final[Mapping[str, Callable[[Client], int]]] = {
+    "kind": _kind,
+    "saturating": lambda client: client.saturates,
+    "size": lambda client: client.partitions if client.mutates else client.size,
+    "exempt": lambda client: client.exempt or (client.api == PRODUCE_API and client.acks == 0),
+    "latency": lambda client: client.latency_ms,
+    "to_broker": lambda client: client.round_trip_ms // 2,
+    "to_client": lambda client: client.round_trip_ms - client.round_trip_ms // 2,
+    "think": lambda client: client.think_ms,
+    "in_flight": _in_flight,
+    "max_bytes": lambda client: client.most_bytes,
+    "max_wait": lambda client: client.max_wait_ms,
+    "timeout": lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms,
+}
+"""The columns of a behaviour that are not fields of the client by the same name."""
