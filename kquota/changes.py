@@ -32,26 +32,21 @@ from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.words import WrittenQuotas, quotas_of
-from kquota.documents.journal import Command, Entry, Journal, Pages
+from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain, Unreachable
 from kquota.leases import Lease, Leases, read_leases
 from kquota.leases import kept as kept_values
+from kquota.reconcile import Terms
 from kquota.state import journal_folder
 
 _ATTEMPTS = 20
 """How often in a row an alteration is planned anew because another writer changed the same key meanwhile."""
-Progress = Callable[[int, int], None]
 
 
 def default_journal() -> Path:
     """Where the journal is unless somebody says otherwise: beside the state of other programs (XDG)."""
     return journal_folder()
-
-
-def now() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 # --- The library's own functions -----------------------------------------------------------------------------------
@@ -124,15 +119,9 @@ def apply(
     if stopped:
         raise Refused(stopped[0].message, hint=f"lifted by {' or '.join(stopped[0].lifted_by)}")
     check_cluster(plan, cluster)
-    return reconcile.apply(
-        plan,
-        cluster,
-        journal=Journal(journal or default_journal()),
-        cluster=address_of(cluster),
-        clock=now,
-        expires=expires,
-        rollback=rollback,
-    )
+    book = Journal(journal or default_journal())
+    terms = Terms(journal=book, cluster=address_of(cluster), expires=expires, rollback=rollback)
+    return reconcile.apply(plan, cluster, terms)
 
 
 def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None = None) -> ApplyReport:
@@ -156,9 +145,8 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
         )
     back = pages.way_back(entry)
     check_cluster(back, cluster)
-    return reconcile.apply(
-        back, cluster, journal=book, cluster=here.address, clock=now, command="undo", undoes=entry.id
-    )
+    terms = Terms(journal=book, cluster=here.address, command="undo", undoes=entry.id)
+    return reconcile.apply(back, cluster, terms)
 
 
 # --- What the commands share ---------------------------------------------------------------------------------------
@@ -326,16 +314,11 @@ class Altered:
 def alter(
     backend: QuotaBackend,
     alterations: Sequence[Alteration],
+    terms: Terms,
     *,
     consent: Callable[[Rehearsal], None],
-    journal: Journal,
-    cluster: str,
     guards: Guards | None = None,
-    progress: Progress = lambda done, total: None,
-    writing: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False),
-    begun: Callable[[Entry], None] = lambda entry: None,
-    command: Command = "alter",
-    expires: int | None = None,
+    writing: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Altered:
     """Alters on the one road: rehearse, ask for consent, apply, journal.
 
@@ -343,9 +326,8 @@ def alter(
     `consent` is asked again. Entities that cannot be altered have their error in their result; the others are altered
     all the same. Before the journal has an entry, what `consent` and `QuotaBackend.alter` raise is raised; afterwards
     it is the error of every entity that is left. Through a controller nothing can be planned: it is written at once,
-    without a way back. `writing` is entered for each write and gives what is asked whether to stop; `begun` gets the
-    journal's entry, as in `kquota.reconcile.apply`. `expires` is when `kquota reconcile` reverts it, in ms since the
-    epoch; it means nothing through a controller. A leased value that is wished again gets this end, or stays for good.
+    without a way back or an end. `writing` is entered for each write. A leased value that is wished again gets the end
+    of `terms`, or stays for good.
     """
     pending = merge(alterations)
     order = [each.entity for each in pending]
@@ -365,14 +347,13 @@ def alter(
 
     def began(entry: Entry) -> None:
         entries.append(entry.id)
-        begun(entry)
+        terms.begun(entry)
 
     def fail(entity: Entity, error: KquotaError) -> None:
         before = answered[entity].before if entity in answered else {}
         results[entity] = AlterResult(entity, before, before, error)
 
     answered: dict[Entity, AlterResult] = {}
-    stop: Callable[[], bool] = lambda: False  # noqa: E731
     while pending:
         last = attempt == _ATTEMPTS - 1
         try:
@@ -382,8 +363,8 @@ def alter(
                 consent(rehearsal)
                 return Altered(backend.alter(pending), plan=rehearsal.plan)
             if leases is None:
-                leases = read_leases(journal, place_of(backend))
-            rehearsal = rehearsal.among(leases, pending, expires=expires)
+                leases = read_leases(terms.journal, place_of(backend))
+            rehearsal = rehearsal.among(leases, pending, expires=terms.expires)
             planned = rehearsal.plan
             first = first or planned
             answered = {each.entity: each for each in rehearsal.results}
@@ -398,23 +379,11 @@ def alter(
                 break
             if planned.cluster is None:  # the ends of leases alone are of this cluster, too
                 planned = replace(planned, cluster=cluster_of(backend))
-            with writing() as stop:
-                report = reconcile.apply(
-                    planned,
-                    backend,
-                    journal=journal,
-                    cluster=cluster,
-                    clock=now,
-                    command=command,
-                    expires=expires,
-                    kept=kept_values(new),
-                    rollback=False,
-                    progress=progress,
-                    stop=stop,
-                    begun=began,
-                )
+            with writing():
+                of_round = replace(terms, kept=kept_values(new), rollback=False, begun=began)
+                report = reconcile.apply(planned, backend, of_round)
         except KquotaError as error:  # before the first write of this round
-            if _lost_a_race(error) and not last and not stop():
+            if _lost_a_race(error) and not last and not terms.stop():
                 _back_off(attempt)
                 attempt += 1
                 continue
@@ -423,7 +392,7 @@ def alter(
             # What the rounds before have written is written.
             for alteration in pending:
                 fail(alteration.entity, error)
-            interrupted = stop()
+            interrupted = terms.stop()
             break
         if report.entry is not None:
             kept, owed = (*kept, *new), ()
@@ -437,7 +406,7 @@ def alter(
         unfinished = report.unfinished or unfinished
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
         attempt = attempt + 1 if again == due else 0
-        interrupted = report.interrupted or (bool(again) and stop())
+        interrupted = report.interrupted or (bool(again) and terms.stop())
         if interrupted:
             errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
             again = set()

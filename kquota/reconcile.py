@@ -9,6 +9,7 @@ before each write, and its own writers on one host wait for each other.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -34,45 +35,77 @@ TakeBack = Callable[[int, int], bool]
 """Asked when a run was stopped after so many entities, of how many: whether they get their old values again."""
 
 
-def apply(
-    plan: Plan,
-    backend: QuotaBackend,
-    *,
-    journal: Journal,
-    cluster: str,
-    clock: Callable[[], int],
-    command: Command = "apply",
-    expires: int | None = None,
-    undoes: str | None = None,
-    kept: Kept = (),
-    part: Kept = (),
-    rollback: bool = True,
-    progress: Progress = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-    take_back: TakeBack | None = None,
-    begun: Callable[[Entry], None] = lambda entry: None,
-) -> ApplyReport:
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """On which terms changes are made: what the journal says of them, and who is heard meanwhile.
+
+    `cluster` is the address by which the journal knows the cluster. `undoes` is the entry that is taken back, and
+    `part` the values of it that are, where not all are. `expires` is when `kquota reconcile` takes this one back, in ms
+    since the epoch. `kept` are leased values that stay: they get another end by this entry, which is made for them
+    alone as well.
+
+    `stop` is asked while another writer is waited for, and before each batch of 1,000 entities; what is written by then
+    is taken back as after a failure (`rollback`), or as `take_back` decides. `begun` gets the journal's entry before
+    the first write.
+    """
+
+    journal: Journal
+    cluster: str
+    command: Command = "apply"
+    expires: int | None = None
+    undoes: str | None = None
+    kept: Kept = ()
+    part: Kept = ()
+    rollback: bool = True
+    clock: Callable[[], int] = now
+    progress: Progress = lambda done, total: None
+    stop: Callable[[], bool] = lambda: False
+    take_back: TakeBack | None = None
+    begun: Callable[[Entry], None] = lambda entry: None
+
+    def begin(self, due: Plan) -> Entry:
+        """Writes down in the journal what is about to be done."""
+        return self.journal.begin(
+            due,
+            cluster=self.cluster,
+            command=self.command,
+            now=self.clock(),
+            expires=self.expires,
+            undoes=self.undoes,
+            kept=self.kept,
+            part=self.part,
+        )
+
+    def finished(self, report: ApplyReport, entry: Entry) -> ApplyReport:
+        """The report, with the journal's complaint where it cannot be told what came of it."""
+        error = str(report.failed[0][1]) if report.failed else "stopped by a signal" if report.interrupted else None
+        remains = {*report.unknown, *(change.entity for change in report.applied)}
+        untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)
+        try:
+            self.journal.finish(
+                entry, report.outcome, now=self.clock(), error=error, untouched=untouched, unknown=report.unknown
+            )
+        except InputError as problem:
+            return replace(report, unfinished=problem.message)
+        return report
+
+
+def apply(plan: Plan, backend: QuotaBackend, terms: Terms) -> ApplyReport:
     """Makes the changes of the plan that are still due.
 
-    `clock` gives ms since the epoch. `stop` is asked while another writer is waited for, and before each batch of 1,000
-    entities; what is written by then is taken back as after a failure, or as `take_back` decides. `begun` gets the
-    journal's entry before the first write.
-
-    `kept` are leased values that stay: they get another end by this entry, which is made for them alone as well.
-    With `undoes`, entities whose old values kquota does not write are left out, and among the failed ones; where
-    nothing is left to take back, the journal gets an entry without changes. `part` are the values that are taken back,
-    where it is not all of that entry.
+    Where something is taken back, entities whose old values kquota does not write are left out, and among the failed
+    ones; where nothing is left to take back, the journal gets an entry without changes.
 
     Raises Conflict when an entity is neither as the plan found it nor as it wants it. Raises the error of the first
     change that the cluster would refuse, and what the backend or the journal raises before the first write. Nothing has
     been written then. What happens afterwards is in the report and in the journal.
     """
-
-    def begin(due: Plan) -> Entry:
-        return journal.begin(
-            due, cluster=cluster, command=command, now=clock(), expires=expires, undoes=undoes, kept=kept, part=part
-        )
-
+    undoing, stop = terms.undoes is not None, terms.stop
     with contextlib.ExitStack() as writing:
         with contextlib.ExitStack() as held:
             try:
@@ -86,33 +119,33 @@ def apply(
                 raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
             pending = {change.entity for change in due.changes}
             already = tuple(change.entity for change in plan.changes if change.entity not in pending)
-            due, unwritable = _writable(due) if undoes is not None else (due, {})
+            due, unwritable = _writable(due) if undoing else (due, {})
             if not due:
                 if unwritable:
                     raise next(iter(unwritable.values()))
-                if undoes is None and not kept:
+                if not undoing and not terms.kept:
                     return ApplyReport(already=already)
                 # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
-                entry = begin(due)
-                return _finished(ApplyReport(already=already, entry=entry.id), entry, journal, clock())
-            due, refused = _rehearsed(due, backend, undoes is not None)
+                entry = terms.begin(due)
+                return terms.finished(ApplyReport(already=already, entry=entry.id), entry)
+            due, refused = _rehearsed(due, backend, undoing)
             unwritable |= refused
             if stop():
                 return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
-            entry = begin(due)
-            writing.enter_context(journal.writing(entry))
-            begun(entry)
+            entry = terms.begin(due)
+            writing.enter_context(terms.journal.writing(entry))
+            terms.begun(entry)
             run = _Run(due.changes, backend)
-            run.write(stop, progress)
-            asks = take_back if run.stopped and run.written else None
+            run.write(stop, terms.progress)
+            asks = terms.take_back if run.stopped and run.written else None
             if asks is None:
-                report = run.ended(rollback) if run.failed or run.stopped else run.verified()
+                report = run.ended(terms.rollback) if run.failed or run.stopped else run.verified()
         if asks is not None:
             # Not in the turn: no other writer waits for a person. A rival's write in between is not overwritten.
             report = _ended(run, rollback=asks(len(run.written), len(due.changes)))
         failed = (*report.failed, *unwritable.items())
         report = replace(report, already=(*already, *report.already), failed=failed, entry=entry.id)
-        return _finished(report, entry, journal, clock())
+        return terms.finished(report, entry)
 
 
 def _turn(backend: QuotaBackend, stop: Callable[[], bool] = lambda: False) -> AbstractContextManager[object]:
@@ -129,18 +162,6 @@ def _ended(run: _Run, *, rollback: bool) -> ApplyReport:
             except KquotaError:
                 rollback = False
         return run.ended(rollback)
-
-
-def _finished(report: ApplyReport, entry: Entry, journal: Journal, now: int) -> ApplyReport:
-    """The report, with the journal's complaint where it cannot be told what came of it."""
-    error = str(report.failed[0][1]) if report.failed else "stopped by a signal" if report.interrupted else None
-    remains = {*report.unknown, *(change.entity for change in report.applied)}
-    untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)
-    try:
-        journal.finish(entry, report.outcome, now=now, error=error, untouched=untouched, unknown=report.unknown)
-    except InputError as problem:
-        return replace(report, unfinished=problem.message)
-    return report
 
 
 def _writable(plan: Plan) -> tuple[Plan, dict[Entity, KquotaError]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable
 from kquota.leases import read_leases
+from kquota.reconcile import Terms
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -87,11 +89,15 @@ class Looked(MemoryBackend):
         return super().describe(filter)
 
 
+def here(folder: Path) -> Terms:
+    return Terms(journal=Journal(folder), cluster="here", command="alter")
+
+
 def altered(cluster: MemoryBackend, alterations: list[Alteration], folder: Path) -> tuple[AlterResult, ...]:
     def consent(rehearsal: Rehearsal) -> None:
         assert not rehearsal.blind
 
-    done = alter(cluster, alterations, consent=consent, journal=Journal(folder), cluster="here")
+    done = alter(cluster, alterations, here(folder), consent=consent)
     return done.results
 
 
@@ -163,7 +169,7 @@ def all_altered(
     monkeypatch.setattr(reconcile, "_BATCH", 2)
     monkeypatch.setattr(changes, "_back_off", lambda attempt: None)
     wish = [Alteration(user, {PRODUCER: MB}) for user in users]
-    altered = alter(cluster, wish, consent=lambda rehearsal: None, journal=Journal(folder), cluster="here")
+    altered = alter(cluster, wish, here(folder), consent=lambda rehearsal: None)
     done = {each.entity for each in altered.results if each.error is None}
     assert done == set(cluster.describe())
     return altered
@@ -217,7 +223,7 @@ def test_a_no_to_a_later_question_forgets_no_earlier_round(tmp_path: Path, monke
 
     cluster = Failing({USERS[1]: Rejected("no")})
     wish = [Alteration(user, {PRODUCER: MB}) for user in USERS[:3]]
-    altered = alter(cluster, wish, consent=consent, journal=Journal(tmp_path), cluster="here")
+    altered = alter(cluster, wish, here(tmp_path), consent=consent)
     assert [str(each.error) for each in altered.results] == ["None", "no", "the answer was no"]
     assert len(altered.entries) == 1
 
@@ -248,14 +254,8 @@ class At(MemoryBackend, seam=KnowsCluster):
 
 
 def kept_at(cluster: At, folder: Path, wishes: list[Alteration], **more: Any) -> Altered:
-    return alter(
-        cluster,
-        wishes,
-        consent=lambda rehearsal: None,
-        journal=Journal(folder),
-        cluster=cluster.cluster_address,
-        **more,
-    )
+    terms = replace(here(folder), cluster=cluster.cluster_address, **more)
+    return alter(cluster, wishes, terms, consent=lambda rehearsal: None)
 
 
 def test_a_lease_is_made_permanent_by_any_address_of_its_cluster(tmp_path: Path) -> None:
@@ -278,7 +278,8 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
         rivals.clear()
 
     wishes = [Alteration(ALICE, {PRODUCER: MB}), Alteration(BOB, {CONSUMER: 2 * MB})]
-    done = alter(cluster, wishes, consent=consent, journal=Journal(tmp_path), cluster=cluster.cluster_address)
+    terms = replace(here(tmp_path), cluster=cluster.cluster_address)
+    done = alter(cluster, wishes, terms, consent=consent)
     assert (len(done.kept), cluster.describe()[BOB]) == (1, {CONSUMER: 2 * MB})
     assert read_leases(Journal(tmp_path), changes.place_of(cluster)).on == ()
 

@@ -26,7 +26,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable
 from kquota.leases import Leases
-from kquota.reconcile import apply
+from kquota.reconcile import Terms, apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.core.snapshots import snapshots
@@ -42,7 +42,7 @@ def clock() -> int:
 
 def run(backend: QuotaBackend, journal: Journal, desired: Any, **options: Any) -> ApplyReport:
     planned = plan(backend.describe(), desired, prune=True)
-    return apply(planned, backend, journal=journal, cluster="test", clock=clock, **options)
+    return apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock, **options))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_plan_apply_plan_is_empty_and_undo_restores(
     assert run(backend, journal, before).outcome == "applied"
     assert backend.describe() == before
     planned = plan(before, desired, prune=True)
-    report = apply(planned, backend, journal=journal, cluster="test", clock=clock)
+    report = apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
     assert report.outcome == "applied"
     assert values_of(report.applied) == values_of(planned.changes)
     assert backend.describe() == desired
@@ -89,7 +89,7 @@ def test_plan_apply_plan_is_empty_and_undo_restores(
     if report.entry is not None:
         entry = journal.entry(report.entry)
         assert (entry.outcome, values_of(entry.plan.changes)) == ("applied", values_of(planned.changes))
-        undo = apply(entry.plan.inverse, backend, journal=journal, cluster="test", clock=clock, undoes=entry.id)
+        undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
         assert undo.outcome == "applied"
     assert backend.describe() == before
 
@@ -104,11 +104,11 @@ def test_what_somebody_else_changed_is_a_conflict(backend: QuotaBackend, journal
     planned = plan(backend.describe(), {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 7})]))
     with pytest.raises(Conflict, match="user=bob"):
-        apply(planned, backend, journal=journal, cluster="test", clock=clock)
+        apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
     assert dict(backend.describe()[ALICE]) == {PRODUCER: 1}
     # What somebody else did as planned needs no doing.
     backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 2})]))
-    report = apply(planned, backend, journal=journal, cluster="test", clock=clock)
+    report = apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
     assert ([change.entity for change in report.applied], report.already) == ([ALICE], (BOB,))
 
 
@@ -170,7 +170,7 @@ def test_without_rollback_the_rest_stays(journal: Journal) -> None:
     entry = journal.entry(report.entry)
     assert {change.entity for change in entry.certain} == {ALICE, CAROL}
     # The way back is known as far as it is due.
-    undo = apply(entry.plan.inverse, backend, journal=journal, cluster="test", clock=clock)
+    undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock))
     assert {change.entity for change in undo.applied} == {ALICE, CAROL}
     assert backend.describe() == START
 
@@ -231,7 +231,7 @@ def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -
     unusable = Change(ALICE, {}, {}, True, frozenset({PRODUCER}))
     due = Plan((unusable, *plan(START, {BOB: {PRODUCER: 2}, CAROL: {PRODUCER: 2}}).changes))
     backend = Refusing(QuotaSnapshot({BOB: {PRODUCER: 1}, CAROL: {PRODUCER: 1}}))
-    report = apply(due, backend, journal=journal, cluster="test", clock=clock)
+    report = apply(due, backend, Terms(journal=journal, cluster="test", clock=clock))
     assert (report.rolled_back, [change.entity for change in report.applied]) == ((BOB,), [ALICE])
 
 
@@ -248,12 +248,12 @@ def test_an_undo_that_fails_brings_back_what_it_deleted(chroot: str, znodes: Any
         before = backend.describe()
         znodes.set_acls("/config/users/zed", [make_acl("world", "anyone", read=True, admin=True)])
         back = journal.entry(done.entry).plan.inverse
-        report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
         assert (report.outcome, set(report.rolled_back)) == ("rolled back", {ALICE, pair})
         assert [entity for entity, _ in report.failed] == [zed]
         assert backend.describe() == before
         znodes.set_acls("/config/users/zed", OPEN_ACL_UNSAFE)
-        again = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        again = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
         assert again.outcome == "applied"
         assert backend.describe() == QuotaSnapshot({zed: {PRODUCER: 1}})
         assert znodes.get_children("/config/users") == ["zed"]
@@ -371,7 +371,7 @@ def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
     (entry,) = journal.entries("test")
     assert (entry.outcome, entry.finished, entry.may_have_changed) == (None, None, True)
     again = MemoryBackend(backend.describe())
-    undo = apply(entry.plan.inverse, again, journal=journal, cluster="test", clock=clock, undoes=entry.id)
+    undo = apply(entry.plan.inverse, again, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
     assert [change.entity for change in undo.applied] == [ALICE]
     assert again.describe() == START
 
@@ -383,12 +383,12 @@ def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     assert done.entry is not None
     back = journal.entry(done.entry).made.inverse
-    report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+    report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     assert report.outcome == "incomplete"
     assert [entity for entity, _ in report.failed] == [ALICE]
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
     with pytest.raises(InputError, match="user=alice"):
-        apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
 
 
 def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: Path) -> None:
@@ -412,14 +412,17 @@ def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: 
     assert done.entry is not None
     back = journal.entry(done.entry).made.inverse
     backend.by_brokers = True
-    report = apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+    report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     assert report.outcome == "incomplete"
     ((entity, error),) = report.failed
     assert entity == ALICE
     assert str(error).endswith("(INVALID_REQUEST: Invalid value 0): undo it with --zookeeper")
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
     with pytest.raises(InputError, match="undo it with --zookeeper"):
-        apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry)
+        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     backend.by_brokers = False
-    assert apply(back, backend, journal=journal, cluster="test", clock=clock, undoes=done.entry).outcome == "applied"
+    assert (
+        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry)).outcome
+        == "applied"
+    )
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}

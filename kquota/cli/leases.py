@@ -112,7 +112,7 @@ def ends_of(leases: Sequence[Lease]) -> list[str]:
     """When each lease ends, in words."""
     if not leases:
         return []
-    from kquota.changes import now
+    from kquota.reconcile import now
 
     time = now()
     return [end_of(lease, time) for lease in leases]

@@ -273,7 +273,7 @@ class _Run:
         drives = {Probe.PRODUCE: rdkafka.produce, Probe.FETCH: rdkafka.fetch, Probe.REQUEST: rdkafka.request}
         try:
             drives[self._request.kind](settings, partition, pace, self._exchanges)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemError):  # the client raises the latter where Ctrl-C came amid its callbacks
             self._ended_by = "interrupt"
         else:
             self._ended_by = "bound" if pace.exhausted else "duration"

@@ -18,7 +18,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends.kafka import KafkaBackend
-from kquota.changes import now
 from kquota.cli.main import run
 from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.alteration import Alteration
@@ -30,6 +29,7 @@ from kquota.live.dialect import found
 from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages
 from kquota.live.watching import Watching
+from kquota.reconcile import now
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.support.processes import free_ports
 from tools.recording.samples import agent_flag, ask, consume, get, produce, running

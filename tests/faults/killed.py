@@ -17,6 +17,7 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Journal
+from kquota.reconcile import Terms
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 OLD = {Entity(user=f"u{number:02}"): {KEY: 1000} for number in range(0, 12, 2)}
@@ -80,6 +81,8 @@ def write_and_die(command: str, settings: dict[str, str], journal: str, step: in
         book = Journal(Path(journal))
         if command == "alter":
             wishes = [Alteration(entity, values) for entity, values in NEW.items()]
-            changes.alter(backend, wishes, consent=lambda rehearsal: None, journal=book, cluster="killed")
+            changes.alter(
+                backend, wishes, Terms(journal=book, cluster="killed", command="alter"), consent=lambda rehearsal: None
+            )
         else:
-            reconcile.apply(planned, backend, journal=book, cluster="killed", clock=clock)
+            reconcile.apply(planned, backend, Terms(journal=book, cluster="killed", clock=clock))

@@ -17,7 +17,7 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.reconcile import apply
+from kquota.reconcile import Terms, apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.faults.killed import KEY, NEW, OLD, clock, opened, write_and_die
@@ -89,11 +89,7 @@ def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
             undo = apply(
                 entry.made.inverse,
                 backend,
-                journal=Journal(folder),
-                cluster="killed",
-                clock=clock,
-                command="undo",
-                undoes=entry.id,
+                Terms(journal=Journal(folder), cluster="killed", clock=clock, command="undo", undoes=entry.id),
             )
             assert undo.outcome == "applied"
             assert settled(backend) == start

@@ -27,7 +27,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, Rejected
-from kquota.reconcile import apply
+from kquota.reconcile import Terms, apply
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
@@ -103,7 +103,7 @@ def test_two_equal_applies_reach_their_end_together(cluster: Open, tmp_path: Pat
 
     def run(folder: Path) -> None:
         with cluster() as backend:
-            reports.append(apply(planned, backend, journal=Journal(folder), cluster="race", clock=clock))
+            reports.append(apply(planned, backend, Terms(journal=Journal(folder), cluster="race", clock=clock)))
 
     folders = [tmp_path / "one", tmp_path / "two"]
     at_once([partial(run, folder) for folder in folders])
@@ -147,7 +147,7 @@ def test_a_failed_apply_takes_back_its_own_writes_only(zookeeper: Sandbox, tmp_p
         other.alter([Alteration(entity, {KEY: 1}) for entity in (OWN, REWRITTEN, RIVAL, LAST)])
         planned = plan(backend.describe(), {entity: {KEY: 2} for entity in (OWN, NEW, REWRITTEN, RIVAL, LAST)})
         journal = Journal(tmp_path)
-        report = apply(planned, backend, journal=journal, cluster="c", clock=clock)
+        report = apply(planned, backend, Terms(journal=journal, cluster="c", clock=clock))
         shown = rates(other)
     assert (shown[OWN], shown.get(NEW)) == (1, None)
     assert (shown[REWRITTEN], shown[RIVAL]) == (2, 9)
@@ -169,12 +169,14 @@ def test_four_clusters_share_one_journal(zookeeper: Sandbox, tmp_path: Path, tur
     def run(chroot: str) -> None:
         with connect(zookeeper=chroot) as backend:
             planned = plan(backend.describe(), wanted)
-            report = apply(planned, backend, journal=journal, cluster=chroot, clock=clock)
+            report = apply(planned, backend, Terms(journal=journal, cluster=chroot, clock=clock))
             assert report.outcome == "applied"
             entry = journal.read().entry(planned.fingerprint, cluster=chroot)
             assert entry.id == report.entry
             back = entry.made.inverse
-            undo = apply(back, backend, journal=journal, cluster=chroot, clock=clock, command="undo", undoes=entry.id)
+            undo = apply(
+                back, backend, Terms(journal=journal, cluster=chroot, clock=clock, command="undo", undoes=entry.id)
+            )
             assert undo.outcome == "applied"
             assert backend.describe() == QuotaSnapshot({})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from kquota.access import Access
 from kquota.backends import describe_entities
-from kquota.changes import Altered, Rehearsal, alter, now, place_of, rehearse
+from kquota.changes import Altered, Rehearsal, alter, place_of, rehearse
 from kquota.cli import brokers, consent, grammar, leases, params, session
 from kquota.cli.commands.apply import says_what_may_be_written
 from kquota.cli.contexts import Given
@@ -34,6 +33,7 @@ from kquota.documents.journal import Command, Entry, Journal, name_of
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, Uncertain
 from kquota.leases import kept
+from kquota.reconcile import Terms, now
 
 
 @click.command("alter", cls=grammar.Command)
@@ -223,14 +223,15 @@ def carry_out(
         rounds.append(rehearsal)
 
     begun: list[Entry] = []
-    stops: list[Stop] = []
-
-    @contextlib.contextmanager
-    def stopping() -> Iterator[Stop]:
-        # Not while somebody is asked: there, Ctrl-C means no.
-        with stoppable() as stop:
-            stops.append(stop)
-            yield stop
+    stop = Stop()
+    terms = Terms(
+        journal=book,
+        cluster=session.cluster_name(access),
+        command=command,
+        expires=expires,
+        stop=stop,
+        begun=begun.append,
+    )
 
     with session.open_backend(access) as backend:
         if dry_run:
@@ -244,17 +245,9 @@ def carry_out(
             )
         else:
             with says_what_may_be_written(begun):
+                # Not stoppable while somebody is asked: there, Ctrl-C means no.
                 altered = alter(
-                    backend,
-                    alterations,
-                    consent=agree,
-                    journal=book,
-                    cluster=session.cluster_name(access),
-                    guards=guards,
-                    writing=stopping,
-                    begun=begun.append,
-                    command=command,
-                    expires=expires,
+                    backend, alterations, terms, consent=agree, guards=guards, writing=lambda: stoppable(stop)
                 )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
@@ -294,7 +287,7 @@ def carry_out(
     if altered.unfinished is not None:
         say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
     if altered.interrupted:
-        return stops[-1].exit_code
+        return stop.exit_code
     code = exit_code_of_results(results)
     return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
+from kquota import reconcile
 from kquota.access import Access
 from kquota.backends import QuotaBackend, cluster_of
-from kquota.changes import now, place_of, placed, unwritten
+from kquota.changes import place_of, placed, unwritten
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.commands.plan import Labels, plan_view, summary
 from kquota.cli.exit_codes import ExitCode, exit_code_of
@@ -24,12 +25,12 @@ from kquota.core.change.plan import Cluster, Plan, plan
 from kquota.core.change.report import ApplyReport
 from kquota.core.change.review import Guards, with_review
 from kquota.documents.apply import apply_document
-from kquota.documents.journal import Command, Entry, Journal, Kept, name_of
+from kquota.documents.journal import Entry, Journal, name_of
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile
 from kquota.errors import Unreachable
 from kquota.leases import Lease, Leases, kept, settles
-from kquota.reconcile import apply
+from kquota.reconcile import now
 
 
 @click.command("apply", cls=grammar.Command)
@@ -126,10 +127,10 @@ def command(
             placed(with_review(replace(planned, existing=len(current)), current, guards), backend),
             backend,
             Terms(
-                session.cluster_name(access),
-                named,
-                book,
-                output,
+                journal=book,
+                cluster=session.cluster_name(access),
+                named=named,
+                output=output,
                 yes=yes,
                 force=force,
                 dry_run=dry_run,
@@ -152,29 +153,20 @@ def _option_of(cluster: Cluster) -> str:
     return f"{option} {servers}"
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms a plan is applied: where, with whose consent, and what is kept and printed of it.
+@dataclass(frozen=True, kw_only=True)
+class Terms(reconcile.Terms):
+    """Also with whose consent, and what is printed.
 
-    With `dry_run`, the plan and its review are all. `cluster` is the address by which the journal knows the cluster,
-    and `named` the cluster for people. `undoes` is the entry that is taken back, and `expires` when this one is, in ms
-    since the epoch. `kept` and `part` are as in `kquota.reconcile.apply`. `access` is the cluster for a line of cron.
-    Plans that are applied one after the other share a `stop`: a signal during one is heeded before the next.
+    With `dry_run`, the plan and its review are all. `named` is the cluster for people, and `access` the cluster for a
+    line of cron. Plans that are applied one after the other share a `stop`: a signal during one is heeded before the
+    next.
     """
 
-    cluster: str
     named: str
-    journal: Journal
     output: str
     yes: bool = False
     force: bool = False
     dry_run: bool = False
-    rollback: bool = True
-    command: Command = "apply"
-    expires: int | None = None
-    undoes: str | None = None
-    kept: Kept = ()
-    part: Kept = ()
     access: Access | None = None
     stop: Stop = field(default_factory=Stop)
 
@@ -214,28 +206,19 @@ def carry_out(
         ask(f"{verb} {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
-    with progress("applying") as bar, stoppable(terms.stop) as stop, says_what_may_be_written(begun):
-        report = apply(
-            planned,
-            backend,
-            journal=terms.journal,
-            cluster=terms.cluster,
-            clock=now,
-            command=terms.command,
-            expires=terms.expires,
-            undoes=terms.undoes,
+    with progress("applying") as bar, stoppable(terms.stop), says_what_may_be_written(begun):
+        watched = replace(
+            terms,
             kept=terms.kept or kept(wanted),
-            part=terms.part,
-            rollback=terms.rollback,
             progress=bar,
-            stop=stop,
             take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
             begun=begun.append,
         )
+        report = reconcile.apply(planned, backend, watched)
     if terms.output == "json":
         show(_view(report, planned), "json")
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
-    code = _conclude(report, stop.exit_code, changed_leases, params.there(terms.access))
+    code = _conclude(report, terms.stop.exit_code, changed_leases, params.there(terms.access))
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal.folder, dry_run=False)
     return code

@@ -9,7 +9,6 @@ import click
 
 from kquota import doctor
 from kquota.access import Access, config_path
-from kquota.changes import now
 from kquota.cli import grammar, params
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
@@ -21,6 +20,7 @@ from kquota.cli.views import View, show, shown_as
 from kquota.core.check import Check, State, failure, ok, warning
 from kquota.documents.doctor import doctor_document
 from kquota.errors import InputError, KquotaError
+from kquota.reconcile import now
 
 
 @click.command("doctor", cls=grammar.Command)

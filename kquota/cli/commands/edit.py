@@ -101,7 +101,14 @@ def command(
             code = carry_out(
                 with_review(made, current, file.guards(usual.most_deleted, usual.most_changed)),
                 backend,
-                Terms(session.cluster_name(access), named, book, output, yes=yes, force=force),
+                Terms(
+                    journal=book,
+                    cluster=session.cluster_name(access),
+                    named=named,
+                    output=output,
+                    yes=yes,
+                    force=force,
+                ),
                 file.labels,
             )
             keep = code not in (ExitCode.OK, ExitCode.OUTPUT)

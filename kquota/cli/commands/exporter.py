@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.brokers import BrokerFacts
-from kquota.changes import now
 from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
 from kquota.cli.exit_codes import ExitCode
@@ -23,6 +22,7 @@ from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError, Refused
 from kquota.leases import Leases
+from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from kquota.live.exporter import Exporter, Lease

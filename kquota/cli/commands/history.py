@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from kquota.changes import now
 from kquota.cli import grammar, params
 from kquota.cli.commands.plan import plan_view
 from kquota.cli.commands.undo import warn_unreadable
@@ -20,6 +19,7 @@ from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.documents.quotas import entity_document
 from kquota.leases import Fate, Lease, by_place, settles
 from kquota.leases import prune as pruned
+from kquota.reconcile import now
 
 
 @click.command("history", cls=grammar.Command)

@@ -10,7 +10,7 @@ import click
 from kquota import reconcile
 from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
-from kquota.changes import now, place_of, with_freezes
+from kquota.changes import place_of, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.commands.apply import Terms, carry_out
 from kquota.cli.commands.undo import switch_back, warn_unreadable
@@ -24,6 +24,7 @@ from kquota.core.change.review import related
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.leases import Lease, Leases, by_place, ending, read_leases
+from kquota.reconcile import now
 
 
 @click.command("reconcile", cls=grammar.Command)
@@ -146,39 +147,29 @@ def _end(
     for each in assumed or ():
         current = each.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
+    terms = Terms(
+        journal=Journal(journal),
+        cluster=entry.cluster,
+        named=named,
+        output="table",
+        yes=True,
+        dry_run=assumed is not None,
+        command="reconcile",
+        undoes=entry.id,
+        kept=end.kept,
+        part=end.part,
+        stop=stop,
+    )
     if assumed is not None:
         assumed.append(end.assumed(entry))
     if end.plan:
         around = [each for change in end.plan.changes for each in related(change.entity)]
-        terms = Terms(
-            entry.cluster,
-            named,
-            Journal(journal),
-            "table",
-            yes=True,
-            dry_run=assumed is not None,
-            command="reconcile",
-            undoes=entry.id,
-            kept=end.kept,
-            part=end.part,
-            stop=stop,
-        )
         code = carry_out(with_freezes(end.plan, describe_entities(backend, around)), backend, terms, {})
         if code != ExitCode.OK:
             return code
     else:
         if assumed is None:
-            reconcile.apply(
-                end.plan,
-                backend,
-                journal=Journal(journal),
-                cluster=entry.cluster,
-                clock=now,
-                command="reconcile",
-                undoes=entry.id,
-                kept=end.kept,
-                part=end.part,
-            )
+            reconcile.apply(end.plan, backend, terms)
         if not end.conflicts:
             note(f"entry {entry.name}: the values before are back already")
     pages = Journal(journal).read(entry.number) if end.conflicts else None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kquota.backends import BrokerLoggers
-from kquota.changes import now
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
@@ -25,6 +24,7 @@ from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.journal import Entry, Journal, name_of
 from kquota.documents.record import record_document, recorded_document
 from kquota.errors import InputError
+from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from kquota.metrics.meters import Meter

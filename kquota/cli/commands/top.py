@@ -18,7 +18,6 @@ import click
 
 from kquota.audit.run import settings_of
 from kquota.brokers import BrokerFacts
-from kquota.changes import now
 from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
 from kquota.cli.board import Board, Row
@@ -38,6 +37,7 @@ from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.use import top_document
 from kquota.errors import InputError, KquotaError
+from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,7 +10,7 @@ import click
 from kquota import reconcile
 from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
-from kquota.changes import now, place_of, to_undo, with_freezes
+from kquota.changes import place_of, to_undo, with_freezes
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.commands.apply import Terms, carry_out
 from kquota.cli.commands.record import SETTLED, complain, settled_table
@@ -27,6 +27,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal, Pages
 from kquota.documents.record import taken_back_document
 from kquota.errors import Conflict, InputError
+from kquota.reconcile import now
 
 
 @click.command("undo", cls=grammar.Command)
@@ -94,10 +95,10 @@ def command(
                 )
             else:
                 terms = Terms(
-                    entry.cluster,
-                    named,
-                    book,
-                    output,
+                    journal=book,
+                    cluster=entry.cluster,
+                    named=named,
+                    output=output,
                     yes=yes,
                     dry_run=dry_run,
                     command="undo",
@@ -186,15 +187,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
             back = replace(back, changes=chosen)
     if not back and not terms.dry_run:
         # What was no value is not restored. The journal knows from now on that nothing is left to take back.
-        reconcile.apply(
-            back,
-            backend,
-            journal=terms.journal,
-            cluster=entry.cluster,
-            clock=now,
-            command="undo",
-            undoes=entry.id,
-        )
+        reconcile.apply(back, backend, replace(terms, part=()))
     _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
     around = [each for change in back.changes for each in related(change.entity)]
     return carry_out(with_freezes(back, describe_entities(backend, around)), backend, terms, {})
