@@ -82,7 +82,7 @@ class Terms:
         )
 
     def finished(self, report: ApplyReport, entry: Entry) -> ApplyReport:
-        """The report, with the journal's complaint where it cannot be told what came of it."""
+        """The report, with the journal's complaint where it does not know what came of it."""
         error = str(report.failed[0][1]) if report.failed else "stopped by a signal" if report.interrupted else None
         remains = {*report.unknown, *(change.entity for change in report.applied)}
         untouched = tuple(change.entity for change in entry.plan.changes if change.entity not in remains)

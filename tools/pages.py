@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from kquota.cli import grammar
 from kquota.cli.commands.help import TOPICS, glossary, text_of
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import COMMANDS, cli
@@ -89,6 +90,7 @@ def _files_page() -> str:
 def _commands_page() -> str:
     parts = ["# Commands\n"]
     for command, context in _walk(cli, context_of(cli, "kquota", terminal_width=100)):
+        context.meta[grammar.ALL_OPTIONS] = True
         text = inspect.cleandoc(command.get_help(context))
         parts.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)

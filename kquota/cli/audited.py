@@ -21,6 +21,7 @@ from kquota.cli.text import safe
 from kquota.cli.views import Document, View, check_sorting
 from kquota.core.findings.closed_loop import ClosedLoop, closed_loop
 from kquota.core.findings.whatif import Comparison
+from kquota.documents.encoding import checked_parts, write_text
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ _OPTIONS = (
     ),
     click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled."),
     click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet."),
+    click.option(
+        "--out-json",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write the answer as -o json prints it: spark-submit mixes stderr into stdout.",
+    ),
     click.option(
         "--report",
         type=click.Path(path_type=Path),
@@ -83,6 +90,7 @@ class Wanted:
     top: int
     show_all: bool
     out: Path | None
+    out_json: Path | None
     report: Path | None
     against: str | None
     recorded_under: str | None
@@ -168,12 +176,13 @@ def answered(
     )
     if comparison is not None:
         view = findings.compared_view(view, comparison, result, asked.quotas.file, wanted.against)
+    _write_json(view, wanted.out_json)
     if in_a_line and view.document is not None:
         view = replace(view, document=functools.partial(_in_a_line, view.document))
     return replace(view, code=code)
 
 
-def without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: bool) -> View:
+def without_quotas(asked: usage.Asked, wanted: Wanted, settings: AuditSettings) -> View:
     """What the usage itself says, where no quotas are given, or none are set."""
     with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
         result = run(settings)
@@ -186,8 +195,17 @@ def without_quotas(asked: usage.Asked, settings: AuditSettings, *, show_all: boo
         why = (
             "the quotas are not known: --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT names them"
         )
-    view = logged_view(result, settings, why, show_all=show_all)
+    view = logged_view(result, settings, why, show_all=wanted.show_all)
+    _write_json(view, wanted.out_json)
     return replace(view, code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK)
+
+
+def _write_json(view: View, path: Path | None) -> None:
+    if path is not None and view.document is not None:
+        document = view.document()
+        assert isinstance(document, Mapping)
+        write_text(path, "".join(checked_parts(document)))
+        wrote(path)
 
 
 def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:

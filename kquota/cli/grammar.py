@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
+_MOST: Final = 20
+"""More options than these do not help whoever reads them."""
+_RARE: Final = (
+    *("entity_types", "entity_names", "entity_default", "no_headers", "sort_by", "journal", "wait", "log_timezone"),
+    *("quota_window_num", "quota_window_size_seconds", "num_partitions", "quarantine", "engine", "master"),
+    *("prometheus_match", "step", "last", "recorded_under", "closed_loop", "quotas_journal", "checkpoint", "settle"),
+    *("keep", "out_json"),
+)
+"""The parameters that the help of a command with more options leaves to --help-all."""
+ALL_OPTIONS: Final = "kquota.help-all"
+
 
 class Command(click.Command):
-    """A command that refuses a second value for an option that takes one; click would silently take the last."""
+    """A command that refuses a second value for an option that takes one; click would silently take the last.
+
+    Its help shows the options that people need; where these are many, `--help-all` shows the others.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        params = super().get_params(ctx)
+        return [*params, _HELP_ALL] if self._rare(ctx, params) and ALL_OPTIONS not in ctx.meta else params
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        params = self.get_params(ctx)
+        rare = self._rare(ctx, params) if ALL_OPTIONS not in ctx.meta else []
+        records = [record for each in params if each not in rare and (record := each.get_help_record(ctx))]
+        if records:
+            with formatter.section("Options"):
+                formatter.write_dl(records)
+
+    def _rare(self, ctx: click.Context, params: Sequence[click.Parameter]) -> list[click.Parameter]:
+        shown = [each for each in params if isinstance(each, click.Option) and each.get_help_record(ctx)]
+        return [each for each in shown if each.name in _RARE] if len(shown) > _MOST + 1 else []  # and --help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
@@ -18,6 +50,18 @@ class Command(click.Command):
                     f"Found multiple arguments for option {param.name}, but you asked for only one", ctx
                 )
         return super().parse_args(ctx, args)
+
+
+def _help_all(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[ALL_OPTIONS] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help="Show all options."
+)
 
 
 class Group(click.Group):

@@ -141,6 +141,16 @@ _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cl
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
 
 
+_BEGIN = """\
+kquota: which command? Three to begin with:
+
+  kquota describe --bootstrap-server HOST:PORT                      the quotas that are set
+  kquota resolve --user alice --client app1 --bootstrap-server …    which of them governs a client
+  kquota alter --user alice --add-config producer_byte_rate=10MB --bootstrap-server … --dry-run
+
+'kquota --help' lists all commands, 'kquota help concepts' explains quotas."""
+
+
 def _version() -> str:
     return f"kquota, version {__version__}"
 
@@ -236,6 +246,9 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         from kquota.cli.completion import complete
 
         return complete(cli, os.environ["_KQUOTA_COMPLETE"])
+    if not argv:
+        say_lines(_BEGIN)
+        return ExitCode.USAGE
     try:
         result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False)
         sys.stdout.flush()

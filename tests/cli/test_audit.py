@@ -324,3 +324,13 @@ def test_undetermined_limits_do_not_bury_the_others(kquota: Kquota, tmp_path: Pa
 
     assert "1 undetermined limit without a throttled request in the log: user bob request_percentage" in done.err
     assert ("user alice" in done.out, "user bob" in done.out, "user bob" in every.out) == (True, False, True)
+
+
+def test_json_goes_to_a_file_too(kquota: Kquota, tmp_path: Path) -> None:
+    """spark-submit sends the driver's stderr to stdout, so that warnings stand before the JSON there."""
+    arguments = ("audit", "broker-7", "--quotas", "quotas.json")
+    printed = kquota(*arguments, "-o", "json")
+    done = kquota(*arguments, "--out-json", "out.json")
+
+    assert done.code == printed.code
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads(printed.out)

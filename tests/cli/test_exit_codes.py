@@ -55,7 +55,7 @@ def test_an_error_is_one_line(
 
     monkeypatch.setattr(main.cli, "main", fail)
 
-    assert main.run([]) == code
+    assert main.run(["describe"]) == code
     assert capsys.readouterr().err == line + "\n"
 
 

@@ -10,6 +10,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota.cli import grammar
 from kquota.cli.commands.help import TOPICS, fitted, text_of
 from kquota.cli.main import ALIASES, COMMANDS, GROUPS, cli
 from kquota.cli.params import ClusterOption
@@ -40,6 +41,38 @@ def test_every_command_has_examples_and_every_option_help(name: str) -> None:
     assert found.help is not None
     assert "Examples:" in found.help
     assert all(option.help for option in found.params if isinstance(option, click.Option))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_at_most_twenty_options_and_help_all_the_others(name: str) -> None:
+    found = command(name)
+    whole = click.Context(found)
+    whole.meta[grammar.ALL_OPTIONS] = True
+    every, usual = (
+        set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", found.get_help(context), re.MULTILINE))
+        for context in (whole, click.Context(found))
+    )
+    assert len(usual - {"--help", "--help-all", "--bootstrap-server", "--quiet"}) <= 20
+    assert (usual - {"--help-all"} < every) == ("--help-all" in usual)
+    shown = {option.opts[-1] for option in found.params if isinstance(option, click.Option)}
+    assert every - shown <= {"--help", "--client", "--format"}
+
+
+def test_help_all_is_one_more_help(kquota: Kquota) -> None:
+    done = kquota("alter", "--help-all")
+    assert (done.code, done.err) == (0, "")
+    assert "--entity-type" in done.out
+    assert "--entity-type" not in kquota("alter", "--help").out
+
+
+def test_a_newcomer_is_shown_three_commands(kquota: Kquota) -> None:
+    done = kquota()
+    assert (done.code, done.out) == (2, "")
+    assert [line.split()[1] for line in done.err.splitlines() if line.startswith("  ")] == [
+        "describe",
+        "resolve",
+        "alter",
+    ]
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -63,6 +63,6 @@ def command(asked: usage.Asked, wanted: audited.Wanted, output: str) -> View:
     """
     settings = audited.settings_for(asked, wanted, output)
     if settings.read.by_client:
-        return audited.without_quotas(asked, settings, show_all=wanted.show_all)
+        return audited.without_quotas(asked, wanted, settings)
     with auditing.auditor(asked.usage, settings, "--closed-loop" if wanted.closed_loop else None) as run:
         return audited.answered(asked, wanted, settings, run, output)

@@ -29,6 +29,7 @@ TOPICS = (
         "kip",
         "review",
         "temporary",
+        "which",
         "request-log",
         "completion",
     ),
@@ -52,6 +53,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       kip          KIP text and what shipped since when
       review       what stops a write
       temporary    values for a while: leases
+      which        top, audit, follow, record, exporter, watch or probe?
       request-log  its appender, and how to collect it
       completion   of shells, by Tab
       connection   which cluster, how to log in, and the options for that
