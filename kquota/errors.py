@@ -7,7 +7,8 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class KquotaError(Exception):
@@ -31,6 +32,15 @@ class InputError(KquotaError):
     def __init__(self, message: str, *, hint: str | None = None, others: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
         self.others = tuple(others)
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """Puts a place in front of the message of an InputError: a file, a line, an entry."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{place}: {error.message}", hint=error.hint) from None
 
 
 class InvalidRequest(InputError):

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -16,8 +17,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
-from kquota.documents.validation import Mistake, fits, mistakes, refuse, type_name
-from kquota.errors import InputError
+from kquota.documents.validation import Check, Checks, Mistake, mistakes, refuse, type_name
+from kquota.errors import InputError, placed
 from kquota.files import LARGEST, read_bytes
 
 if TYPE_CHECKING:
@@ -415,13 +416,9 @@ class Located:
         """`FILE, line N` of what keys and indexes lead to."""
         return self.name + self._line(steps)
 
-    @contextlib.contextmanager
-    def at(self, steps: Sequence[object]) -> Iterator[None]:
+    def at(self, steps: Sequence[object]) -> AbstractContextManager[None]:
         """Puts the place in front of an InputError's message."""
-        try:
-            yield
-        except InputError as error:
-            raise type(error)(f"{self.place(steps)}: {error.message}", hint=error.hint) from None
+        return placed(self.place(steps))
 
     def validate(self, schema_name: str) -> None:
         """Raises InputError naming the place when the document does not fit its schema."""
@@ -486,6 +483,12 @@ def schema(name: str) -> Document:
     return loaded
 
 
+@lru_cache
+def _check(schema_name: str) -> Check:
+    rules = schema(schema_name)
+    return Checks(rules).of(rules)
+
+
 def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
     found = mistakes_in(path, data, schema_name)
     if found:
@@ -494,9 +497,8 @@ def _validate(path: object, data: Document, schema_name: str, line: Callable[[Se
 
 def mistakes_in(path: object, data: Document, schema_name: str) -> list[Mistake]:
     """Where a document does not fit the schema of that name. Raises InputError for one that is nested too deep."""
-    rules = schema(schema_name)
     try:
-        return [] if fits(data, rules, rules) else mistakes(data, rules)
+        return [] if _check(schema_name)(data) else mistakes(data, schema(schema_name))
     except RecursionError:
         raise _too_deep(path) from None
 

@@ -13,7 +13,7 @@ from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.journal import Entry
 from kquota.documents.quotas import quotas_document, quotas_of, read_quotas
 from kquota.documents.watch import utc
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
 
 KIND = "kquota.quota-history"
 VERSION = 1
@@ -41,8 +41,7 @@ def read_history(path: Path) -> QuotaHistory:
     times: list[int] = []
     snapshots: list[QuotaSnapshot] = []
     for number, period in enumerate(document["periods"]):
-        where = f"{path}: periods[{number}]"
-        try:
+        with placed(f"{path}: periods[{number}]"):
             if number == 0 and "from" in period:
                 raise InputError("the first one has no from: it holds from ever")
             if number > 0:
@@ -52,8 +51,6 @@ def read_history(path: Path) -> QuotaHistory:
             if times[-2:] != sorted(set(times[-2:])):
                 raise InputError("it begins before the one before it")
             snapshots.append(_quotas(period, path))
-        except InputError as error:
-            raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
     return QuotaHistory(tuple(snapshots), tuple(times))
 
 

@@ -34,7 +34,7 @@ from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow
 from kquota.documents.foreign import csv, refuse_others
 from kquota.documents.validation import MOST, Mistake, refuse
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
 
 KIND = "kquota.quotas"
 VERSION = 1
@@ -179,10 +179,8 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     misfits = {mistake.steps[:2] for mistake in found}
     if len(found) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):
         # All entries of a wrong shape are known: the others can be read, and may have mistakes of another kind.
-        try:
+        with placed(path):
             file = _quota_file(document, cluster, f"{path}: ", found, {int(number) for _, number in misfits})
-        except InputError as error:
-            raise InputError(f"{path}: {error.message}", hint=error.hint) from None
         if not found:
             return file
     refuse(path, document, found, lambda steps: line_of(text, steps))

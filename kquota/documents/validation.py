@@ -9,7 +9,8 @@ import json
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from kquota.errors import InputError
 
@@ -69,8 +70,12 @@ def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]
 
 def type_name(value: object) -> str:
     """The word of JSON for a type; the value itself is not shown, as it may be a secret in the wrong place."""
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
+    return _NAMES.get(type(value)) or type(value).__name__
+
+
+_NAMES: Final[Mapping[type, str]] = {
+    dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null", int: "number", float: "number",
+}  # fmt: skip
 
 
 def _explained(problem: Any, numbers: Mapping[str, Sequence[int]]) -> Iterator[Mistake]:
@@ -119,58 +124,79 @@ def _form(problem: Any) -> str:
 
 def _suspects(data: Mapping[str, Any], rules: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """The document with each long list cut down to some items that do not fit, and the indexes of these."""
-    few, numbers = dict(data), {}
+    few, numbers, checks = dict(data), {}, Checks(rules)
     for name, part in data.items():
         rule = rules.get("properties", {}).get(name, {}).get("items")
         if isinstance(part, list) and len(part) > _LONG and rule is not None:
-            wrong = (index for index, item in enumerate(part) if not fits(item, rule, rules))
+            check = checks.of(rule)
+            wrong = (index for index, item in enumerate(part) if not check(item))
             numbers[name] = [*itertools.islice(wrong, MOST + 1)]
             few[name] = [part[index] for index in numbers[name]]
     return few, numbers
 
 
-def fits(value: Any, rules: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value fits a part of a schema: a yes or no, as jsonschema is slow and takes long to load."""
-    if isinstance(rules, bool):
-        return rules
-    for keyword, rule in rules.items():
+Check: TypeAlias = Callable[[Any], bool]
+
+
+class Checks:
+    """Makes checks of the parts of a schema: a yes or no, as jsonschema is slow and takes long to load."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._made: dict[int, Check] = {}
+
+    def of(self, rules: Any) -> Check:
+        """Whether a value fits these rules."""
+        if isinstance(rules, bool):
+            return lambda value: rules
+        key = id(rules)
+        if key not in self._made:
+            self._made[key] = partial(self._later, key)  # for rules that lead back to themselves
+            made = [self._keyword(keyword, rule, rules) for keyword, rule in rules.items()]
+            checks = [check for check in made if check is not None]
+            self._made[key] = checks[0] if len(checks) == 1 else partial(_every, checks)
+        return self._made[key]
+
+    def _later(self, key: int, value: Any) -> bool:
+        return self._made[key](value)
+
+    def _keyword(self, keyword: str, rule: Any, rules: Mapping[str, Any]) -> Check | None:
         if keyword in LIMITS:
             kind, holds = LIMITS[keyword]
-            fine = not _is(kind, value) or holds(value, rule)
-        else:
-            fine = _fits_parts(value, keyword, rule, rules, schema)
-        if not fine:
+            return lambda value: (kind and _NAMES.get(type(value)) != kind) or holds(value, rule)
+        if keyword == "type":
+            kinds = {rule} if isinstance(rule, str) else {*rule}
+            whole = "integer" in kinds
+            return lambda value: type_name(value) in kinds or (whole and _is_whole(value))
+        if keyword == "$ref":
+            return self.of(functools.reduce(operator.getitem, rule.removeprefix("#/").split("/"), self._schema))
+        if keyword == "properties" or (keyword == "additionalProperties" and "properties" not in rules):
+            named = {name: self.of(each) for name, each in rules.get("properties", {}).items()}
+            others = self.of(rules.get("additionalProperties", True))
+            return lambda value: (
+                not isinstance(value, dict) or all(named.get(name, others)(part) for name, part in value.items())
+            )
+        if keyword in ("propertyNames", "items"):
+            check, kind_of = self.of(rule), dict if keyword == "propertyNames" else list
+            return lambda value: not isinstance(value, kind_of) or all(map(check, value))
+        if keyword in ("oneOf", "anyOf"):
+            ways, most = [*map(self.of, rule)], 1 if keyword == "oneOf" else len(rule)
+            return lambda value: 1 <= sum([way(value) for way in ways]) <= most
+        if keyword == "if":
+            test, then, otherwise = self.of(rule), self.of(rules.get("then", True)), self.of(rules.get("else", True))
+            return lambda value: (then if test(value) else otherwise)(value)
+        return None
+
+
+def _every(checks: Sequence[Check], value: Any) -> bool:
+    for check in checks:  # noqa: SIM110 - all() makes a generator for each of a million values
+        if not check(value):
             return False
     return True
 
 
-def _fits_parts(value: Any, keyword: str, rule: Any, rules: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether a value fits a keyword that has other schemas in it."""
-    match keyword:
-        case "$ref":
-            return fits(value, functools.reduce(operator.getitem, rule.removeprefix("#/").split("/"), schema), schema)
-        case "properties" | "additionalProperties" if isinstance(value, dict):
-            if keyword == "properties":
-                return all(fits(value[name], each, schema) for name, each in rule.items() if name in value)
-            named = rules.get("properties", {})
-            return all(fits(part, rule, schema) for name, part in value.items() if name not in named)
-        case "propertyNames" if isinstance(value, dict):
-            return all(fits(name, rule, schema) for name in value)
-        case "items" if isinstance(value, list):
-            return all(fits(each, rule, schema) for each in value)
-        case "oneOf":
-            return sum(fits(value, each, schema) for each in rule) == 1
-        case "anyOf":
-            return any(fits(value, each, schema) for each in rule)
-        case "if":
-            return fits(value, rules.get("then" if fits(value, rule, schema) else "else", True), schema)
-    return True
-
-
-def _is(kind: str, value: Any) -> bool:
-    if kind == "integer":
-        return type(value) is int or (type(value) is float and value.is_integer())
-    return kind == "any" or type_name(value) == kind
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
 
 
 def _same(value: Any, rule: Any) -> bool:
@@ -178,9 +204,8 @@ def _same(value: Any, rule: Any) -> bool:
 
 
 LIMITS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
-    "type": ("any", lambda value, rule: any(_is(kind, value) for kind in ([rule] if isinstance(rule, str) else rule))),
-    "const": ("any", _same),
-    "enum": ("any", lambda value, rule: any(_same(value, each) for each in rule)),
+    "const": ("", _same),
+    "enum": ("", lambda value, rule: any(_same(value, each) for each in rule)),
     "required": ("object", lambda value, rule: all(name in value for name in rule)),
     "minProperties": ("object", lambda value, rule: len(value) >= rule),
     "minItems": ("array", lambda value, rule: len(value) >= rule),
@@ -194,7 +219,7 @@ LIMITS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
     "exclusiveMinimum": ("number", lambda value, rule: value > rule),
     "exclusiveMaximum": ("number", lambda value, rule: value < rule),
 }
-"""The type of value that a keyword is about, and whether it holds."""
+"""The type of value that a keyword is about, empty for any, and whether it holds."""
 
 
 def _position(data: Any, steps: Iterable[Step]) -> tuple[int, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.quotas.alteration import Alteration
@@ -26,7 +26,9 @@ from kquota.core.simulation.workload import (
 )
 from kquota.documents.encoding import Document, read_document
 from kquota.documents.quotas import quotas_of, read_entity
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
+
+T = TypeVar("T")
 
 BATCH_SIZE: Final = 16_384
 """`batch.size` of Kafka's producer: the size of a request that names none."""
@@ -63,38 +65,31 @@ Configured: TypeAlias = Callable[[Brokers, str | None], Brokers]
 def read_workload(path: Path, configured: Configured = lambda brokers, _version: brokers) -> WorkloadFile:
     """Reads a workload document. Raises InputError naming the file and the place in it."""
     document = read_document(path, "workload")
-    try:
+    with placed(path):
         duration_ms = _ms(document["duration"], "duration")
         if duration_ms < 1:
             raise InputError("duration: must be greater than 0")
-        clients = tuple(
-            _at(f"clients[{number}]", lambda entry=entry: _client(entry))
-            for number, entry in enumerate(document["clients"])
-        )
-        changes = [
-            _at(f"changes[{number}]", lambda entry=entry: _change(entry))
-            for number, entry in enumerate(document.get("changes", []))
-        ]
-        brokers = _at("brokers", lambda: _brokers(document.get("brokers", {})))
+        clients = [*_each(document, "clients", _client)]
+        changes = sorted(_each(document, "changes", _change), key=lambda change: change.at_ms)
+        with placed("brokers"):
+            brokers = _brokers(document.get("brokers", {}))
         workload = Workload(
             duration_ms=duration_ms,
-            clients=clients,
+            clients=tuple(clients),
             brokers=configured(brokers, document.get("kafka_version")),
-            changes=tuple(sorted(changes, key=lambda change: change.at_ms)),
+            changes=tuple(changes),
             seed=document.get("seed", 1),
             scrape_ms=_scrapes(document.get("metrics_read", "unknown")),
         )
         quotas = quotas_of(document) if "quotas" in document else None
-    except InputError as error:
-        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
     return WorkloadFile(workload, document.get("kafka_version"), quotas)
 
 
-def _at(place: str, read: Any) -> Any:
-    try:
-        return read()
-    except InputError as error:
-        raise type(error)(f"{place}: {error.message}", hint=error.hint) from None
+def _each(document: Document, name: str, read: Callable[[Document], T]) -> Iterator[T]:
+    """The items of a list, each read with its place in front of what is wrong with it."""
+    for number, entry in enumerate(document.get(name, ())):
+        with placed(f"{name}[{number}]"):
+            yield read(entry)
 
 
 def _client(entry: Document) -> Client:

@@ -20,7 +20,7 @@ from kquota.cli.main import run
 from kquota.documents import reading
 from kquota.documents.encoding import entry_lines, line_of, parse, root_of, schema, schema_names, to_yaml
 from kquota.documents.quotas import read_quotas
-from kquota.documents.validation import LIMITS, MOST, fits
+from kquota.documents.validation import LIMITS, MOST, Checks
 from kquota.errors import InputError
 from kquota.files import read_bytes
 
@@ -75,27 +75,22 @@ def test_a_hostile_file_is_an_input_error_soon(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(CASES[name])
-    Path("empty.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
     for arguments in (
         ("lint", name),
-        ("plan", name, "--quotas", "empty.json"),
-        ("apply", name, "--zookeeper", "127.0.0.1:1", "--timeout", "1", "--journal", "journal"),
         ("simulate", name),
         ("import", name, "--from", "rpk"),
-        ("import", name, "--from", "jikkou"),
-        ("audit", name, "--quotas", name),
         ("config", "get-contexts"),
     ):
         monkeypatch.setenv("KQUOTA_CONFIG", name)
         started = time.process_time()
         code = run(arguments)
         err = capsys.readouterr().err
-        assert code in (3, 9) or (arguments[0] in ("config", "import", "audit") and code in (0, 3)), (arguments, err)
+        assert code == 3 or (arguments[0] in ("config", "import") and code == 0), (arguments, err)
         assert time.process_time() - started < 10, arguments
         lines = err.splitlines()
         others = sum(line.startswith(f"kquota: {name}") for line in lines[1:])
         assert others <= MOST, err
-        assert len(lines) - others <= 1 + (arguments[0] == "apply"), err
+        assert len(lines) - others <= 1, err
         assert len(err) < 1_000
 
 
@@ -153,7 +148,7 @@ def test_scalars_are_those_of_yaml_1_2(text: str, loader: str, monkeypatch: pyte
 
 def check_fit(document: Any, name: str) -> None:
     rules = {key: value for key, value in schema(name).items() if key != "$id"}
-    assert fits(document, rules, rules) == Draft202012Validator(rules).is_valid(document)
+    assert Checks(rules).of(rules)(document) == Draft202012Validator(rules).is_valid(document)
 
 
 @given(_data, st.sampled_from(schema_names()))
@@ -185,8 +180,19 @@ def test_what_nearly_fits(seed: dict[str, Any], random: Any, value: Any) -> None
 
 
 def test_every_keyword_of_the_schemas_is_checked() -> None:
-    """A keyword that `fits` does not know would fit anything."""
-    known = {*LIMITS, "$ref", "properties", "additionalProperties", "propertyNames", "items", "oneOf", "anyOf", "if"}
+    """A keyword that is not known would fit anything."""
+    known = {
+        *LIMITS,
+        "type",
+        "$ref",
+        "properties",
+        "additionalProperties",
+        "propertyNames",
+        "items",
+        "oneOf",
+        "anyOf",
+        "if",
+    }
     notes = {"then", "else", "$schema", "$id", "$defs", "title", "description"}
 
     def keywords(rules: Any) -> set[str]:

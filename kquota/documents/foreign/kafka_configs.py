@@ -15,7 +15,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
 
 _HEAD = """\
 #!/bin/sh
@@ -105,7 +105,7 @@ def _described(name: str, lines: list[str]) -> QuotaSnapshot:
         match = _DESCRIBED.match(line)
         if match is None and _NOT_QUOTAS.match(line):
             continue
-        with _at(name, number):
+        with placed(f"{name}, line {number}"):
             title = match and next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
             if match is None or title is None:
                 reason = "not a line of quotas" if match is None else "not a user, client-id or ip"
@@ -167,7 +167,7 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
         if typographic is not None:
             problems.append(Problem(f"{name}, line {number}", _advice(typographic)))
             continue
-        with _at(name, number):
+        with placed(f"{name}, line {number}"):
             command = _Command.of(words if tool is None else words[tool + 1 :])
             if not command.alters:
                 if command.hides_options:
@@ -371,17 +371,3 @@ def _commands_within(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
 
 _HELD = re.compile(r"\s--?alter\b")
 _EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*[$`]")
-
-
-class _at:
-    """Puts the file and the line in front of an InputError's message."""
-
-    def __init__(self, name: str, line: int) -> None:
-        self._where = f"{name}, line {line}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InputError):
-            raise type(error)(f"{self._where}: {error.message}", hint=error.hint) from None

@@ -15,7 +15,7 @@ from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import quoted
 from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
 
 _HEAD = """\
 # Client quotas for Terraform's provider Mongey/kafka. A resource without entity_name is the default entity.
@@ -92,16 +92,15 @@ def read(name: str, text: str) -> QuotaSnapshot:
         where = f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"
         body = _BODY.match(plain, head.end())
         try:
-            if head["type"] != "kafka_quota" or body is None:
-                raise _Unread(f"{head['type']} is not read" if body else "the resource does not end")
-            entity, values = _resource(body[1])
-            if entity in quotas:
-                raise InputError(f"{entity} is given twice")
-            quotas[entity] = values
+            with placed(where):
+                if head["type"] != "kafka_quota" or body is None:
+                    raise _Unread(f"{head['type']} is not read" if body else "the resource does not end")
+                entity, values = _resource(body[1])
+                if entity in quotas:
+                    raise InputError(f"{entity} is given twice")
+                quotas[entity] = values
         except _Unread as reason:
             problems.append(Problem(where, str(reason)))
-        except InputError as error:
-            raise InputError(f"{where}: {error.message}", hint=error.hint) from None
     if not quotas and not text.startswith(_HEAD):
         raise nothing_understood(problems, f"{name}: no resource of the type kafka_quota in it")
     return QuotaSnapshot(quotas, tuple(problems))
