@@ -176,6 +176,8 @@ class Tally:
     """Requests that brokers do not charge; they are no events."""
     exemptions: dict[str, Exemption] = field(default_factory=dict)
     """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
+    repeated: int = 0
+    """Requests that were there before; they count once."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
     unread: dict[str, UnreadFile] = field(default_factory=dict)
@@ -186,6 +188,8 @@ class Tally:
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
     answers: dict[Answered, Answers] = field(default_factory=dict)
     """What the brokers themselves answered: the throttled requests of each client."""
+    requests: Any = None
+    """The requests that were read (`kquota.audit.sources.requests.Requests`), where the source knows them again."""
 
     def note(self, dialect: str, *shown: str) -> None:
         """Notes that a source was read, and what it shows."""

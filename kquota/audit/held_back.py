@@ -31,7 +31,7 @@ from kquota.audit.predicted import Predictions
 from kquota.audit.prediction import CALM
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources.lost import NONE_LOST, REASON, Lost
+from kquota.audit.sources.lost import NONE_LOST, Lost
 from kquota.core.findings.answers import Answers, AnswersOf
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
@@ -237,14 +237,15 @@ class _Settling:
     def _seen(self, quota: QuotaVerdict) -> QuotaVerdict:
         """The verdict on a quota, but of nobody seen where a request that could not be read may be of somebody."""
         if quota.verdict is Verdict.NOBODY_SEEN and self._lost.may_be_governed(quota.entity, quota.key):
-            return quota._replace(verdict=Verdict.UNDETERMINED, reason=REASON)
+            return quota._replace(verdict=Verdict.UNDETERMINED, reason=self._lost.reason)
         return quota
 
     def _known(self, row: Mapping[str, Any], found: _Settled) -> _Settled:
         """The verdict, but where a request that could not be read may be of the counter."""
         if found.verdict is not Verdict.NOT_THROTTLED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
             return found
-        return _Settled(Verdict.UNDETERMINED, REASON, _agreeing(found.prediction, Verdict.UNDETERMINED, REASON))
+        reason = self._lost.reason
+        return _Settled(Verdict.UNDETERMINED, reason, _agreeing(found.prediction, Verdict.UNDETERMINED, reason))
 
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:

@@ -88,8 +88,10 @@ def recommendations(
     usages = _usages(measured, rows, undetermined, wanted)
     left_out = Counter(QuotaKey(key) for _, key, _ in undetermined)
     if not usages:
+        unknown = "; ".join(sorted({rows[name]["reason"] for name in undetermined if rows[name]["reason"]}))
         raise InputError(
-            f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question",
+            f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question"
+            + (f": {unknown}" if unknown else ""),
             hint=_why_nothing(wanted),
         )
     governing = _governing(rows, settings.quotas.latest, wanted)
@@ -140,7 +142,7 @@ _Name = tuple[str, str, str]
 
 def _rows(table: Any) -> dict[_Name, dict[str, Any]]:
     """The findings by broker, key and sensor."""
-    wanted = ["broker", "key", "sensor", "entity", "verdict", "basis", "events", "clients"]
+    wanted = ["broker", "key", "sensor", "entity", "verdict", "reason", "basis", "events", "clients"]
     rows: list[dict[str, Any]] = table.select(wanted).to_pylist()
     return {(row["broker"], row["key"], row["sensor"]): row for row in rows}
 

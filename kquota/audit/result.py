@@ -38,6 +38,8 @@ class DataQuality:
     exempt: int = 0
     """Requests that brokers do not charge; they are not among the events."""
     rejected: int = 0
+    repeated: int = 0
+    """Requests that the export holds again; each counts once."""
     first_ms: int | None = None
     last_ms: int | None = None
     unread_files: tuple[UnreadFile, ...] = ()
@@ -56,6 +58,7 @@ class DataQuality:
             ungoverned,
             tally.exempt,
             tally.rejected,
+            tally.repeated,
             tally.first_ms,
             tally.last_ms,
             tuple(tally.unread.values()),
@@ -73,6 +76,7 @@ class DataQuality:
             self.ungoverned + other.ungoverned,
             self.exempt + other.exempt,
             self.rejected + other.rejected,
+            self.repeated + other.repeated,
             pick(min, self.first_ms, other.first_ms),
             pick(max, self.last_ms, other.last_ms),
             tuple(

@@ -33,11 +33,12 @@ from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.samples import Samples
 from kquota.audit.segment import CounterRef, Segment
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Piece, Split, hidden, read
+from kquota.audit.sources import Piece, Split, hidden, origins, read
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
+from kquota.audit.sources.requests import REQUESTS, check
 from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
 from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
@@ -123,7 +124,8 @@ def pack_events(events: Iterable[tuple[tuple[int, int], Piece]], tally: Tally, p
     begun = packers.begin()
     yield from pack_pieces(events, begun, packers.buckets)
     account = (DataQuality.of(tally, begun[0].ungoverned), tally.rejects)
-    yield from account_blobs(*account, tally.noted)
+    sketched = {} if tally.requests is None else {REQUESTS: tally.requests.sketch()}
+    yield from account_blobs(*account, tally.noted | sketched)
 
 
 def pack_pieces(
@@ -384,6 +386,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     timelines: dict[CounterName, Timeline] = {}
     governing: list[list[Governing]] = [[] for _ in settings.variants]
     noted: dict[str, set[str]] = {}
+    sketches: list[set[str]] = []
     predictions = [Predictions() for _ in settings.variants]
     for output in outputs:
         if isinstance(output, Account):
@@ -391,6 +394,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
             answers.append(output.quality.answers)
             quality += replace(output.quality, answers={})
             rejects += output.rejects
+            sketches.append(output.noted.pop(REQUESTS, set()))
             for dialect, shown in output.noted.items():
                 noted.setdefault(dialect, set()).update(shown)
             continue
@@ -418,6 +422,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         assert quality.last_ms is not None
         judged = _throttled_still(findings, predictions[0])
         timelines = in_step(timelines, judged, settings.timelines, quality.first_ms, quality.last_ms)
+    check(sketches)
+    origins.check(what, (note for shown in noted.values() for note in shown))
     reasons = hidden(noted)
     # Usage tables may lack the thread time of a request; logs have the handlers' time of each.
     handlers = "request-log" in noted and noted.keys().isdisjoint(("usage", "usage-topic"))
@@ -437,5 +443,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         predictions[0],
         predictions[1] if len(predictions) > 1 else {},
     )
-    # Where the demand is measured, what is held back is a part of the measure.
-    return found if settings.question is not None else settled(found, settings, handlers=handlers, lost=Lost(noted))
+    lost = Lost(noted)
+    if settings.question is not None:
+        # What is held back is a part of the measure.
+        return found if found.before is None or not lost else replace(found, before=lost.doubted(found.before))
+    return settled(found, settings, handlers=handlers, lost=lost)

@@ -364,8 +364,10 @@ def _how_on_spark(result: AuditResult) -> Iterator[Part]:
 
 
 def _unread(quality: DataQuality) -> str:
-    """How many files could not be read to their ends."""
-    return f"; {many(len(quality.unread_files), 'file')} not read to the end" if quality.unread_files else ""
+    """How many requests were there twice, and how many files could not be read to their ends."""
+    told = f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
+    files = len(quality.unread_files)
+    return f"{told}; {many(files, 'file')} not read to the end" if files else told
 
 
 def _why_undetermined(findings: Sequence[Finding]) -> str:

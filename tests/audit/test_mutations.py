@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +48,7 @@ def line(
         "requestHeader": {
             "requestApiKey": KEYS[api],
             "requestApiVersion": NEWEST[api] if version is None else version,
-            "correlationId": 7,
+            "correlationId": crc32(repr((api, request, response)).encode()) % 10_000,
             "clientId": "deploy",
             "requestApiKeyName": api,
         },

@@ -56,8 +56,11 @@ def test_a_produce_request() -> None:
         acks=-1,
         exempt=False,
         position=OTHER_LIBRARY + 4 * 1,
+        number=7,
     )
-    assert parse(fields()) == expected
+    made = fields()
+    made["requestHeader"]["correlationId"] = 7
+    assert parse(made) == expected
 
 
 LAYOUT = {"level": "DEBUG", "loggerName": "kafka.request.logger", "message": "Completed request:" + JSON}
@@ -292,7 +295,7 @@ def test_a_request_among_brokers_that_is_refused_is_charged() -> None:
 def test_fields_that_newer_brokers_add_are_ignored() -> None:
     value = fields(temporaryMemoryBytes=5, messageConversionsTime=0.5, somethingNew={"a": [1]})
     value["requestHeader"]["requestApiVersionDeprecated"] = True
-    assert parse(value) == parse(fields())
+    assert parse(value)._replace(number=0) == parse(fields())._replace(number=0)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +336,7 @@ def only_value_errors(text: str) -> None:
     except ValueError:
         return
     kinds: tuple[Any, ...] = (int, type(None), *[str] * 5, int, int, int, (int, type(None)), bool, int, bool)
-    assert all(isinstance(value, kind) for value, kind in zip(event[:-1], kinds, strict=True)), event
+    assert all(isinstance(value, kind) for value, kind in zip(event[:-2], kinds, strict=True)), event
 
 
 @given(st.text())

@@ -72,7 +72,7 @@ def test_share_fetches_with_records_have_no_sizes(tmp_path: Path) -> None:
     """Whichever parser read them; one that found nothing is like a fetch."""
     path = tmp_path / "kafka-request.log"
     usual = map(line, (fetch([PARTITION]), share_fetch([]), share_fetch([SHARED])))
-    wrapped = f"{compact({'timeMillis': 1777890030456, 'message': compact(share_fetch([SHARED]))})}\n"
+    wrapped = f"{compact({'timeMillis': 1777890030456, 'message': compact(share_fetch([SHARED], localTimeMs=1.5))})}\n"
     path.write_text("".join([*usual, wrapped]))
 
     tally, (batch,) = read(path)

@@ -73,6 +73,7 @@ def test_a_produce_request() -> None:
         throttle_ms=21,
         acks=1,
         exempt=False,
+        number=5,
     )
 
 

@@ -21,6 +21,7 @@ from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.names import Names, row_of
 from kquota.audit.sources.request_line import parse
+from kquota.audit.sources.requests import Requests
 from kquota.audit.sources.scanner import Scanner
 from tests.audit import recorded
 from tests.audit.mutated_lines import mutated
@@ -66,6 +67,13 @@ TRANSACTIONAL["request"]["transactionalId"] = "tx"
 USUAL += [OLD, NAMED, CARELESS, TRANSACTIONAL]
 
 
+class Forgetful(Requests):
+    """Takes each request for a new one."""
+
+    def news(self, keys: Any, *_: Any) -> Any:
+        return np.ones(len(keys), bool)
+
+
 class Fast:
     """What the scanner makes of lines."""
 
@@ -81,13 +89,13 @@ class Fast:
         buffer[: len(text)] = np.frombuffer(text, np.uint8)
         at = 0
         rows: list[Any] = []
-        self.scanner.begin(self.names, self.data)
+        self.scanner.begin(self.names, self.data, Forgetful())
         while at < len(text):
             found = self.scanner.read(buffer, at, len(text))
             new: list[Any] = ["follower"] * found.count
             for number, row in zip(found.lines.tolist(), found.rows.tolist(), strict=True):
                 new[number] = named(row, self.names)
-            for number, begin in found.odd:
+            for number, begin, _ in found.odd:
                 new[number] = None
                 assert text.startswith(lines[len(rows) + number], begin)
             assert new.count("follower") == found.followers

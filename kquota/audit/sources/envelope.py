@@ -14,6 +14,7 @@ from datetime import tzinfo
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
+from kquota.audit.sources.origins import origin_in, origin_of
 
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
@@ -33,6 +34,42 @@ NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 
 
+_CRI: Final = re.compile(r"\S+ (stdout|stderr) ([PF]) ")
+"""The beginning of a line of containerd's: P for a piece that goes on in the next line of its stream."""
+_DOCKER: Final = '{"log":"'
+_PIECE: Final = 16 << 10
+"""How long the pieces are that Docker cuts lines into."""
+_LONGEST: Final = 16 << 20
+
+
+class Pieces:
+    """Puts lines together again that the runtime of a container cut into pieces."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, str] = {}
+
+    def whole(self, line: str) -> str | None:
+        """The line with the pieces before it; None for a piece that goes on."""
+        stream, text, goes_on = "", line, False
+        if (cri := _CRI.match(line)) is not None:
+            stream, goes_on = cri[1], cri[2] == "P"
+            if begun := self._begun.pop(stream, ""):
+                text = begun + line[cri.end() :]
+        elif line.startswith(_DOCKER):
+            content, _, rest = line[len(_DOCKER) :].partition('","stream":"')
+            stream, goes_on = rest.partition('"')[0], len(content) >= _PIECE and not content.endswith("\\n")
+            if begun := self._begun.pop(stream, ""):
+                text = begun + line[len(_DOCKER) :]
+        if not goes_on or len(text) > _LONGEST:
+            return text
+        self._begun[stream] = text.rstrip("\r\n") if cri is not None else text.partition('","stream":"')[0]
+        return None
+
+    def left(self) -> list[str]:
+        """The beginnings of lines whose ends did not come."""
+        return [*self._begun.values()]
+
+
 class Request(NamedTuple):
     """A request as the broker logged it, without its envelopes."""
 
@@ -42,6 +79,8 @@ class Request(NamedTuple):
     """Of the text form, what stands behind `Completed request:`."""
     moment: float | None
     """Its time, epoch ms."""
+    origin: str = ""
+    """Where its line is from, as far as its envelopes tell."""
 
 
 class _Time(NamedTuple):
@@ -66,7 +105,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
         raise ValueError(NOT_A_LINE)
     start = text.find(START)
     if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
-        return Request(_decoded(text, start), "", moment)
+        return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
     if _DOUBLED.search(text):
         for delimiter in ",;\t":
             row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter))
@@ -79,7 +118,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             continue
         if end > mark.start() and _holds(value):
             around = last_moment(text, opening.start(), zone)
-            return _in_value(value, zone, outer if around is None else _Time(*around), levels)
+            found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
+            return _from(found, origin_of(text[: opening.start()], text[end:]))
     if start >= 0:
         return Request(_decoded(text, start), "", None)
     if mark[0] == COMPLETED:
@@ -88,7 +128,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             raise ValueError(SEVERAL_LINES)
         if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
             _decoded(told, told.index("{"))  # says where it is malformed
-        return Request(None, told, _nearest(text, mark.start(), zone, outer))
+        return Request(None, told, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
     raise ValueError(NOT_A_LINE)
@@ -109,7 +149,13 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         raise ValueError("several requests in one line: `jq -c '.[]'` writes each into one")
     if not holding:
         raise ValueError(NOT_A_LINE)
-    return _in_value(holding[0], zone, nearest, levels)
+    found_there = _in_value(holding[0], zone, nearest, levels)
+    return _from(found_there, origin_in(value)) if isinstance(value, dict) else found_there
+
+
+def _from(request: Request, origin: str) -> Request:
+    """The request with what another envelope tells of its origin."""
+    return request._replace(origin=f"{origin} {request.origin}".strip()) if origin else request
 
 
 def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | None:

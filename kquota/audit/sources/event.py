@@ -66,6 +66,8 @@ class UsageEvent(NamedTuple):
     """False where the line does not hold the size (text form, and share fetches): `bytes` is then no more than a lower
     bound."""
     controller: ControllerLine | None = None
+    number: int = 0
+    """That its client gave it (`correlationId`)."""
 
     @property
     def exemption(self) -> str | None:

@@ -10,6 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 
@@ -25,6 +29,9 @@ _CHARGED: Final = {
 """What a request is charged to besides thread time, by its API."""
 _SUPPRESSED: Final = re.compile(r"[Ss]uppressed \d+ messages")
 _NOTE: Final = "lost"
+_GAP: Final = "gap"
+_ANY: Final = [f"{_NOTE}\0{key.value}\0" for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+"""What to note where nobody knows whose requests are lost."""
 _MOST: Final = 1_000
 """Where more client-ids than this lost requests, a lost request may be of any client-id."""
 
@@ -32,7 +39,7 @@ _MOST: Final = 1_000
 def notes(text: str) -> Iterator[str]:
     """What to note of a line that could not be read; nothing of one that is no request."""
     if _SUPPRESSED.search(text):
-        yield from (f"{_NOTE}\0{key.value}\0" for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
+        yield from _ANY
     if not _REQUEST.search(text):
         return
     api, client = _API.search(text), _CLIENT.search(text)
@@ -42,12 +49,22 @@ def notes(text: str) -> Iterator[str]:
         yield f"{_NOTE}\0{key.value}\0{name}"
 
 
+def gap(place: str, missing: int, of: int) -> Iterator[str]:
+    """What to note of a part of a log, at some place, in which so many requests are missing."""
+    yield f"{_GAP}\0{place}\0{missing}\0{of}"
+    yield from _ANY
+
+
 class Lost:
     """The requests that could not be read, by what is known of them."""
 
     def __init__(self, noted: Mapping[str, Iterable[str]]) -> None:
         """From what the sources noted (`Tally.noted`)."""
         self._clients: dict[str, set[str]] = {}
+        gaps = [note.split("\0") for shown in noted.values() for note in shown if note.startswith(f"{_GAP}\0")]
+        missing, of = (sum(int(note[place]) for note in gaps) for place in (2, 3))
+        self.reason = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if gaps else REASON
+        """Why nobody knows."""
         for each in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
             _, key, client = each.split("\0", 2)
             self._clients.setdefault(key, set()).add(client)
@@ -59,6 +76,16 @@ class Lost:
         """Whether one may be charged to a counter of that client-id; an empty one is a counter of all."""
         found = self._clients.get(key, set())
         return bool(found) and (not client_id or client_id in found or "" in found or len(found) > _MOST)
+
+    def doubted(self, findings: pa.Table) -> pa.Table:
+        """The findings, without a verdict on any counter that one may be charged to."""
+        keys, sensors = (findings.column(name).to_pylist() for name in ("key", "sensor"))
+        doubtful = [self.may_be_of(key, sensor.partition(":")[2]) for key, sensor in zip(keys, sensors, strict=True)]
+        for name, doubt in (("verdict", Verdict.UNDETERMINED.value), ("reason", self.reason)):
+            place = findings.schema.get_field_index(name)
+            column = pc.if_else(pa.array(doubtful, pa.bool_()), doubt, findings.column(name))
+            findings = findings.set_column(place, findings.schema.field(place), column)
+        return findings
 
     def may_be_governed(self, entity: Entity, key: QuotaKey) -> bool:
         """Whether the quota of an entity may govern one."""

@@ -33,7 +33,7 @@ _HOURS: Final = {
 _AMBIGUOUS: Final = ("CST", "IST", "BST", "AST", "ADT", "SST", "WAT", "ECT", "GST", "PKT")
 _NAMES: Final = "|".join(sorted([*_HOURS, *_AMBIGUOUS], key=len, reverse=True))
 _CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_STAMP: Final = re.compile(
+STAMP: Final = re.compile(
     rf"""(?<![0-9])(?:
         (?P<iso>[0-9]{{4}}[-/][0-9]{{2}}[-/][0-9]{{2}}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})
       | (?P<basic>[0-9]{{8}}T[0-9]{{6}})
@@ -81,7 +81,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
 
     It stands there in any text that differs in digits only.
     """
-    stamps = list(_STAMP.finditer(text))
+    stamps = list(STAMP.finditer(text))
     if not stamps:
         return None
     stamp = stamps[-1]
@@ -95,7 +95,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
 
 def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
     """The last timestamp before `end` in epoch ms, and whether it says its zone; None without any."""
-    stamps = list(_STAMP.finditer(line, 0, end))
+    stamps = list(STAMP.finditer(line, 0, end))
     if stamps:
         moment, zoned = _moment(stamps[-1], zone), stamps[-1]["zone"] is not None
         around = [stamp for stamp in stamps[:-1] if stamp["zone"] is not None]
@@ -114,7 +114,7 @@ def in_zone_of(collected: float, moment: float) -> float:
 
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:
     """The time that a text is as a whole, and whether it says its zone; None for all other texts."""
-    stamp = _STAMP.fullmatch(text.strip())
+    stamp = STAMP.fullmatch(text.strip())
     return None if stamp is None else (_moment(stamp, zone), stamp["zone"] is not None)
 
 

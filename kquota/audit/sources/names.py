@@ -6,9 +6,11 @@ from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
 from typing import Final
+from zlib import crc32
 
 from kquota.audit.batch import API_KINDS
 from kquota.audit.sources.event import UsageEvent, client_address
+from kquota.audit.sources.requests import identity
 from kquota.core.enforcement.kind import REQUEST
 
 ROW: Final = Struct("=10q")
@@ -71,6 +73,17 @@ class _Connections(dict[str, int]):
 def connection_id(connection: str) -> int:
     """The number of a connection in a batch."""
     return int.from_bytes(blake2b(connection.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def identity_of(event: UsageEvent, names: Names) -> int:
+    """As `requests.identity` of a column of them. Raises ValueError for what is no connection."""
+    connection, api = names.connections[event.connection], crc32(event.api.upper().encode())
+    parts = (connection, event.number, api, event.time_ms, event.request_ns)
+    found: int = identity(*(part & _64_BITS for part in parts))
+    return found
+
+
+_64_BITS: Final = (1 << 64) - 1
 
 
 def row_of(event: UsageEvent, names: Names) -> bytes:

@@ -57,6 +57,8 @@ class Line(NamedTuple):
     """Its own time, epoch ms."""
     fields: Mapping[str, Any] | None
     """The whole JSON object; None of the text form."""
+    origin: str = ""
+    """Where it is from, as far as its envelopes tell."""
 
 
 def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
@@ -73,11 +75,11 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     truncated or foreign JSON object, an API version whose sizes are not known.
     """
     try:
-        fields, text, moment = unwrap(line, zone)
+        fields, text, moment, origin = unwrap(line, zone)
         if moment is None:
             raise ValueError(f"no timestamp before the request; these are read: {FORMS}")
         if fields is None:
-            return Line(parse_text(text, moment, broker), moment, None)
+            return Line(parse_text(text, moment, broker), moment, None, origin)
         event = _event(fields, moment, broker)
         check_times([fields[name] for name in _TOOK])
     except KeyError as error:
@@ -86,7 +88,7 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
         raise ValueError("a field is not of the type that Kafka logs") from None
     except RecursionError:
         raise ValueError("malformed JSON: nested too deeply") from None
-    return Line(check_moment(event), moment, fields)
+    return Line(check_moment(event), moment, fields, origin)
 
 
 def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> UsageEvent:
@@ -137,6 +139,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     for name in (user, client_id or ""):
         if not name.isascii() and not is_text(name):
             raise ValueError("a name is not UTF-8 text")
+    number = header.get("correlationId")
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
         math.floor(charged_ms),
@@ -154,6 +157,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         position,
         sized,
         controller,
+        number if type(number) is int else 0,
     )
 
 

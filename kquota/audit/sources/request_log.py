@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
 from struct import error as StructError
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from kquota.audit import sources
-from kquota.audit.batch import Batch, Column, Tally
+from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
+from kquota.audit.sources.envelope import START, Pieces
 from kquota.audit.sources.event import client_address
-from kquota.audit.sources.files import File, UnreadableFile
-from kquota.audit.sources.lost import notes
+from kquota.audit.sources.files import File
+from kquota.audit.sources.lost import gap, notes
 from kquota.audit.sources.mutations import TopicLog
-from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, row_of
+from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, identity_of, row_of
+from kquota.audit.sources.origins import Origins, check, origin_of
 from kquota.audit.sources.request_line import Line, parse
+from kquota.audit.sources.requests import Requests, missing
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
@@ -40,8 +42,6 @@ SIGHT: Final = {
 }
 """What can be judged from it; of the connections of an ip only a lower bound, which each of its counters says."""
 BATCH_ROWS = 200_000
-_LOCAL: Final = re.compile(r"(?P<host>.+?):(?P<port>[0-9]+)-")
-"""Where a connection ends at the broker."""
 _BYTES_PER_LINE = 900
 
 
@@ -55,25 +55,31 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     zone = ZoneInfo(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
+    tally.requests = tally.requests or Requests()
+    pieces = Pieces()
     scanner = _scanner(zone, split.rows)
-    rows = _Rows(zone, broker, settings, connections, scanner)
+    rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)
     for some in _together(blocks(split, tally), _SCANNED_BYTES if scanner else 0):
         if scanner is None or some[0].size > len(some[0].text):
             for block in some:
                 for index, line in enumerate(block.lines):
-                    rows.read(line, partial(block.place, index), split.path, tally)
+                    rows.read(line, partial(block.place, index), split.path)
         else:
-            rows.scan(some, scanner, split.path, tally)
+            rows.scan(some, scanner, split.path)
         if len(rows) >= BATCH_ROWS:
-            rows.check(split.path)
-            yield from rows.batches(tally)
-            rows = _Rows(zone, broker, settings, connections, scanner)
-    rows.check(split.path)
-    yield from rows.batches(tally)
+            rows.check(split)
+            yield from rows.batches()
+            rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)
+    for text in pieces.left():
+        rows.reject(text, "the end of the line is missing", "end", split.path)
+    rows.check(split)
+    yield from rows.batches()
     if connections:
         yield connections
 
 
+_LOOKED_AT: Final = 16
+"""How many of some thousand lines that are scanned are asked where they are from."""
 _SCANNED_BYTES: Final = 4 << 20
 _WORTH_IT, _WORTH_COMPILING = 20_000, 400_000
 """Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
@@ -120,20 +126,25 @@ class _Rows:
         settings: ReadSettings,
         connections: ConnectionLog | None,
         scanner: Scanner | None,
+        tally: Tally,
+        pieces: Pieces,
     ) -> None:
         self._zone, self._broker, self._connections, self._settings = zone, broker, connections, settings
-        self._names = Names()
+        self._names, self._tally, self._pieces = Names(), tally, pieces
         self.rows = bytearray()
+        self._origins = Origins(broker)
+        self._numbers: list[Any] = [np.zeros((0, 3), np.int64)]
+        """(connection, number, whether its client numbers each broker's requests by themselves) of each request."""
         self.data = DataLog(broker) if settings.data else None
         self.topics = TopicLog(broker)
         if scanner is not None:
-            scanner.begin(self._names, self.data, firsts=connections is not None)
+            scanner.begin(self._names, self.data, tally.requests, firsts=connections is not None)
 
     def __len__(self) -> int:
         shown = 0 if self.data is None else self.data.rows
         return max(len(self.rows) // ROW.size + len(self.topics.requests), shown)
 
-    def scan(self, some: list[Block], scanner: Scanner, path: str, tally: Tally) -> None:
+    def scan(self, some: list[Block], scanner: Scanner, path: str) -> None:
         """Adds the lines of blocks that are one behind the other."""
         first = some[0]
         text = b"".join(block.text for block in some)
@@ -142,18 +153,27 @@ class _Rows:
         buffer = np.frombuffer(text + b"\n" * WIDTH, np.uint8)
         at = number = 0
         while at < len(text):
-            found = scanner.read(buffer, at, len(text))
+            found = scanner.read(buffer, at, len(text), path)
+            self._tally.repeated += found.repeated
+            self._numbers.append(found.numbers)
             if found.followers:
-                tally.spare("follower_fetch", found.followers, found.followers_ns, whole=True)
+                self._tally.spare("follower_fetch", found.followers, found.followers_ns, whole=True)
             if self._connections is not None:
                 for connection, time_ms, opens in found.firsts:
                     ip = client_address(connection)
                     self._connections.add(ip, connection, time_ms, opens=opens)
+            some_rows = range(0, len(found.lines), max(1, len(found.lines) // _LOOKED_AT))
+            for time_ms, connection, begin in np.column_stack([found.rows[:, (0, 7)], found.begins])[
+                some_rows
+            ].tolist():
+                before = text[begin : text.find(START.encode(), begin)].decode()
+                self._origins.add(origin_of(before), connection, time_ms)
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
-            for line, begin in found.odd:
+            for line, begin, is_new in found.odd:
                 place = partial(first.place_of, number + line, begin)
-                self.read(text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES], place, path, tally)
+                whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
+                self.read(whole_line, place, path, is_new=is_new)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
             others = np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)
             order = np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")
@@ -161,13 +181,21 @@ class _Rows:
             self.rows += np.concatenate([found.rows, others])[order].tobytes()
             at, number = found.stop, number + found.count
 
-    def read(self, line: bytes, place: Callable[[], str], path: str, tally: Tally) -> None:
-        """Adds what a line shows; one that is no request is tallied."""
+    def read(self, line: bytes, place: Callable[[], str], path: str, *, is_new: bool = False) -> None:
+        """Adds what a line shows; one that is no request is tallied. `is_new` where it is known that it is."""
         if line.isspace():
             return
+        text: str | None = None
         try:
-            parsed = parse(line.decode(), self._broker, self._zone)
+            text = self._pieces.whole(line.decode())
+            if text is None:
+                return
+            parsed = parse(text, self._broker, self._zone)
             event = parsed.event
+            key = identity_of(event, self._names)
+            if not is_new and not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
+                self._tally.repeated += 1
+                return
             if event.controller is not None:
                 self.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
             if self._connections is not None:
@@ -177,13 +205,19 @@ class _Rows:
             if reason is None:
                 self.rows += row_of(event, self._names)
             else:
-                tally.spare(reason, 1, event.request_ns, whole=True)
+                self._tally.spare(reason, 1, event.request_ns, whole=True)
+            self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
+            own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
+            self._numbers.append([(self._names.connections[event.connection], event.number, own)])
         except ValueError as error:  # UnicodeDecodeError is one
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            text = line.decode(errors="replace").rstrip("\r\n")
-            tally.reject(path, place(), reason, text)
-            if lost := set(notes(text)):
-                tally.note(DIALECT, *lost)
+            self.reject(line.decode(errors="replace") if text is None else text, reason, place(), path)
+
+    def reject(self, text: str, reason: str, place: str, path: str) -> None:
+        """Tallies what is no request, and notes what a request may have been."""
+        self._tally.reject(path, place, reason, text.rstrip("\r\n"))
+        if lost := set(notes(text)):
+            self._tally.note(DIALECT, *lost)
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
@@ -194,42 +228,51 @@ class _Rows:
         with suppress(KeyError, TypeError, AttributeError, ValueError, StructError):
             self.data.add(fields, line.moment, who)
 
-    def check(self, path: str) -> None:
-        """Raises UnreadableFile where one listener has several addresses: a quota holds for each broker by itself."""
+    def check(self, split: Split) -> None:
+        """Notes how many requests are missing.
+
+        Raises InputError where several brokers wrote the lines: a quota holds for each broker by itself.
+        """
+        numbers = np.concatenate(self._numbers)
+        if lacking := missing(numbers[:, 0], numbers[:, 1], numbers[:, 2] == 1):
+            place = f"{split.path} {split.start} {self._tally.events}"
+            self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
         if self._settings.broker is not None:
             return
-        hosts: dict[str, set[str]] = {}
-        for connection in self._names.connections:
-            local = _LOCAL.match(connection)
-            if local is not None and not local["host"].startswith(("127.", "::1", "0:0:0:0:0:0:0:1", "/")):
-                hosts.setdefault(local["port"], set()).add(local["host"])
-        for port, found in hosts.items():
-            if len(found) > 1:
-                some = ", ".join(sorted(found)[:3])
-                raise UnreadableFile(
-                    f"{path}: lines of several brokers: port {port} is that of {some}",
-                    hint="give each broker a file in a folder of its own, or --broker NAME where it is one broker",
-                )
+        table, names = self._table(), {number: text for text, number in self._names.connections.items()}
+        connections, owners = np.unique(table[:, 7], return_inverse=True)
+        order = np.lexsort((table[:, 0], owners))
+        ends = np.cumsum(np.bincount(owners, minlength=len(connections)))
+        times = table[order, 0]
+        firsts = times[np.concatenate([[0], ends[:-1]])].tolist() if len(ends) else []
+        for connection, first_ms, last_ms in zip(connections.tolist(), firsts, times[ends - 1].tolist(), strict=True):
+            self._origins.connected(names[connection], first_ms, last_ms)
+        noted = set(self._origins.notes())
+        check(split.path, noted)
+        self._tally.note(DIALECT, *noted)
 
-    def batches(self, tally: Tally) -> Iterator[Batch | TopicLog | DataLog]:
+    def _table(self) -> Int64s:
+        """The rows as a table."""
+        return np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)
+
+    def batches(self) -> Iterator[Batch | TopicLog | DataLog]:
         """What was added."""
         if self.rows:
-            yield self._batch(tally)
+            yield self._batch()
         if self.topics:
             yield self.topics
         if self.data:
             yield self.data
 
-    def _batch(self, tally: Tally) -> Batch:
-        table = np.frombuffer(self.rows, np.int64).reshape(-1, ROW.size // 8)
+    def _batch(self) -> Batch:
         time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
-            np.ascontiguousarray(table.T)
+            np.ascontiguousarray(self._table().T)
         )
         exempt_ns = exempt_ns[exempt_ns != NOT_EXEMPT]
         if len(exempt_ns):
-            tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)
+            self._tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)
         return Batch(
-            broker=Column.constant(self._broker, len(table)),
+            broker=Column.constant(self._broker, len(time_ms)),
             user=Column(user.astype(np.int32), self._names.users.names),
             client_id=Column(client.astype(np.int32), self._names.clients.names),
             kind=(kind % UNSIZED).astype(np.uint8),

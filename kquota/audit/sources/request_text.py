@@ -38,11 +38,11 @@ _LAST: Final = (2, 7, 0)
 # Of 1.0 and later, and of what came before.
 _HEADER: Final = re.compile(
     r"RequestHeader\(apiKey=(?P<api>[A-Z_]+), apiVersion=(?P<version>[0-9]+), clientId=(?P<client>.*?), "
-    r"correlationId=-?[0-9]+\) -- ",
+    r"correlationId=(?P<number>-?[0-9]+)\) -- ",
     re.DOTALL,
 )
 _OLD_HEADER: Final = re.compile(
-    r"\{api_key=(?P<api>[0-9]+),api_version=(?P<version>[0-9]+),correlation_id=-?[0-9]+,"
+    r"\{api_key=(?P<api>[0-9]+),api_version=(?P<version>[0-9]+),correlation_id=(?P<number>-?[0-9]+),"
     r"client_id=(?P<client>.*?)\} -- ",
     re.DOTALL,
 )
@@ -149,6 +149,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         exempt=exempt,
         position=position,
         sized=sized,
+        number=int(header["number"]),
     )
     return check_moment(event)
 

@@ -33,6 +33,7 @@ from kquota.audit.sources.request_line import (
     UNTOLD_FETCH_MS,
     UNTOLD_MS,
 )
+from kquota.audit.sources.requests import Requests, identity
 from kquota.audit.sources.walk import (
     BEGIN,
     CELLS,
@@ -61,6 +62,7 @@ from kquota.audit.sources.walk import (
     Found,
     Plan,
     Texts,
+    added,
     number_of,
     walk,
 )
@@ -264,16 +266,20 @@ class Usual:
     """As of `names.ROW`, a line each."""
     lines: Int64s
     """Which lines these are."""
-    odd: list[tuple[int, int]]
-    """(line, where it begins) of those that are left, but for blank ones."""
+    begins: Int64s
+    """Where each of them begins."""
+    odd: list[tuple[int, int, bool]]
+    """(line, where it begins, whether it is known to be new) of those that are left, but for blank ones."""
+    repeated: int
+    """How many requests were there before; no row is of them."""
     count: int
     """How many lines there are in all."""
     stop: int
     """Where the last one ends."""
     followers: int
     followers_ns: int
-    requests: Columns
-    """The numbers of (connection, correlation id, API) of each row."""
+    numbers: Columns
+    """(connection, number, whether its client numbers each broker's requests by themselves) of each request."""
     firsts: list[tuple[str, int, bool]]
     """(connection, time, whether that opened it) of the earliest line of each connection, where that is asked for."""
 
@@ -318,9 +324,9 @@ class Scanner:
         letters: bytes = self._texts.letters[start : start + length].tobytes()
         return letters.decode()
 
-    def begin(self, names: Names, data: DataLog | None, *, firsts: bool = False) -> None:
-        """The names that are met from now on go there, and what is shown of the data."""
-        self._data, self._wants_firsts = data, firsts
+    def begin(self, names: Names, data: DataLog | None, requests: Requests, *, firsts: bool = False) -> None:
+        """The names that are met from now on go there, what is shown of the data, and which requests were read."""
+        self._data, self._wants_firsts, self._requests = data, firsts, requests
         self._users = _Meaning(names.users.__getitem__)
         self._clients = _Meaning(names.clients.__getitem__)
         self._connections = _Meaning(names.connections.__getitem__)
@@ -343,8 +349,11 @@ class Scanner:
             self._data_clients = _Meaning(lambda text: data.clients.setdefault(text or "", len(data.clients)))
             self._meanings += [self._topics, self._ids, self._transactions, self._data_users, self._data_clients]
 
-    def read(self, buffer: Any, start: int, stop: int) -> Usual:
-        """Reads lines, some thousands at most. `buffer` goes on behind `stop`, an end of a line, by WIDTH such ends."""
+    def read(self, buffer: Any, start: int, stop: int, path: str = "") -> Usual:
+        """Reads lines of a file, some thousands at most.
+
+        `buffer` goes on behind `stop`, an end of a line, by WIDTH such ends.
+        """
         state, texts = self._found.state, self._texts
         state[:3] = start, 0, 0
         while True:
@@ -353,7 +362,7 @@ class Scanner:
                 break
             shape = int(self._found.lines[int(state[1]) * int(self._plan.whole[0]) + SHAPE])
             self._learn(shape, bytes(buffer[state[0] : state[0] + state[3]]))
-        usual = _Reading(self, buffer).usual()
+        usual = _Reading(self, buffer).usual(path)
         used = texts.used.tolist()
         if reason == FULL and (used[0] > _TEXTS - 1024 or used[1] > _LETTERS - 32 * LONGEST):
             self._forget()
@@ -414,7 +423,7 @@ class _Reading:
         found: Int64s = self._lengths[np.maximum(numbers, 0)]
         return found
 
-    def usual(self) -> Usual:
+    def usual(self, path: str) -> Usual:
         """The rows of the lines that are usual."""
         scanner, refuse = self.scanner, self.refuse
         local, sent, queued, total = map(self.time, ("localTimeMs", "sendTimeMs", "responseQueueTimeMs", "totalTimeMs"))
@@ -422,7 +431,7 @@ class _Reading:
         for each in (local, sent, queued, total, throttle):
             refuse(~((each >= 0) & (each <= MOST_MS)))
         api_name, correlation = self.line("requestHeader.requestApiKeyName"), self.line("requestHeader.correlationId")
-        refuse(version == UNSET)
+        refuse((version == UNSET) | (correlation == UNSET))
         kinds = scanner._apis.of(scanner, np.where(self.usual_lines, api_name, UNSET))
         users, clients, connections = (
             meaning.of(scanner, np.where(self.usual_lines, self.line(path), UNSET))
@@ -444,6 +453,13 @@ class _Reading:
         produced, fetched, shared = (api_name == api for api in (_PRODUCE, _FETCH, _SHARE_FETCH))
         charged = np.floor(done - np.where(fetched | shared, UNTOLD_FETCH_MS, UNTOLD_MS))
         refuse(~((charged >= EARLIEST_MS) & (charged < LATEST_MS)))
+        time_ms = np.where(self.usual_lines, charged, 0).astype(np.int64)
+        known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
+        parts = (connections, correlation, scanner._crcs.of(scanner, api_name), time_ms, request_ns)
+        keys = identity(*(part[known].astype(np.uint64) for part in parts))
+        new[known] = scanner._requests.news(keys, path, added)
+        repeated = self.usual_lines & ~new
+        self.usual_lines &= new
         self._produced(produced, version)
         careless = produced & (self.line("request.acks") == 0)
         exempt_ns[careless] = request_ns[careless]
@@ -459,7 +475,6 @@ class _Reading:
             self._show(scanner._data, moment, done, charged, replica, produced, fetched, throttle, version)
         follows = self.usual_lines & (replica >= 0)
         lines = np.flatnonzero(self.usual_lines & ~follows)
-        time_ms = np.where(self.usual_lines, charged, 0).astype(np.int64)
         columns = (
             time_ms,
             kinds,
@@ -481,16 +496,20 @@ class _Reading:
                 connection = scanner.text(int(self.line("connection")[first])) or ""
                 firsts.append((connection, int(time_ms[first]), bool(opens[first])))
         begins, blank = np.append(self._lines[BEGIN], self.stop), np.isin(self.buffer[self._lines[BEGIN]], _BLANKS)
-        odd = np.flatnonzero(~self.usual_lines & ~(blank & (np.diff(begins) <= 2)))
+        odd = np.flatnonzero(~self.usual_lines & ~repeated & ~(blank & (np.diff(begins) <= 2)))
+        own = follows | (produced & (self.position & 3 == OTHER_LIBRARY))
+        read = np.flatnonzero(self.usual_lines)
         return Usual(
             np.stack([column[lines] for column in columns], axis=1),
             lines,
-            list(zip(odd.tolist(), self._lines[BEGIN][odd].tolist(), strict=True)),
+            self._lines[BEGIN][lines],
+            list(zip(odd.tolist(), self._lines[BEGIN][odd].tolist(), new[odd].tolist(), strict=True)),
+            int(repeated.sum()),
             self.count,
             self.stop,
             int(follows.sum()),
             int(request_ns[follows].sum()),
-            np.stack([column[lines] for column in (connections, correlation, api_name)], axis=1),
+            np.stack([connections[read], correlation[read], own[read].astype(np.int64)], axis=1),
             firsts,
         )
 

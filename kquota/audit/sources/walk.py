@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from kquota.audit.sources.names import WIDTH
+from kquota.audit.sources.requests import add
 from kquota.core.enforcement.kernel import jit
 
 BAD: Final = -1
@@ -559,6 +560,8 @@ def walked(buffer, at, plan, texts, found, first):
             depth -= 4
             where, base, behind = container, stack[depth + 1], stack[depth + 3]
 
+
+added: Any = entry(add)
 
 # --- Lines.
 

@@ -1,0 +1,130 @@
+"""What names a request in a log: which requests are there twice, and whether some are missing.
+
+A client numbers its requests, and a connection has a name of its own. A request is there twice where connection,
+number, API and time are the same: a line that two loggers wrote, a rotated file beside its compressed copy, or a
+collector that delivers at least once. The time is a part of it, as some clients give every request the same number.
+
+Numbers that a connection lacks are requests that the log lacks, but Java's clients share the numbers among the brokers
+that they talk to. So they prove something only of clients that do not, of connections that lack some here and there and
+have all others, and where no connection has more than a few of its numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from kquota.audit.batch import Bools, Int64s
+from kquota.errors import InputError
+
+REQUESTS: Final = "requests"
+"""What a task notes its sketch under, beside the dialects."""
+_FACTOR: Final = 0x9E3779B97F4A7C15
+_64_BITS: Final = (1 << 64) - 1
+_MOST: Final = 1 << 22
+"""So many requests are remembered one by one."""
+_SKETCH: Final = 256
+"""So many requests of a part are known beyond it: those whose identities are the smallest."""
+_COMMON: Final = 2
+"""Where two parts have so many of them in common, their files hold the same requests."""
+_ENOUGH: Final = 20
+"""From fewer requests of a connection nothing follows."""
+_WHOLE, _SPARSE = 0.95, 0.12
+"""The share of its numbers that a connection has if none is missing, and that none has where most are."""
+_DENSE, _JUMP, _JUMPS = 0.8, 10, 3
+"""How many steps of a dense connection are to the next number, how long gaps are in it, and how many there are."""
+
+
+def identity(*parts: Any) -> Any:
+    """The identity of a request by connection, number, API, time and thread time: of one, or of columns (uint64)."""
+    mixed: Any = 0
+    for part in parts:
+        mixed = ((mixed ^ part) * _FACTOR) & _64_BITS
+        mixed = mixed ^ (mixed >> 32)
+    return mixed | 1  # 0 is an empty slot
+
+
+def add(slots, keys, new):  # type: ignore[no-untyped-def]
+    """Adds keys to a table with open addressing, and says of each whether it is new. It may be compiled."""
+    mask, one = np.uint64(len(slots) - 1), np.uint64(1)
+    for row in range(len(keys)):
+        key = keys[row]
+        slot = key & mask
+        while slots[slot] != 0 and slots[slot] != key:
+            slot = (slot + one) & mask
+        new[row] = slots[slot] != key
+        slots[slot] = key
+
+
+class Requests:
+    """The requests that a task has read. Each part of them, of at most `_MOST`, is remembered until the next begins."""
+
+    def __init__(self) -> None:
+        self._slots, self._count, self._part = np.zeros(1 << 10, np.uint64), 0, 0
+        self._sketch: dict[int, str] = {}
+        self._before: list[dict[int, str]] = []
+
+    def news(self, keys: Any, path: str, add: Callable[..., None] = add) -> Bools:
+        """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled."""
+        count = self._count + len(keys)
+        if 2 * count > len(self._slots):
+            if self._count > _MOST:
+                self._before.append(self._sketch)
+                self._slots, self._count, self._sketch, count = self._slots[:0], 0, {}, len(keys)
+            old = self._slots[self._slots != 0]
+            self._slots = np.zeros(1 << (2 * count).bit_length(), np.uint64)
+            add(self._slots, old, np.zeros(len(old), bool))
+        new = np.zeros(len(keys), bool)
+        add(self._slots, keys, new)
+        self._count += int(np.count_nonzero(new))
+        largest = max(self._sketch) if len(self._sketch) == _SKETCH else _64_BITS
+        if len(small := keys[new & (keys < largest)]):
+            known = self._sketch | dict.fromkeys(small.tolist(), path)
+            self._sketch = {key: known[key] for key in sorted(known)[:_SKETCH]}
+        return new
+
+    def sketch(self) -> set[str]:
+        """What other tasks are to know of them."""
+        parts = enumerate([*self._before, self._sketch])
+        return {f"{part} {key:x} {path}" for part, mine in parts for key, path in mine.items()}
+
+
+def check(sketches: Iterable[Iterable[str]]) -> None:
+    """Raises InputError where tasks, or parts of them, have the same requests: their rates would be added up."""
+    known: dict[str, str] = {}
+    common: Counter[tuple[str, ...]] = Counter()
+    for each in sorted(note for sketch in sketches for note in sketch):
+        _, key, path = each.split(" ", 2)
+        if key in known:
+            common[tuple(dict.fromkeys((known[key], path)))] += 1
+        known.setdefault(key, path)
+    for paths, count in common.most_common(1):
+        if count >= _COMMON:
+            raise InputError(
+                f"{' and '.join(paths)}: the same requests are there twice, too far apart to count them once",
+                hint="give each request once: one of the files, or the lines of one logger",
+            )
+
+
+def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
+    """How many requests are missing among those of some lines; `own` are of clients that number each broker's alone."""
+    connections, owners, counts = np.unique(connection, return_inverse=True, return_counts=True)
+    order = np.lexsort((number, owners))
+    numbers, owner = number[order], owners[order]
+    ends = np.cumsum(counts)
+    spans = numbers[ends - 1] - numbers[ends - counts] + 1
+    many = (counts >= _ENOUGH) & (spans < 1 << 31)
+    whole = int(numbers.max() - numbers.min() + 1) if len(numbers) else 0
+    # Numbers that all connections share, each of them once, are nobody's own.
+    if not many.any() or (len(connections) > 1 and whole * _DENSE < len(np.unique(numbers)) > _DENSE * len(numbers)):
+        return 0
+    steps, owner, inside = np.diff(numbers), owner[1:], np.diff(owner) == 0
+    single, jumps = (np.bincount(owner[inside & each], minlength=len(counts)) for each in (steps <= 1, steps > _JUMP))
+    numbered = np.bincount(owners[own], minlength=len(counts)) > 0
+    lacking = (numbered & (counts < _WHOLE * spans)) | ((single >= _DENSE * counts) & (jumps >= _JUMPS))
+    if (counts < _SPARSE * spans)[many].all():
+        lacking = many
+    return int((spans - counts)[many & lacking].sum())

@@ -1,0 +1,165 @@
+"""A log holds each request once, or says which it has again and how many it lacks; and it is one broker's."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota.audit import local
+from kquota.audit.result import AuditResult
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources.requests import Requests, check, identity, missing
+from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import Verdict
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+from tests.audit.request_lines import STAMP, compact, fields
+from tests.audit.test_envelope import WRAPPERS
+
+JAVA = {"softwareName": "apache-kafka-java", "softwareVersion": "3.9.0"}
+LIMITS = {"slow": 100, "fast": 1_000_000, "absent": 1_000}
+QUOTAS = QuotaHistory.of(
+    QuotaSnapshot({Entity(user=user): {QuotaKey.PRODUCER_BYTE_RATE: limit} for user, limit in LIMITS.items()})
+)
+
+
+def log_line(number: int, user: str = "fast", *, host: str = "10.0.0.1", client: int = 50000, **changes: Any) -> str:
+    """A request of a Java client, two of them a second."""
+    made = fields(
+        connection=f"{host}:9092-10.0.0.2:{client}-0-3", principal=f"User:{user}", clientInformation=JAVA, **changes
+    )
+    made["requestHeader"]["correlationId"] = number
+    stamp = STAMP.replace("20:30,456", f"{20 + number // 120:02}:{number // 2 % 60:02},{number % 2 * 500:03}")
+    return f"[{stamp}] DEBUG Completed request:{compact(made)} (kafka.request.logger)"
+
+
+def whole_log(**changes: Any) -> list[str]:
+    """A minute of two users."""
+    users = {"slow": 50001, "fast": 50002}
+    return [log_line(n, user, client=client, **changes) for n in range(120) for user, client in users.items()]
+
+
+def audit(folder: Path, broker: str | None = None) -> AuditResult:
+    """The findings of what is in a folder."""
+    return local.audit(plan_splits([str(folder)], "auto"), AuditSettings(QUOTAS, read=ReadSettings(broker)), "logs")
+
+
+def written(folder: Path, lines: Sequence[str], name: str = "kafka-request.log") -> Path:
+    """A log in a folder."""
+    data = "".join(f"{line}\n" for line in lines).encode()
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return folder
+
+
+def verdicts(result: AuditResult) -> dict[str, Verdict]:
+    """By user."""
+    return {str(quota.entity.user): quota.verdict for quota in result.quotas}
+
+
+WHOLE = {"slow": Verdict.THROTTLED, "fast": Verdict.NOT_THROTTLED, "absent": Verdict.NOBODY_SEEN}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    wrappers=st.lists(st.sampled_from(sorted(set(WRAPPERS) - {"csv"})), max_size=3),
+    repeats=st.sampled_from([0.0, 0.1, 1.0]),
+    kept=st.sampled_from([1.0, 0.5, 0.06]),
+    hosts=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+)
+def test_whatever_was_made_of_a_log_no_verdict_is_wrong(
+    wrappers: Sequence[str], repeats: float, kept: float, hosts: int, seed: int
+) -> None:
+    """The findings are those of the bare log, or it is said what makes them other ones."""
+    random = Random(seed)
+    lines = [line for host in range(hosts) for line in whole_log(host=f"10.0.1.{host}")]
+    random.shuffle(lines)
+    if kept < 0.5:
+        lines = [line for line in lines if random.random() < kept]
+    elif kept < 1:  # a collector that stops again and again
+        lines = [line for place, line in enumerate(sorted(lines)) if place % 40 < 20]
+    repeated = [line for line in lines if random.random() < repeats]
+    for wrapper in wrappers:
+        lines, repeated = ([WRAPPERS[wrapper](line) for line in each] for each in (lines, repeated))
+    with TemporaryDirectory() as name:
+        folder = written(Path(name), lines)
+        written(folder, repeated, "again.log.gz")
+        if hosts > 1 and len(lines) > 20:
+            with pytest.raises(InputError, match="lines of several brokers"):
+                audit(folder)
+            return
+        result = audit(folder)
+    assert (result.quality.events, result.quality.repeated) == (len(lines), len(repeated))
+    if kept == 1:
+        assert verdicts(result) == WHOLE
+    elif any(len([line for line in lines if f"User:{user}" in line]) >= 20 for user in ("slow", "fast")):
+        assert not {Verdict.NOT_THROTTLED, Verdict.NOBODY_SEEN} & set(verdicts(result).values())
+
+
+def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None:
+    """And so are those of other moments: some clients give each request the same number."""
+    lines = [log_line(7, client=client) for client in range(50001, 50021)]
+    lines += [log_line(n).replace(f'"correlationId":{n},', '"correlationId":7,') for n in range(20)]
+
+    assert (audit(written(tmp_path, lines)).quality.events, len(lines)) == (40, 40)
+
+
+def test_requests_that_two_tasks_have_are_refused(tmp_path: Path) -> None:
+    """Nobody has seen both; a few that a collector delivered twice are not worth it."""
+    one, other = Requests(), Requests()
+    keys = identity(np.arange(1000).astype(np.uint64))
+    assert one.news(keys, "one.log").all()
+    assert other.news(keys[500:], "other.log").all()
+    with pytest.raises(InputError, match=r"one[.]log and other[.]log: the same requests are there twice"):
+        check([one.sketch(), other.sketch()])
+    check([one.sketch(), {note for note in other.sketch() if note < "0 1"}][:1])
+
+
+def test_a_part_that_was_forgotten_is_known_by_its_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a task has an end."""
+    monkeypatch.setattr("kquota.audit.sources.requests._MOST", 100)
+    requests, keys = Requests(), identity(np.arange(5000).astype(np.uint64))
+    for start in range(0, 5000, 500):
+        assert requests.news(keys[start : start + 500], "a.log").all()
+    requests.news(keys[:2000], "b.log")
+    with pytest.raises(InputError, match=r"a\.log and b\.log"):
+        check([requests.sketch()])
+
+
+RANDOM = Random(4)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "own", "lacking"),
+    [
+        (list(range(3, 1203)), False, 0),
+        (sorted(RANDOM.sample(range(3, 1203), 70)), False, 1100),
+        (sorted(RANDOM.sample(range(3, 1203), 400)), False, 0),  # of three brokers, it may be
+        (sorted(RANDOM.sample(range(3, 1203), 400)), True, 797),
+        ([n for n in range(1200) if n % 100 < 20], False, 880),
+        ([*range(500), *range(900, 1200)], False, 0),  # once elsewhere, as where the leader was
+        (list(range(0, 60, 4)), False, 0),  # too few
+    ],
+)
+def test_what_a_connection_lacks(numbers: Sequence[int], own: bool, lacking: int) -> None:
+    """Of a client that shares its numbers among brokers nothing follows, unless nearly all are missing."""
+    found = missing(np.ones(len(numbers), np.int64), np.array(numbers), np.full(len(numbers), own))
+    assert found == pytest.approx(lacking, rel=0.1)
+
+
+def test_numbers_that_all_connections_share_are_nobodys() -> None:
+    """As a generator of logs counts its lines."""
+    numbers = np.arange(4000)
+    assert missing(numbers % 200, numbers, np.ones(4000, bool)) == 0
