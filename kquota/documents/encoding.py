@@ -8,14 +8,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kquota.documents.validation import Check, Checks, Mistake, mistakes, refuse, type_name
 from kquota.errors import InputError, placed
@@ -30,7 +29,7 @@ Document: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Each(Sequence[Document]):
+class Each:
     """A list of documents, each of which is made when it is asked for, and forgotten when it is written."""
 
     things: Sequence[Any]
@@ -41,15 +40,6 @@ class Each(Sequence[Document]):
 
     def __iter__(self) -> Iterator[Document]:
         return map(self.make, self.things)
-
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Each: ...
-
-    def __getitem__(self, index: int | slice) -> Document | Each:
-        return Each(self.things[index], self.make) if isinstance(index, slice) else self.make(self.things[index])
 
 
 def whole(document: Mapping[str, Any]) -> Document:
@@ -81,39 +71,22 @@ def checked_parts(document: Mapping[str, Any]) -> Iterator[str]:
     Half a document on stdout would look like an answer. Until then the text is in memory, and on the disk where it is
     long. Raises InputError where the disk has no room for it.
     """
-    parts = json_parts(document)
-    waiting: list[str] = []
-    size = 0
-    for part in parts:
-        waiting.append(part)
-        size += len(part)
-        if size > _IN_MEMORY:
-            yield from _by_disk(chain(waiting, parts))
-            return
-    yield from waiting
-
-
-def _by_disk(parts: Iterable[str]) -> Iterator[str]:
-    """The same text, once all of it is in a file."""
     import tempfile
 
-    try:
-        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="")  # noqa: SIM115 - closed below
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(file)
-            file.writelines(parts)
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="") as file:
+        try:
+            for part in json_parts(document):
+                file.write(part)
             file.seek(0)
-            opened.pop_all()
-    except OSError as error:
-        hint = "TMPDIR names another folder for a long document, until it is printed"
-        raise InputError(f"{tempfile.gettempdir()}: {error.strerror or error}", hint=hint) from None
-    with file:
+        except OSError as error:
+            hint = "TMPDIR names another folder for a long document, until it is printed"
+            raise InputError(f"{tempfile.gettempdir()}: {error.strerror or error}", hint=hint) from None
         while part := file.read(_PART):
             yield part
 
 
 _IN_MEMORY: Final = 16 << 20
-"""Characters of a document that wait in memory."""
+"""Bytes of a document that wait in memory."""
 _PART: Final = 1 << 18
 """Characters of a part."""
 
