@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from kquota.cli import auditing
 from kquota.cli.report.words import share, throttled_clients
-from kquota.cli.text import Column, code, duration, many, markdown, markdown_table, period, safe
-from kquota.cli.views import Csv, Document, Note, Part, Table, View
+from kquota.cli.text import Column, code, duration, many, markdown, period, safe
+from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.documents.audit import audit_document
 
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("BROKER", "USER", "CLIENT-ID", "REQUESTS", "DELAYED", "LONGEST", "WHEN (UTC)")
 """The columns that the table of answers can have."""
-_CSV = (
-    *("broker", "user", "client_id", "requests", "events", "throttled_events", "throttle_time_max_ms"),
-    *("first_throttled_ms", "last_throttled_ms"),
-)
+_CSV = """broker=0.broker user=0.user client_id=0.client_id requests=0.requests events=1.events
+    throttled_events=1.throttled_events throttle_time_max_ms=1.throttle_time_max_ms
+    first_throttled_ms=1.first_throttled_ms last_throttled_ms=1.last_throttled_ms"""
 _WHICH = (
     "by which quota: producer_byte_rate delays produce requests, consumer_byte_rate fetches,"
     " controller_mutation_rate changes of topics, and request_percentage any request"
@@ -61,29 +61,24 @@ def logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: str
             yield Note(_WHICH)
         yield Note(safe(why_no_quotas))
 
-    def csv() -> Csv:
-        return Csv(_CSV, [(*name, *told) for name, told in every])
-
     def text() -> Iterator[Part]:
         said = _answer(answers)
         yield f"**{markdown(said[0].upper() + said[1:])}.**"
         if shown:
-            headings = [*(name.lower() for name in COLUMNS[:-1]), "when (UTC)"]
-            rows = [_cells(*item) for item in shown]
-            cells = [
-                [code(cell) if cell and place in (1, 2) else " ".join(_joined(cell)) for place, cell in enumerate(row)]
-                for row in rows
-            ]
+            table = _table(shown, names=code)
+            columns = [replace(column, heading=_in_markdown(column.heading)) for column in table.columns]
             yield ""
-            yield markdown_table(headings, cells, frozenset({"delayed", "longest"}))
+            yield markdown_of(replace(table, columns=columns), " ")
         yield ""
         yield f"{markdown(why_no_quotas[0].upper() + why_no_quotas[1:])}."
 
-    return View(screen=screen, document=document, csv=csv, others={"wide": screen, "markdown": text})
+    return View(
+        screen=screen, document=document, csv=lambda: csv_of(every, _CSV), others={"wide": screen, "markdown": text}
+    )
 
 
-def _joined(cell: object) -> Sequence[str]:
-    return [str(part) for part in cell] if isinstance(cell, tuple) else [str(cell)]
+def _in_markdown(heading: str) -> str:
+    return heading.replace("WHEN", "when") if heading.startswith("WHEN") else heading.lower()
 
 
 def _of(result: AuditResult) -> str:
@@ -102,30 +97,32 @@ def _answer(answers: AnswersOf) -> str:
     return f"in the log itself, the brokers throttled {throttled} (of {many(seen, 'client')})"
 
 
-def _cells(name: Answered, told: Answers) -> tuple[object, ...]:
-    delayed = (share(told.throttled_events, told.events), f"of {told.events:,}")
-    longest = duration(told.throttle_time_max_ms) if told.throttled_events else "-"
-    return (
-        name.broker,
-        name.user,
-        name.client_id,
-        name.requests,
-        delayed,
-        longest,
-        period(told.first_throttled_ms, told.last_throttled_ms),
+Item: TypeAlias = tuple[Answered, Answers]
+
+
+def _table(items: Sequence[Item], names: Callable[[str], str] = str) -> Table:
+    def delayed(item: Item) -> tuple[str, ...]:
+        return share(item[1].throttled_events, item[1].events), f"of {item[1].events:,}"
+
+    def named(name: str) -> str:
+        return names(name) if name else ""
+
+    several = len({name.broker for name, _ in items}) > 1
+    return table_of(
+        items,
+        [
+            (several or names is not str) and (Column("BROKER", spare=1), lambda item: item[0].broker),
+            (Column("USER", style="bold"), lambda item: named(item[0].user)),
+            (Column("CLIENT-ID"), lambda item: named(item[0].client_id)),
+            (Column("REQUESTS", whole=True), lambda item: item[0].requests),
+            (Column("DELAYED", number=True), delayed),
+            (
+                Column("LONGEST", number=True),
+                lambda item: duration(item[1].throttle_time_max_ms) if item[1].throttled_events else "-",
+            ),
+            (
+                Column("WHEN (UTC)", whole=True),
+                lambda item: period(item[1].first_throttled_ms, item[1].last_throttled_ms),
+            ),
+        ],
     )
-
-
-def _table(items: Sequence[tuple[Answered, Answers]]) -> Table:
-    brokers = len({name.broker for name, _ in items}) > 1
-    columns = [
-        Column("BROKER", spare=1),
-        Column("USER", style="bold"),
-        Column("CLIENT-ID"),
-        Column("REQUESTS", whole=True),
-        Column("DELAYED", number=True),
-        Column("LONGEST", number=True),
-        Column("WHEN (UTC)", whole=True),
-    ]
-    rows = [_cells(*item) for item in items]
-    return Table(columns if brokers else columns[1:], rows if brokers else [row[1:] for row in rows])

@@ -18,7 +18,8 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
-from kquota.cli.views import Csv, Document, Part, Table, View, check_sorting, show, shown_as
+from kquota.cli.views import Document, Part, Table, View, check_sorting, csv_of, show, shown_as
+from kquota.core.fields import paths
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Probe
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
@@ -123,7 +124,7 @@ def command(
       kquota probe request --topic load --rate 100 --request-log kafka-request.log
     """
     rdkafka.require()
-    check_sorting(_COLUMNS if output == "table" else _HEADINGS)
+    check_sorting(_COLUMNS if output == "table" else [name for name, _ in paths(_CSV)])
     kind = Probe(probe)
     if duration > max_duration:
         raise Refused(f"--duration is longer than {max_duration / 1000:g} s", hint="--max-duration is the bound")
@@ -269,32 +270,13 @@ def _view(found: ProbeResult) -> View:
         yield _table(found)
         yield _VERDICTS[found.comparison.agreement.value]
 
-    return View(screen=screen, document=document, csv=lambda: _csv(found))
+    return View(screen=screen, document=document, csv=lambda: csv_of([found], _CSV))
 
 
-def _csv(found: ProbeResult) -> Csv:
-    result = found.comparison
-    numbers = (result.events, result.charged, result.duration_ms)
-    sides = (result.observed, result.least, result.most)
-    return Csv(
-        _HEADINGS,
-        [
-            (
-                found.kind.value,
-                found.broker,
-                found.resolution.sensor,
-                found.resolution.limit,
-                *numbers,
-                *(value for side in sides for value in (side.total_ms, side.count)),
-            )
-        ],
-    )
-
-
-_HEADINGS = (
-    *("probe", "broker", "sensor", "limit", "events", "charged", "duration_ms"),
-    *("observed_ms", "observed_count", "least_ms", "least_count", "most_ms", "most_count"),
-)
+_CSV = """probe=kind broker sensor=resolution.sensor limit=resolution.limit events=comparison.events
+    charged=comparison.charged duration_ms=comparison.duration_ms observed_ms=comparison.observed.total_ms
+    observed_count=comparison.observed.count least_ms=comparison.least.total_ms least_count=comparison.least.count
+    most_ms=comparison.most.total_ms most_count=comparison.most.count"""
 _COLUMNS = ("WHO", "LIMIT", "SENT", "DELAYED", "THROTTLE TIME", "LONGEST")
 
 
