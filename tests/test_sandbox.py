@@ -31,7 +31,7 @@ def test_it_lives_as_long_as_its_block() -> None:
         assert server.connect == f"127.0.0.1:{server.port}"
         folder = server._folder
         assert folder is not None
-        assert sandbox._serves(server.port, folder)
+        assert sandbox.ZooKeeper().serves(folder, server.port)
         server.start()
         assert server.pid == pid
     assert not alive(pid)
@@ -57,7 +57,7 @@ def test_start_status_stop(tmp_path: Path) -> None:
     state = sandbox.start(folder)
     try:
         assert sandbox.status(folder) == state
-        assert sandbox._serves(state.port, Path(state.directory))
+        assert sandbox.ZooKeeper().serves(Path(state.directory), state.port)
         document = json.loads((folder / "sandbox.json").read_text())
         assert (document["pid"], document["port"], document["directory"]) == (state.pid, state.port, str(folder))
         with pytest.raises(Refused, match="runs already"):

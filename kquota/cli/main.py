@@ -211,9 +211,9 @@ def cli() -> None:
 
     \b
     Examples:
-      kquota describe --zookeeper localhost:2181
-      kquota alter --zookeeper localhost:2181 --user alice --add-config producer_byte_rate=10MB
-      kquota resolve --zookeeper localhost:2181 --user alice --client app1
+      kquota describe --bootstrap-server host:9092
+      kquota alter --bootstrap-server host:9092 --user alice --add-config producer_byte_rate=10MB
+      kquota resolve --bootstrap-server host:9092 --user alice --client app1
       kquota audit kafka-request.log --quotas quotas.yaml
       kquota simulate workload.yaml --quotas quotas.yaml
     """

@@ -1,96 +1,22 @@
-"""Jars for the tests, through the user's own Maven (and its settings, mirrors and local repository)."""
+"""Jars for the tests: a test that needs real jars fails without Maven, it does not skip."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+from kquota.sandbox import maven
 
 JARS = Path(__file__).resolve().parents[2] / "build" / "jars"
 """Where the jars go, one directory a set; git ignores it."""
 
-_MARKER = "coordinates.txt"
-_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_TIMEOUT_S = 900
-
 
 def retrieve(name: str, coordinates: Sequence[str], without: Sequence[str] = ()) -> Path:
-    """The directory with the jars of those coordinates and all they need at run time; retrieved once.
-
-    A coordinate is `group:artifact:version`; `without` are those (`group:artifact`) that nothing shall bring in. The
-    class path of the set is the directory with `/*`. Raises RuntimeError when Maven is missing or fails: a test that
-    needs real jars fails then, it does not skip.
-    """
-    target = JARS / name
-    wanted = "".join(f"{coordinate}\n" for coordinate in (*coordinates, *(f"without {each}" for each in without)))
-    if _retrieved(target) == wanted:
-        return target
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise RuntimeError(f"mvn is not on PATH: the jars of {name!r} ({', '.join(coordinates)}) need Apache Maven")
-    JARS.mkdir(parents=True, exist_ok=True)
-    # One at a time: Maven's local repository is not made for several that write to it.
-    with (JARS / ".lock").open("ab") as lock, tempfile.TemporaryDirectory(prefix=f".{name}-", dir=JARS) as scratch:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _retrieved(target) == wanted:  # another worker was faster
-            return target
-        pom = Path(scratch, "pom.xml")
-        pom.write_text(_pom(coordinates, without), encoding="utf-8")
-        jars = Path(scratch, "jars")
-        command = [maven, "-q", "-B", "-f", str(pom), _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        if run.returncode != 0 or not list(jars.glob("*.jar")):
-            said = "\n".join((run.stdout + run.stderr).splitlines()[-20:])
-            raise RuntimeError(f"mvn could not retrieve {', '.join(coordinates)} (exit {run.returncode}):\n{said}")
-        (jars / _MARKER).write_text(wanted, encoding="utf-8")
-        _move(jars, target, wanted)
-    return target
+    """The directory of a set of jars, as `kquota.sandbox.maven.retrieve` has it."""
+    return maven.retrieve(JARS / name, coordinates, without)
 
 
 def class_path(*directories: Path) -> str:
     """The `-cp` argument for all jars of those directories."""
     return os.pathsep.join(f"{directory}/*" for directory in directories)
-
-
-def _retrieved(target: Path) -> str | None:
-    """The coordinates that a complete directory was made from."""
-    try:
-        return (target / _MARKER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-
-
-def _move(jars: Path, target: Path, wanted: str) -> None:
-    """Puts the finished set in place at once; another process may have been faster with the same one."""
-    if target.exists() and _retrieved(target) != wanted:
-        shutil.rmtree(target)
-    try:
-        jars.rename(target)
-    except OSError:
-        if _retrieved(target) != wanted:
-            raise
-
-
-def _pom(coordinates: Sequence[str], without: Sequence[str]) -> str:
-    excluded = []
-    for each in without:
-        group, artifact = (escape(part) for part in each.split(":"))
-        excluded.append(f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>")
-    exclusions = f"<exclusions>{''.join(excluded)}</exclusions>" if excluded else ""
-    dependencies = []
-    for coordinate in coordinates:
-        group, artifact, version = (escape(part) for part in coordinate.split(":"))
-        dependencies.append(
-            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version>{exclusions}</dependency>"
-        )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>kquota.tests</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{''.join(dependencies)}</dependencies></project>\n"
-    )

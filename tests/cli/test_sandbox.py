@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
 from kquota.documents.encoding import schema
+from tests.brokers.kafka import COORDINATES, NAME
+from tests.brokers.maven import retrieve
 from tests.cli.conftest import Kquota
 
 
@@ -50,3 +53,31 @@ def test_a_folder_that_holds_something_else_is_left_alone(kquota: Kquota) -> Non
 
     assert done.code == 3
     assert done.complaint
+
+
+def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
+    """Of the Kafka that KAFKA_HOME names: quotas outlive a stop, and its page of metrics is one for top."""
+    home = tmp_path / "kafka"
+    home.mkdir()
+    (home / "libs").symlink_to(retrieve(NAME, COORDINATES))
+    sandbox = {"KQUOTA_SANDBOX": "here", "KAFKA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    connect = kquota("sandbox", "start", "--broker", **sandbox).out.strip()
+    try:
+        there = {"KQUOTA_BOOTSTRAP_SERVER": connect}
+        assert kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", **there).code == 0
+        kquota("sandbox", "stop", "--broker", **sandbox)
+        again = kquota("sandbox", "start", "--broker", "-o", "json", **sandbox)
+        Draft202012Validator(schema("sandbox")).validate(json.loads(again.out))
+        assert json.loads(again.out)["connect"] == connect
+        assert "alice" in kquota("describe", **there).out
+        top = kquota("top", "--once", "--metrics", json.loads(again.out)["metrics"], **there)
+        assert (top.code, "1 page of metrics" in top.err) == (0, True)
+    finally:
+        kquota("sandbox", "stop", "--broker", **sandbox)
+
+
+def test_a_home_without_kafka(kquota: Kquota, tmp_path: Path) -> None:
+    """One line says where the jars were looked for."""
+    done = kquota("sandbox", "start", "--broker", KQUOTA_SANDBOX="here", KAFKA_HOME=str(tmp_path))
+    assert done.code != 0
+    assert "has no kafka_*.jar" in done.complaint

@@ -3,93 +3,126 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from kquota import sandbox
+from kquota.cli import params
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
-from kquota.sandbox import SandboxState
+from kquota.sandbox import SandboxState, Server, ZooKeeper
 from kquota.state import state_folder
 
-
-def _default_directory() -> Path:
-    return state_folder("sandbox", "KQUOTA_SANDBOX")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-_directory = click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="KQUOTA_SANDBOX",
-    default=_default_directory,
-    show_default="the user's state folder",
-    metavar="DIR",
-    help="The sandbox's own folder.",
-)
+def _default_directory(broker: bool) -> Path:
+    return state_folder("sandbox-broker" if broker else "sandbox", "KQUOTA_SANDBOX")
+
+
+def _which(function: F) -> F:
+    """Adds the options that say which sandbox is meant."""
+    directory = click.option(
+        "--dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="KQUOTA_SANDBOX",
+        show_default="the user's state folder",
+        metavar="DIR",
+        help="The sandbox's own folder.",
+    )
+    broker = click.option("--broker", is_flag=True, help="A Kafka broker in place of a ZooKeeper.")
+    return params.collected("which", ("dir", "broker"), Which)(directory(broker(function)))
+
+
+@dataclass(frozen=True)
+class Which:
+    """A sandbox of the user."""
+
+    dir: Path | None
+    broker: bool
+
+    @property
+    def directory(self) -> Path:
+        """Its folder. Raises InputError where the user has no home folder."""
+        return self.dir or _default_directory(self.broker)
+
+    @property
+    def server(self) -> Server:
+        """What runs in it."""
+        if self.broker:
+            from kquota.sandbox.broker import Broker
+
+            return Broker()
+        return ZooKeeper()
 
 
 @click.group("sandbox", cls=Group)
 def command() -> None:
-    """A real ZooKeeper on the loopback address, for first steps and demos.
+    """A real broker or ZooKeeper on the loopback address, for first steps and demos.
 
-    It runs from the jars that PySpark brings; nothing else is downloaded. What it prints is a connect string for
-    --zookeeper.
+    The broker needs Java 17, and Apache Maven once for Kafka's jars, or a Kafka that KAFKA_HOME names. The ZooKeeper
+    runs from the jars that PySpark brings. What start prints is an address for --bootstrap-server or --zookeeper.
 
     \b
     Examples:
-      export KQUOTA_ZOOKEEPER=$(kquota sandbox start)
+      export KQUOTA_BOOTSTRAP_SERVER=$(kquota sandbox start --broker)
       kquota alter --user alice --add-config producer_byte_rate=10MB
-      kquota sandbox start --dir second       # another one beside it
-      kquota sandbox stop
+      kquota sandbox status --broker -o json      # also the page of metrics, for 'kquota top --metrics'
+      kquota sandbox stop --broker
+      export KQUOTA_ZOOKEEPER=$(kquota sandbox start)
     """
 
 
 @command.command("start")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to serve on; else a free one.")
-@_directory
+@_which
 @shown_as("text", "json")
-def start(port: int | None, directory: Path) -> View:
-    """Start the sandbox and print its connect string; a sandbox that runs already goes on running.
+def start(port: int | None, which: Which) -> View:
+    """Start the sandbox and print its address; a sandbox that runs already goes on running.
 
     It serves on the port that it had before, where that is free.
     """
-    last = sandbox.last_port(directory)
+    directory, server = which.directory, which.server
+    last = sandbox.last_port(directory, server)
     running = sandbox.status(directory)
     if running is not None and port in (None, running.port):
         note(f"the sandbox in {running.directory} runs already")
         state = running
     else:
-        state = sandbox.start(directory, port)
+        state = sandbox.start(directory, port, server)
         if last is not None and state.port != last:
             note(f"its address is new: it was {sandbox.HOST}:{last}")
     if sys.stdout is not None and sys.stdout.isatty():
-        where = "" if directory == _default_directory() else f" --dir {directory}"
-        note(f"use it: export KQUOTA_ZOOKEEPER={state.connect}")
-        note(f"'kquota sandbox stop{where}' ends it, and keeps its data")
+        where = "" if which.dir is None else f" --dir {directory}"
+        note(f"use it: export KQUOTA_{'BOOTSTRAP_SERVER' if which.broker else 'ZOOKEEPER'}={state.connect}")
+        if state.metrics is not None:
+            note(f"its metrics: kquota top --metrics {state.metrics}")
+        note(f"'kquota sandbox stop{' --broker' if which.broker else ''}{where}' ends it, and keeps its data")
     return _running(state)
 
 
 @command.command("stop")
-@_directory
-def stop(directory: Path) -> None:
+@_which
+def stop(which: Which) -> None:
     """Stop the sandbox; its data stays in its folder."""
-    if sandbox.stop(directory):
+    if sandbox.stop(which.directory):
         note("stopped")
     else:
         note("not running")
 
 
 @command.command("status")
-@_directory
+@_which
 @shown_as("text", "json")
-def status(directory: Path) -> View:
-    """Print the connect string of a running sandbox; exits with 4 when it does not run."""
-    state = sandbox.status(directory)
+def status(which: Which) -> View:
+    """Print the address of a running sandbox; exits with 4 when it does not run."""
+    state = sandbox.status(which.directory)
     if state is None:
         note("not running")
         return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
@@ -97,10 +130,10 @@ def status(directory: Path) -> View:
 
 
 def _running(state: SandboxState) -> View:
-    return View(
-        screen=lambda: [state.connect],
-        document=lambda: _document(running=True, connect=state.connect, pid=state.pid, directory=state.directory),
-    )
+    fields: dict[str, Any] = {"connect": state.connect, "pid": state.pid, "directory": state.directory}
+    if state.metrics is not None:
+        fields["metrics"] = state.metrics
+    return View(screen=lambda: [state.connect], document=lambda: _document(running=True, **fields))
 
 
 def _document(**fields: Any) -> Document:

@@ -1,7 +1,8 @@
-"""A real ZooKeeper on the loopback address, from the jars of PySpark's wheel: for demos, tests and first steps.
+"""A real ZooKeeper or a real broker on the loopback address: for demos, tests and first steps.
 
-`Sandbox` lives as long as its `with` block and leaves nothing behind; `start`, `status` and `stop` keep a detached one
-in a folder of its own.
+`Sandbox` is a ZooKeeper that lives as long as its `with` block and leaves nothing behind; `start`, `status` and `stop`
+keep a detached server in a folder of its own. `ZooKeeper` runs from the jars of PySpark's wheel, and
+`kquota.sandbox.broker.Broker` from Kafka's jars.
 """
 
 from __future__ import annotations
@@ -19,18 +20,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from kquota.errors import InputError, KquotaError, MissingDependency, Refused, Unreachable
 
 HOST = "127.0.0.1"
 STATE_FILE = "sandbox.json"
-CONFIG_FILE = "zoo.cfg"
-LOG_FILE = "zookeeper.log"
 
 # What a plain ZooKeeper needs of PySpark's 280 jars: it starts in a third of the time that all of them take.
 JARS = (
@@ -40,11 +39,9 @@ JARS = (
     r"metrics-core-.*\.jar",
     r"snappy-java-.*\.jar",
 )
-_JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", "-XX:+ExitOnOutOfMemoryError")
-"""A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB."""
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
 _MARKER = "-Dkquota.sandbox="
 _CONFIG_HEAD = "# Written by kquota's sandbox; starting it again writes it anew.\n"
-_START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _PORT_TIMEOUT_S = 2.0
 _PORT_ATTEMPTS = 3
@@ -59,11 +56,95 @@ class SandboxState:
     directory: str
     token: str
     """Marks the process's command line, so that a recycled pid is not taken for it."""
+    metrics: str | None = None
+    """The page of a broker's metrics."""
 
     @property
     def connect(self) -> str:
-        """The connect string of its ZooKeeper."""
+        """The address that clients connect to."""
         return f"{HOST}:{self.port}"
+
+
+class Server(Protocol):
+    """What a sandbox runs: one JVM with a port on the loopback address."""
+
+    title: str
+    config_file: str
+    """In the sandbox's folder; its first line marks the folder as a sandbox's."""
+    log_file: str
+    patience_s: float
+    """How long a start may take."""
+    metrics: str | None
+
+    def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
+        """Writes what the server reads, and returns the JVM's arguments. Raises MissingDependency."""
+        ...
+
+    def port(self, config: str) -> int | None:
+        """The port that such a configuration names."""
+        ...
+
+    def serves(self, folder: Path, port: int) -> bool:
+        """Whether the server of that folder answers on the port; another one may have taken the port first."""
+        ...
+
+
+class ZooKeeper:
+    """A ZooKeeper; `extra_config`, `jvm_flags` and `extra_jars` as `Sandbox` has them."""
+
+    title = "ZooKeeper"
+    config_file = "zoo.cfg"
+    log_file = "zookeeper.log"
+    patience_s = 30.0
+    metrics: str | None = None
+
+    def __init__(
+        self,
+        extra_config: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = (),
+        extra_jars: Sequence[str] = (),
+    ) -> None:
+        self._extra_config = dict(extra_config or {})
+        # A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB.
+        self._jvm_flags = (*JVM_FLAGS, "-Xmx1g", *jvm_flags)
+        self._extra_jars = tuple(extra_jars)
+
+    def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
+        """As `Server` says."""
+        # ZooKeeper reads a backslash as an escape, hence the POSIX form.
+        settings = {
+            "dataDir": (folder / "data").as_posix(),
+            "clientPortAddress": HOST,
+            "clientPort": str(port),
+            "tickTime": "500",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            **self._extra_config,
+        }
+        write_config(folder / self.config_file, settings)
+        classpath = os.pathsep.join(str(jar) for jar in pyspark_jars((*JARS, *self._extra_jars)))
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        return [*self._jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
+
+    def port(self, config: str) -> int | None:
+        """As `Server` says."""
+        found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
+        return int(found[1]) if found else None
+
+    def serves(self, folder: Path, port: int) -> bool:
+        """As `Server` says."""
+        try:
+            with socket.create_connection((HOST, port), timeout=1.0) as connection:
+                connection.sendall(b"conf")
+                answer = b""
+                while chunk := connection.recv(4096):
+                    answer += chunk
+        except OSError:
+            return False
+        # The JVM's locale decides what becomes of other characters.
+        data = (folder / "data").as_posix()
+        return f"dataDir={data if data.isascii() else ''}".encode() in answer
 
 
 class Sandbox:
@@ -81,9 +162,7 @@ class Sandbox:
         jvm_flags: Sequence[str] = (),
         extra_jars: Sequence[str] = (),
     ) -> None:
-        self._extra_config = dict(extra_config or {})
-        self._jvm_flags = ("-Dzookeeper.forceSync=no", *jvm_flags)
-        self._extra_jars = tuple(extra_jars)
+        self._server = ZooKeeper(extra_config, ("-Dzookeeper.forceSync=no", *jvm_flags), extra_jars)
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -109,9 +188,7 @@ class Sandbox:
             return self
         self._folder = Path(tempfile.mkdtemp(prefix="kquota-sandbox-"))
         try:
-            self._process, self._port = _launch(
-                self._folder, None, uuid.uuid4().hex, self._extra_config, self._jvm_flags, self._extra_jars, False
-            )
+            self._process, self._port = _launch(self._server, self._folder, None, uuid.uuid4().hex, False)
         except BaseException:
             self.stop()
             raise
@@ -135,29 +212,29 @@ class Sandbox:
         self.stop()
 
 
-def start(directory: Path, port: int | None = None) -> SandboxState:
-    """Starts a detached ZooKeeper that keeps its data in the folder, and waits until it serves.
+def start(directory: Path, port: int | None = None, server: Server | None = None) -> SandboxState:
+    """Starts a detached server, else a ZooKeeper, that keeps its data in the folder, and waits until it serves.
 
     A missing folder is created. Without a port, the folder's last port is taken again, so that addresses stay what they
     were. Where somebody else has that port now, a free one is taken. Raises InputError for a folder that holds
     something else or a port that is taken; Refused when its sandbox runs already; MissingDependency without PySpark or
     Java; Unreachable when it does not start.
     """
-    directory = directory.absolute()
+    directory, chosen = directory.absolute(), server or _zookeeper()
     if port is not None and not 0 < port < 65536:
         raise InputError(f"{port} is not a port")
     running = status(directory)
     if running is not None:
         raise Refused(f"the sandbox in {directory} runs already at {running.connect}", hint="stop it first")
-    _claim(directory)
+    _claim(directory, chosen)
     if port is not None and _is_taken(port):
         raise InputError(f"port {port} is taken", hint="choose another, or none for a free one")
     token = uuid.uuid4().hex
-    last = last_port(directory)
+    last = last_port(directory, chosen)
     if port is None and last is not None and not _is_taken(last):
         port = last
-    process, port = _launch(directory, port, token, {}, (), (), True)
-    state = SandboxState(process.pid, port, str(directory), token)
+    process, port = _launch(chosen, directory, port, token, True)
+    state = SandboxState(process.pid, port, str(directory), token, chosen.metrics)
     # Replaced as a whole: a reader finds the old state or the new one.
     draft = directory / f"{STATE_FILE}.{token}"
     try:
@@ -171,14 +248,18 @@ def start(directory: Path, port: int | None = None) -> SandboxState:
     return state
 
 
-def last_port(directory: Path) -> int | None:
+def _zookeeper() -> Server:
+    return ZooKeeper()
+
+
+def last_port(directory: Path, server: Server | None = None) -> int | None:
     """The port that the folder's sandbox serves or served on; None where there was none."""
+    server = server or _zookeeper()
     try:
-        config = (directory / CONFIG_FILE).read_text(encoding="utf-8", errors="replace")
+        config = (directory / server.config_file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
-    return int(found[1]) if found and config.startswith(_CONFIG_HEAD) else None
+    return server.port(config) if config.startswith(_CONFIG_HEAD) else None
 
 
 def status(directory: Path) -> SandboxState | None:
@@ -186,6 +267,7 @@ def status(directory: Path) -> SandboxState | None:
     try:
         document = json.loads((directory.absolute() / STATE_FILE).read_text(encoding="utf-8"))
         state = SandboxState(int(document["pid"]), int(document["port"]), str(directory.absolute()), document["token"])
+        state = replace(state, metrics=document.get("metrics"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return state if _is_ours(state.pid, state.token) else None
@@ -239,11 +321,11 @@ def _java() -> str:
     return java
 
 
-def _claim(directory: Path) -> None:
+def _claim(directory: Path, server: Server) -> None:
     """Makes the folder, or recognizes it as a sandbox's; raises InputError for any other folder that is not empty."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        config = directory / CONFIG_FILE
+        config = directory / server.config_file
         own = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_CONFIG_HEAD)
         if not own and any(directory.iterdir()):
             raise InputError(f"{directory} holds something else", hint="a sandbox needs a folder of its own")
@@ -252,26 +334,17 @@ def _claim(directory: Path) -> None:
 
 
 def _launch(
-    folder: Path,
-    port: int | None,
-    token: str,
-    extra_config: Mapping[str, str],
-    jvm_flags: Sequence[str],
-    extra_jars: Sequence[str],
-    detached: bool,
+    server: Server, folder: Path, port: int | None, token: str, detached: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Starts a server and waits until it serves. A free port can be lost to someone else, hence another attempt."""
-    classpath = os.pathsep.join(str(jar) for jar in pyspark_jars((*JARS, *extra_jars)))
     java = _java()
     for attempt in range(1, _PORT_ATTEMPTS + 1):
-        chosen = port if port is not None else _free_port()
-        _write_config(folder, chosen, extra_config)
-        flags = (*_JVM_FLAGS, f"{_MARKER}{token}", *jvm_flags)
-        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        with (folder / LOG_FILE).open("wb") as log:
+        chosen = port if port is not None else free_port()
+        arguments = server.prepare(folder, chosen, java)
+        with (folder / server.log_file).open("wb") as log:
             try:
                 process = subprocess.Popen(
-                    [java, *flags, "-cp", classpath, main, str(folder / CONFIG_FILE)],
+                    [java, f"{_MARKER}{token}", *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -281,71 +354,43 @@ def _launch(
             except OSError as error:
                 raise MissingDependency(f"java cannot be started: {error.strerror or error}") from None
         try:
-            if _wait_until(partial(_settled, process, chosen, folder), _START_TIMEOUT_S):
+            if _wait_until(partial(_settled, server, process, folder, chosen), server.patience_s):
                 if process.poll() is None:
                     return process, chosen
                 if port is None and attempt < _PORT_ATTEMPTS and _is_taken(chosen):
                     continue
-                raise _start_failure(folder, f"ended with code {process.returncode}")
-            raise _start_failure(folder, f"does not serve after {_START_TIMEOUT_S:g} s")
+                raise _start_failure(server, folder, f"ended with code {process.returncode}")
+            raise _start_failure(server, folder, f"does not serve after {server.patience_s:g} s")
         except BaseException:
             _end(process)
             raise
     raise AssertionError("unreachable")
 
 
-def _write_config(folder: Path, port: int, extra_config: Mapping[str, str]) -> None:
-    # ZooKeeper reads a backslash as an escape, hence the POSIX form.
-    settings = {
-        "dataDir": _data(folder),
-        "clientPortAddress": HOST,
-        "clientPort": str(port),
-        "tickTime": "500",
-        "maxClientCnxns": "0",
-        "admin.enableServer": "false",
-        "4lw.commands.whitelist": "*",
-        **extra_config,
-    }
+def write_config(file: Path, settings: Mapping[str, str]) -> None:
+    """Writes a server's settings, marked as a sandbox's."""
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
-    (folder / CONFIG_FILE).write_text(_CONFIG_HEAD + lines, encoding="utf-8")
+    file.write_text(_CONFIG_HEAD + lines, encoding="utf-8")
 
 
-def _data(folder: Path) -> str:
-    return (folder / "data").as_posix()
-
-
-def _start_failure(folder: Path, what: str) -> KquotaError:
+def _start_failure(server: Server, folder: Path, what: str) -> KquotaError:
     try:
-        log = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        log = (folder / server.log_file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         log = ""
     if "UnsupportedClassVersionError" in log or "Unrecognized VM option" in log:
-        return MissingDependency("the java on the PATH is too old for the sandbox", hint="install Java 11 or later")
+        return MissingDependency("the java on the PATH is too old for the sandbox", hint="install Java 17 or later")
     # The first line that is not about the missing log binding says most.
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("SLF4J")]
-    return Unreachable(f"the sandbox's ZooKeeper {what}" + (f": {lines[0]}" if lines else ""))
+    return Unreachable(f"the sandbox's {server.title} {what}" + (f": {lines[0]}" if lines else ""))
 
 
-def _settled(process: subprocess.Popen[bytes], port: int, folder: Path) -> bool:
-    return process.poll() is not None or _serves(port, folder)
+def _settled(server: Server, process: subprocess.Popen[bytes], folder: Path, port: int) -> bool:
+    return process.poll() is not None or server.serves(folder, port)
 
 
-def _serves(port: int, folder: Path) -> bool:
-    """Whether the ZooKeeper of that folder serves requests on the port; another one may have taken the port first."""
-    try:
-        with socket.create_connection((HOST, port), timeout=1.0) as connection:
-            connection.sendall(b"conf")
-            answer = b""
-            while chunk := connection.recv(4096):
-                answer += chunk
-    except OSError:
-        return False
-    # The JVM's locale decides what becomes of other characters.
-    where = _data(folder) if _data(folder).isascii() else ""
-    return f"dataDir={where}".encode() in answer
-
-
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback address that nobody has now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

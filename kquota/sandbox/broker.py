@@ -1,0 +1,142 @@
+"""A real Kafka broker, with its controller, in one JVM: jars by Maven, or of the Kafka that KAFKA_HOME names."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from kquota.access import Access, xdg_directory
+from kquota.backends import cluster_of
+from kquota.documents.foreign.prometheus import shipped
+from kquota.errors import KquotaError, MissingDependency, Unreachable
+from kquota.sandbox import HOST, JVM_FLAGS, free_port, maven, write_config
+
+KAFKA = "4.4.0"
+"""The release whose jars Maven retrieves."""
+_EXPORTER = "1.0.1"
+_FORMAT_TIMEOUT_S = 60
+_LOG4J2 = """\
+status = error
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = {folder}/kafka-request.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d] %p %m (%c)%n
+appender.server.type = Console
+appender.server.name = server
+appender.server.layout.type = PatternLayout
+appender.server.layout.pattern = [%d] %p %m (%c)%n
+logger.request.name = kafka.request.logger
+logger.request.level = warn
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+rootLogger.level = warn
+rootLogger.appenderRef.server.ref = server
+"""
+
+
+class Broker:
+    """A broker that keeps all in the folder: `data`, `broker.log`, `kafka-request.log`.
+
+    The logger of requests is on WARN, as Kafka ships it: `kquota record` switches it on. `metrics` is the page of the
+    JMX exporter with the rules of `kquota generate jmx-exporter`; None where there is no Maven to get it.
+    """
+
+    title = "broker"
+    config_file = "server.properties"
+    log_file = "broker.log"
+    patience_s = 90.0
+    metrics: str | None = None
+
+    def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
+        """As `Server` says; also Unreachable where Maven or the formatting fails."""
+        controller = free_port()
+        data = folder / "data"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": data.as_posix(),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        properties = folder / self.config_file
+        write_config(properties, settings)
+        (folder / "log4j2.properties").write_text(_LOG4J2.format(folder=folder.as_posix()), encoding="utf-8")
+        jvm = [*JVM_FLAGS, "-Xmx512m", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp", _jars()]
+        if _cluster_id(folder) is None:
+            # Kafka's tools take an id with a leading hyphen for an option.
+            id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+            _run([java, *jvm, "kafka.tools.StorageTool", "format", "-t", id, "-c", str(properties)])
+        return [*self._exporter(folder), *jvm, "kafka.Kafka", str(properties)]
+
+    def port(self, config: str) -> int | None:
+        """As `Server` says."""
+        found = re.search(r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),", config, re.MULTILINE)
+        return int(found[1]) if found else None
+
+    def serves(self, folder: Path, port: int) -> bool:
+        """As `Server` says."""
+        try:
+            with Access(bootstrap_server=f"{HOST}:{port}", timeout_s=2.0).open() as backend:
+                answers = cluster_of(backend)
+                return answers is not None and answers.id == _cluster_id(folder)
+        except KquotaError:
+            return False
+
+    def _exporter(self, folder: Path) -> list[str]:
+        """The flag that opens the page of metrics."""
+        name = f"jmx_prometheus_javaagent-{_EXPORTER}"
+        try:
+            jars = maven.retrieve(_cache() / name, [f"io.prometheus.jmx:jmx_prometheus_javaagent:{_EXPORTER}"])
+        except (MissingDependency, Unreachable):
+            return []
+        rules, port = folder / "jmx-exporter.yaml", free_port()
+        rules.write_text(shipped(rules.name), encoding="utf-8")
+        self.metrics = f"http://{HOST}:{port}/metrics"
+        return [f"-javaagent:{jars / name}.jar={HOST}:{port}:{rules}"]
+
+
+def _jars() -> str:
+    """The class path of Kafka."""
+    home = os.environ.get("KAFKA_HOME")
+    if home:
+        jars = Path(home) / "libs"
+        if not list(jars.glob("kafka_*.jar")):
+            raise MissingDependency(f"KAFKA_HOME is {home}, and {jars} has no kafka_*.jar", hint="unset it for Maven's")
+        return f"{jars}/*"
+    # The binding of slf4j 1.7 to log4j 2: Kafka leaves it to its distribution.
+    wanted = [f"org.apache.kafka:kafka_2.13:{KAFKA}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"]
+    return f"{maven.retrieve(_cache() / f'kafka-{KAFKA}', wanted)}/*"
+
+
+def _cache() -> Path:
+    return xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota"
+
+
+def _cluster_id(folder: Path) -> str | None:
+    """The id with which the folder's storage was formatted; None where it was not."""
+    try:
+        text = (folder / "data" / "meta.properties").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cluster\.id=(.+)$", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise Unreachable(
+            f"the storage of the sandbox's broker was not formatted: {done.stderr or done.stdout}".strip()
+        )
