@@ -188,7 +188,7 @@ class Tally:
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
     answers: dict[Answered, Answers] = field(default_factory=dict)
     """What the brokers themselves answered: the throttled requests of each client."""
-    requests: Any = None
+    requests: Any = field(default=None, compare=False)
     """The requests that were read (`kquota.audit.sources.requests.Requests`), where the source knows them again."""
 
     def note(self, dialect: str, *shown: str) -> None:

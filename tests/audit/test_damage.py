@@ -223,7 +223,7 @@ def test_places_are_the_same_among_blank_lines(tmp_path_factory: pytest.TempPath
 )
 def test_times_that_no_request_has_are_counted(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = tmp_path / "kafka-request.log"
-    path.write_text(line(fields()) * 3 + line(fields(**changes)))
+    path.write_text("".join(line(fields(sendTimeMs=0.1 * n)) for n in range(3)) + line(fields(**changes)))
 
     quality = audit(path).quality
 

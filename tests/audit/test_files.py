@@ -91,9 +91,10 @@ def test_a_folder_in_s3(s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) ->
     """Its files without hidden ones, large ones in pieces; the broker is the name of the last folder."""
     monkeypatch.setattr(sources, "LINE_SPLIT_BYTES", 5000)
     monkeypatch.setattr(sources, "BLOCK_BYTES", 700)
-    log = (line(fields()) * 50).encode()
+    log = "".join(line(fields(sendTimeMs=number / 10)) for number in range(50)).encode()
     put(s3, "logs/all/broker 1/kafka-request.log", log)
-    put(s3, "logs/all/broker-2/kafka-request.log.gz", gzip.compress(log))
+    other = log.replace(b"10.0.0.2:50000", b"10.0.0.3:50000")
+    put(s3, "logs/all/broker-2/kafka-request.log.gz", gzip.compress(other))
     put(s3, "logs/all/_SUCCESS", b"no data")
     put(s3, "logs/all/.hidden/x.log", b"no data")
 

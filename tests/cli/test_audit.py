@@ -209,7 +209,8 @@ def test_without_quotas_the_log_itself_answers(kquota: Kquota, tmp_path: Path, q
     """Who was throttled, when, which share and how long; that the quota is not known, and what to give."""
     calm = LINE.replace('"throttleTimeMs":398', '"throttleTimeMs":0').replace("User:alice", "User:bob") % (9, 7)
     with (tmp_path / "broker-7" / "kafka-request.log").open("a") as log:
-        log.write(calm + calm.replace("User:bob", "User:alice").replace("app-7", "app-1"))
+        other = calm.replace('"correlationId":1', '"correlationId":2')
+        log.write(calm + other.replace("User:bob", "User:alice").replace("app-7", "app-1"))
 
     table, comma, document, comment = (
         kquota("audit", "broker-7", *quotas.split(), "-o", output) for output in ("table", "csv", "json", "markdown")

@@ -454,12 +454,7 @@ class _Reading:
         charged = np.floor(done - np.where(fetched | shared, UNTOLD_FETCH_MS, UNTOLD_MS))
         refuse(~((charged >= EARLIEST_MS) & (charged < LATEST_MS)))
         time_ms = np.where(self.usual_lines, charged, 0).astype(np.int64)
-        known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
-        parts = (connections, correlation, scanner._crcs.of(scanner, api_name), time_ms, request_ns)
-        keys = identity(*(part[known].astype(np.uint64) for part in parts))
-        new[known] = scanner._requests.news(keys, path, added)
-        repeated = self.usual_lines & ~new
-        self.usual_lines &= new
+        spent_ns = request_ns.copy()
         self._produced(produced, version)
         careless = produced & (self.line("request.acks") == 0)
         exempt_ns[careless] = request_ns[careless]
@@ -471,6 +466,12 @@ class _Reading:
         empty &= (version >= 0) & (version < len(_EMPTY))
         self.size[empty] = _EMPTY[version[empty]]
         kinds[shared & ~empty] += UNSIZED
+        known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
+        parts = (connections, correlation, scanner._crcs.of(scanner, api_name), time_ms, spent_ns)
+        keys = identity(*(part[known].astype(np.uint64) for part in parts))
+        new[known] = scanner._requests.news(keys, path, added)
+        repeated = self.usual_lines & ~new
+        self.usual_lines &= new
         if scanner._data is not None:
             self._show(scanner._data, moment, done, charged, replica, produced, fetched, throttle, version)
         follows = self.usual_lines & (replica >= 0)
