@@ -100,6 +100,17 @@ def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single
     )
 
 
+def _entity_option(help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--entity",
+        "entities",
+        multiple=True,
+        metavar="TYPE=NAME[,…]",
+        shell_complete=completed_by("entities"),
+        help=help_text,
+    )
+
+
 def entity_options(function: F) -> F:
     """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
     return _stack(
@@ -135,13 +146,14 @@ def entity_options(function: F) -> F:
             expose_value=False,
             help="The default that goes with an --entity-type.",
         ),
+        _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
         collected("selection", _ENTITY_PARAMETERS, _selection),
     )(function)
 
 
 _ENTITY_PARAMETERS = (
     *("user", "user_defaults", "client", "client_defaults", "ip", "ip_defaults"),
-    *("broker", "broker_defaults", "entity_types"),
+    *("broker", "broker_defaults", "entity_types", "entities"),
 )
 
 
@@ -152,9 +164,11 @@ class Selection:
     matches: Mapping[EntityType, tuple[Match, ...]]
     broker: Broker | Literal[AnyName.ANY] | None = None
     """The broker, the default or all brokers; None where no broker is named."""
+    named: tuple[Entity, ...] = ()
+    """The entities that are named as texts, beside the others."""
 
     def __bool__(self) -> bool:
-        return bool(self.matches) or self.broker is not None
+        return bool(self.matches or self.named) or self.broker is not None
 
     def entities(self) -> list[Entity]:
         """The entities to alter.
@@ -163,7 +177,7 @@ class Selection:
         """
         if not self:
             raise click.UsageError("name the entity: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
-        entities = []
+        entities = list(self.named)
         for parts in self._combined():
             names: dict[EntityType, Name] = {}
             for kind, match in parts.items():
@@ -183,20 +197,21 @@ class Selection:
 
         Raises click.UsageError for brokers.
         """
-        return tuple(QuotaFilter(parts, strict=strict) for parts in self._combined()) if self else (QuotaFilter(),)
+        parts: list[Mapping[EntityType, Match]] = [*(dict(entity.parts) for entity in self.named), *self._combined()]
+        return tuple(QuotaFilter(each, strict=strict) for each in parts) if self else (QuotaFilter(),)
 
     def filter(self, *, strict: bool) -> QuotaFilter:
         """As `filters`, for a command that takes one name of a type. Raises click.UsageError for several."""
         filters = self.filters(strict=strict)
         if len(filters) > 1:
-            raise click.UsageError("this command takes one entity at a time: repeat no --user, --client or --ip")
+            raise click.UsageError("this command takes one entity at a time: repeat no option that names one")
         return filters[0]
 
     def _combined(self) -> list[dict[EntityType, Match]]:
         """One choice per entity type: of several names of one type, each in turn."""
         if self.broker is not None:
             raise click.UsageError("brokers have no quotas: only describe and alter know them")
-        combined: list[dict[EntityType, Match]] = [{}]
+        combined: list[dict[EntityType, Match]] = [{}] if self.matches else []
         for kind, matches in self.matches.items():
             combined = [{**known, kind: match} for known in combined for match in matches]
         return combined
@@ -212,6 +227,7 @@ def _selection(
     broker: str | None,
     broker_defaults: bool,
     entity_types: tuple[str, ...],
+    entities: tuple[str, ...],
 ) -> Selection:
     """What the entity options name.
 
@@ -227,7 +243,7 @@ def _selection(
         short += [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
     ordered = entity_order.given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
-        return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short)))
+        return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short or entities)))
     if (entity_types or ordered) and short:
         raise click.UsageError(_MIXED)
     if len(ordered) > len(entity_types):
@@ -245,7 +261,7 @@ def _selection(
         raise click.UsageError(
             "several users with several clients: which pairs are meant? Name each: --entity user=NAME,client-id=NAME"
         )
-    return Selection(chosen)
+    return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 
 
 _MIXED = "--entity-{type,name,default} should not be used in conjunction with specific entity flags"
@@ -274,31 +290,41 @@ def _broker(
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Whom the writes are about that are meant: of each type one of these names. Without names everybody is meant."""
+    """Whom the writes are about that are meant: one of the entities, or of each type one of the names.
+
+    Without any, everybody is meant.
+    """
 
     names: Mapping[EntityType, tuple[Name, ...]]
+    entities: tuple[Entity, ...] = ()
 
     def __bool__(self) -> bool:
-        return any(self.names.values())
+        return bool(self.entities) or any(self.names.values())
 
     def __str__(self) -> str:
-        return " ".join(
+        named = [
             f"--{kind.plural[:-1]}-defaults" if name is DEFAULT else f"--{kind.plural[:-1]} {name}"
             for kind, names in self.names.items()
             for name in names
-        )
+        ]
+        return " ".join([*named, *(f"--entity {entity}" for entity in self.entities)])
 
     def unseen(self, entities: Collection[Entity]) -> About:
-        """The names that no such entity has."""
-        there = {part for entity in entities if self.matches(entity) for part in entity.parts}
+        """The names and entities that no such entity has."""
+        found = [set(entity.parts) for entity in entities if self.matches(entity)]
+        there = set().union(*found)
         return About(
-            {kind: tuple(name for name in names if (kind, name) not in there) for kind, names in self.names.items()}
+            {kind: tuple(name for name in names if (kind, name) not in there) for kind, names in self.names.items()},
+            tuple(each for each in self.entities if not any(parts >= set(each.parts) for parts in found)),
         )
 
     def matches(self, entity: Entity) -> bool:
         """Whether the entity has all the parts that are asked for, and maybe others."""
         parts = dict(entity.parts)
-        return all(not names or parts.get(kind) in names for kind, names in self.names.items())
+        if any(parts.items() >= dict(each.parts).items() for each in self.entities):
+            return True
+        named = any(self.names.values()) or not self.entities
+        return named and all(not names or parts.get(kind) in names for kind, names in self.names.items())
 
 
 def about_options(what: str) -> Callable[[F], F]:
@@ -312,7 +338,8 @@ def about_options(what: str) -> Callable[[F], F]:
         click.option("--user-defaults", is_flag=True, help=f"{what} the default of users."),
         click.option("--client-defaults", is_flag=True, help=f"{what} the default of client-ids."),
         click.option("--ip-defaults", is_flag=True, help=f"{what} the default of ips."),
-        collected("about", (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT)), _about),
+        _entity_option(f"{what} this entity, such as user=alice,client-id=app1."),
+        collected("about", (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT), "entities"), _about),
     )
 
 
@@ -324,7 +351,7 @@ def _about(**given: Any) -> About:
         named = tuple(DEFAULT if name == DEFAULT.value else name for name in given[kind])
         return (*named, DEFAULT) if given[f"{kind}_defaults"] else named
 
-    return About({type: names(kind) for kind, type in _ABOUT.items()})
+    return About({type: names(kind) for kind, type in _ABOUT.items()}, tuple(map(Entity.parse, given["entities"])))
 
 
 def match_option(function: F) -> F:
@@ -624,18 +651,6 @@ def broker_options(function: F) -> F:
 
 def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
     return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
-
-
-def entity_text_option(function: F) -> F:
-    """`--entity`: entities as text, for alter and delete."""
-    return click.option(
-        "--entity",
-        "entities",
-        multiple=True,
-        metavar="TYPE=NAME[,…]",
-        shell_complete=completed_by("entities"),
-        help="An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it for several.",
-    )(function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ from kquota.reconcile import Terms, now
 
 @click.command("alter", cls=grammar.Command)
 @params.entity_options
-@params.entity_text_option
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -68,7 +67,6 @@ def command(
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
     strict_delete: bool,
-    entities: tuple[str, ...],
     file: Path | None,
     given: Given,
     writing: params.Writing,
@@ -111,17 +109,17 @@ def command(
       kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
     if selection.broker is not None:
-        if entities or file is not None:
-            raise click.UsageError("brokers are altered alone: no --entity or --file beside them")
+        if file is not None:
+            raise click.UsageError("brokers are altered alone: no --file beside them")
         _alter_broker(selection.broker, add_config, delete_config, given, writing, strict_delete=strict_delete)
         return ExitCode.OK
     guards, everything = None, False
     if file is not None:
-        if entities or add_config or delete_config or selection:
+        if add_config or delete_config or selection:
             raise click.UsageError("--file says what to alter: no entity, --add-config or --delete-config beside it")
         alterations, guards = _from_file(file)
     else:
-        chosen = chosen_entities(entities, selection)
+        chosen = selection.entities()
         if writing.lasts_ms is not None and not add_config and not delete_config:
             return carry_out(_prolonged(chosen, given.access(), writing.journal), given.access(), writing)
         _check_changes(add_config, delete_config)
@@ -168,12 +166,6 @@ def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> lis
         # A value that somebody changes meanwhile is not set back.
         alterations.append(Alteration(entity, here, gone, expect=values, relative=True))
     return alterations
-
-
-def chosen_entities(texts: Iterable[str], selection: params.Selection) -> list[Entity]:
-    """The entities of `--entity`, and those that the other options name. Raises click.UsageError for none."""
-    chosen = [Entity.parse(text) for text in texts]
-    return chosen + selection.entities() if selection or not chosen else chosen
 
 
 def carry_out(

@@ -12,9 +12,8 @@ from kquota.core.quotas.alteration import Alteration
 
 @click.command("delete", cls=grammar.Command)
 @params.entity_options
-@params.entity_text_option
 @params.alter_options
-def command(selection: params.Selection, entities: tuple[str, ...], given: Given, writing: params.Writing) -> int:
+def command(selection: params.Selection, given: Given, writing: params.Writing) -> int:
     """Delete all quotas of entities.
 
     The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,
@@ -28,6 +27,5 @@ def command(selection: params.Selection, entities: tuple[str, ...], given: Given
     """
     if selection.broker is not None:
         raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
-    chosen = alter.chosen_entities(entities, selection)
-    alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in chosen]
+    alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in selection.entities()]
     return alter.carry_out(alterations, given.access(), writing, everything=True, command="delete")
