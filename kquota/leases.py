@@ -22,7 +22,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.documents.journal import Command, Entry, Journal, Kept, Pages, Unreadable
 
 _MANY = 20
-"""So many entries are read in no time."""
+"""So many entries and changes are read in no time."""
 
 
 class Fate(enum.Enum):
@@ -306,17 +306,17 @@ def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] 
 def read_entries(journal: Journal) -> Pages:
     """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
 
-    What is over stays over, so a long reading leaves a mark, before which nothing is read again. The mark holds as long
-    as no file before it changes.
+    What is over stays over, so a long reading leaves a mark, before which nothing is read again as long as the same
+    entries are there.
     """
-    survey = journal.survey()
-    marked = journal.marked(survey)
+    names = journal.names()
+    marked = journal.marked(names)
     pages = journal.read(marked)
-    if len(pages.entries) > _MANY:
+    if sum(1 + len(entry.plan.changes) for entry in pages.entries) > _MANY:
         on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
-        first = min([*on, *(each.number for each in pages.unreadable), survey.next])
+        first = min([*on, *(each.number for each in pages.unreadable), 1 + names[-1][0]])
         if first > marked:
-            journal.mark(survey, first)
+            journal.mark(names, first)
     return pages
 
 

@@ -15,6 +15,7 @@ import re
 import socket
 import stat
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -274,22 +275,6 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """The files of a journal at a moment: the number of each, and a sign that changes when its contents do."""
-
-    signs: tuple[tuple[int, str], ...]
-
-    @property
-    def next(self) -> int:
-        """The number after all of theirs."""
-        return 1 + max((number for number, _ in self.signs), default=0)
-
-    def digest(self, first: int) -> str:
-        """A digest of all files before that number."""
-        return hashlib.sha256("\n".join(sign for number, sign in self.signs if number < first).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
 class Journal:
     """The folder of entries; it is made when the first entry is. A file is written whole or not at all."""
 
@@ -434,33 +419,24 @@ class Journal:
             return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
         return ()
 
-    def survey(self) -> Survey:
-        """The files of the entries as they are now. Raises InputError for the folder."""
+    def names(self) -> list[tuple[int, str]]:
+        """The numbers and names of the files, in the order of the numbers. Raises InputError for the folder."""
         with self._complaints("read"):
-            try:
-                files = [file for file in os.scandir(self.folder) if _is_entry(file.name)]
-            except FileNotFoundError:
-                return Survey(())
-        signs: list[tuple[int, str]] = []
-        for file in files:
-            with contextlib.suppress(OSError):
-                known = file.stat()
-                sign = f"{file.name} {known.st_ino} {known.st_size} {known.st_mtime_ns}"
-                signs.append((_number(file.name), sign))
-        return Survey(tuple(sorted(signs)))
+            names = os.listdir(self.folder) if self.folder.is_dir() else []
+        return sorted((_number(name), name) for name in names if _is_entry(name))
 
-    def marked(self, survey: Survey) -> int:
-        """The number that `mark` has left, if all files before it are as they were then; else 0."""
+    def marked(self, names: Sequence[tuple[int, str]]) -> int:
+        """The number that `mark` has left, if the same entries are before it as were then; else 0."""
         with contextlib.suppress(OSError, ValueError):
             number, _, digest = (self.folder / _MARK).read_text("ascii").strip().partition(" ")
-            if digest == survey.digest(int(number)):
+            if digest == _digest(names, int(number)):
                 return int(number)
         return 0
 
-    def mark(self, survey: Survey, first: int) -> None:
+    def mark(self, names: Sequence[tuple[int, str]], first: int) -> None:
         """Leaves for the next reader that no value which ends hangs on entries before that number."""
         with contextlib.suppress(InputError):
-            write_text(self.folder / _MARK, f"{first} {survey.digest(first)}\n", mode=0o600)
+            write_text(self.folder / _MARK, f"{first} {_digest(names, first)}\n", mode=0o600)
 
     def read(self, first: int = 0) -> Pages:
         """All that is there from that number on; a file that is no entry is among the unreadable.
@@ -469,11 +445,8 @@ class Journal:
         """
         entries: list[Entry] = []
         unreadable: list[Unreadable] = []
-        with self._complaints("read"):
-            names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
-        for name in names:
-            if not _is_entry(name) or (first and _number(name) < first):
-                continue
+        names = self.names()
+        for _, name in names[bisect_left(names, (first,)) if first else 0 :]:
             try:
                 entries.append(_entry(self.folder / name))
             except FileNotFoundError:
@@ -602,6 +575,12 @@ def name_of(id: str) -> str:
 def _begins(text: str, entry: Entry) -> bool:
     """Whether the id or the fingerprint of an entry begins so."""
     return bool(text) and not text.isdecimal() and any(name.startswith(text) for name in (entry.id, entry.fingerprint))
+
+
+def _digest(names: Sequence[tuple[int, str]], first: int) -> str:
+    """A digest of the names of all entries before that number."""
+    before = names[: bisect_left(names, (first,))]
+    return hashlib.sha256("\n".join(name for _, name in before).encode()).hexdigest()
 
 
 def _number(name: str) -> int:
