@@ -26,8 +26,9 @@ from typing import Any
 
 from kquota.audit import sources
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.pack import Packer
+from kquota.audit.ledger.charge import Charger
 from kquota.audit.portable import encode
+from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, Split, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -162,21 +163,23 @@ def parse(splits: list[Split]) -> tuple[int, float]:
 
 
 def read(splits: list[Split]) -> tuple[int, float]:
-    """(lines, CPU seconds) of the audit's map side."""
-    warm = Packer(QuotaHistory.of(QUOTAS), 8)  # what numba compiled is loaded before it counts, as orjson is
-    _pack(warm, [Split(split.dialect, split.path, 0, 1) for split in splits[:1]])
+    """(lines, CPU seconds) of the first half of the audit."""
+    warm = Charger(AuditSettings(QuotaHistory.of(QUOTAS)))  # numba's code is loaded before it counts, as orjson is
+    _charge(warm, [Split(split.dialect, split.path, 0, 1) for split in splits[:1]])
     started = time.process_time()
-    lines = _pack(Packer(QuotaHistory.of(QUOTAS), 8), splits)
+    lines = _charge(Charger(AuditSettings(QuotaHistory.of(QUOTAS))), splits)
     return lines, time.process_time() - started
 
 
-def _pack(packer: Packer, splits: list[Split]) -> int:
+def _charge(charger: Charger, splits: list[Split]) -> int:
     tally = Tally()
     for number, split in enumerate(splits):
-        for part, batch in enumerate(sources.read(split, ReadSettings(broker="1"), tally)):
+        for batch in sources.read(split, ReadSettings(broker="1"), tally):
             assert isinstance(batch, Batch)
-            for _, segment in packer.pack(batch, (number, part)):
-                encode(segment)
+            charger.charge(batch)
+        for ledger in charger.take((number, 0)):
+            for _, part in ledger.parted(8):
+                encode(part)
     assert not tally.rejected
     return tally.events + tally.exempt
 
@@ -209,7 +212,7 @@ def main() -> None:
             bare_rate, our_rate, ratio = bare / bare_s, ours / ours_s, bare_s / ours_s
             rates.append((bare_rate, our_rate))
             ratios.append(ratio)
-            print(f"lines per CPU second: bare loop {bare_rate:.0f}, read and pack {our_rate:.0f}, {ratio:.2f}")
+            print(f"lines per CPU second: bare loop {bare_rate:.0f}, read and charge {our_rate:.0f}, {ratio:.2f}")
         bare_rate, our_rate = (statistics.median(column) for column in zip(*rates, strict=True))
         ratio = statistics.median(ratios)
         print(f"median: {our_rate:.0f} of {bare_rate:.0f} lines per CPU second, {ratio:.2f} of the rate")

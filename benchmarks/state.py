@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column
-from kquota.audit.pack import Packer
+from kquota.audit.ledger.charge import Charger
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.follow import SETTLE_MS
@@ -75,14 +75,14 @@ def grow(events: int, users: int, clients: int) -> list[Size]:
     limit = {QuotaKey.PRODUCER_BYTE_RATE: 1e5}
     history = QuotaHistory.of(QuotaSnapshot({Entity(user=DEFAULT): limit}))
     settings = AuditSettings(history)
-    counters, packer = Counters(settings, SETTLE_MS), Packer(history, 1, 0, True, settings.kept)
+    counters, charger = Counters(settings, SETTLE_MS), Charger(settings)
     sizes = []
     each = max(events // TURN // (5 * HOURS), 1)
     for turn, batch in enumerate(turns(events, users, clients), 1):
-        counters.take(segment for _, segment in packer.pack(batch, (0, turn)))
+        charger.charge(batch)
+        counters.take(charger.take((0, turn)))
         counters.episodes()
-        if counters.forget():
-            packer = Packer(history, 1, 0, True, settings.kept)
+        counters.forget()
         if turn % each == 0:
             sizes.append(Size(turn * TURN, len(counters.refs), len(counters._names), len(counters.dumps())))
     return sizes

@@ -32,7 +32,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 
 if TYPE_CHECKING:
-    from kquota.audit.segment import CounterRef
+    from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.settings import AuditSettings
 
 SAME: Final = 0.05

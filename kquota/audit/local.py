@@ -1,4 +1,4 @@
-"""An audit without Spark: the same stages in this process, or in a few of them on this machine.
+"""An audit without Spark: the same two halves in this process, or in a few of them on this machine.
 
 Starting Spark takes longer than auditing some ten million rows.
 """
@@ -12,12 +12,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kquota.audit import stages
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.rows import Ledger
+from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
@@ -29,29 +32,14 @@ ROWS_PER_PROCESS = 32_000_000
 with 20 million rows they end hardly sooner."""
 ROWS_PER_LINE = 10
 """How many rows of Parquet take as long as a line of a text file."""
-ROWS_PER_BUCKET = 1_000_000
-"""A bucket for so many rows, less than on Spark: the counters of one bucket at a time are in the memory of a machine
-that may have little, and each few rows may have a counter of their own."""
+BYTES_PER_BUCKET = 256 << 20
+"""Of what a follower kept so much is in memory at a time."""
 
 Progress = Callable[[int, int], None]
 """Is told (tasks done, tasks known)."""
 
 
 T = TypeVar("T")
-
-SPOOL_BYTES = 256 << 20
-"""So much of what is packed stays in memory where one process does it all; the rest goes to the disk."""
-
-
-class _Place(NamedTuple):
-    """Where a blob is: in memory, or in a file."""
-
-    bucket: int
-    start_ms: int
-    path: str
-    offset: int
-    length: int
-    data: bytes | None = None
 
 
 @looking_seldom()
@@ -67,28 +55,28 @@ def audit(
 
     `processes` is by default as many as there are cores, and one for what is small. The script that calls this needs no
     `if __name__ == "__main__":` for them: they do not run it again. Raises InputError when there is nothing to audit,
-    when an input cannot be read, and when the disk has no room for the packed events; Unreachable when one of the
+    when an input cannot be read, and when the disk has no room for the ledger; Unreachable when one of the
     processes was killed.
     """
     if processes is None:
         rows = sum(split.rows * (1 if split.path.endswith((".parquet", ".orc")) else ROWS_PER_LINE) for split in splits)
         processes = max(1, min(_cores(), len(splits), rows // ROWS_PER_PROCESS))
-    buckets = stages.bucket_count(splits, processes, ROWS_PER_BUCKET)
+    charging = stages.rebuilding(splits, settings)
+    buckets = stages.bucket_count(splits, processes)
+    run = _in_this_process if processes == 1 else _in_processes
     try:
-        if processes == 1:
-            outputs = _in_this_process(splits, settings, buckets, progress)
-        else:
-            outputs = _in_processes(splits, settings, buckets, processes, progress)
+        with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder:
+            outputs = run(splits, charging, Path(folder), buckets, processes, progress)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        hint = "TMPDIR names another folder for what an audit packs, some ten bytes an event"
+        hint = "TMPDIR names another folder for the ledger of an audit, some forty bytes a request"
         raise InputError(f"{tempfile.gettempdir()}: {reason}", hint=hint) from None
     return stages.result(outputs, settings, what, "local")
 
 
 def _in_this_process(
-    splits: Sequence[Split], settings: AuditSettings, buckets: int, progress: Progress
-) -> Iterable[stages.Output]:
+    splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, _processes: int, progress: Progress
+) -> list[stages.Output]:
     numbered = list(enumerate(splits))
     known = len(numbered) + buckets
 
@@ -97,43 +85,41 @@ def _in_this_process(
             progress(split[0], known)
             yield split
 
-    with tempfile.TemporaryFile(prefix="kquota-audit-") as file:
-        packed = _by_bucket(_write(told(), settings, buckets, file, "", SPOOL_BYTES))
-        known_sizes = [
-            place
-            for data in packed
-            if data[0].bucket >= buckets
-            for place in _rebuild((_read(file, place) for place in data), settings, buckets, file, "")
-        ]
-        by_bucket = _by_bucket(place for mine in (*packed, known_sizes) for place in mine if place.bucket < buckets)
+    with Store(folder / "ledger") as store:
+        for parcel in stages.charged(told(), Charger(settings), buckets):
+            store.add(*parcel)
         outputs = []
-        for done, places in enumerate(by_bucket):
+        for done, places in enumerate(by_bucket(store.places)):
             progress(len(numbered) + done, known)
-            outputs += list(stages.replay_blobs((_read(file, place) for place in places), settings))
+            outputs += list(stages.found(map(store.read, places), settings))
     progress(known, known)
     return outputs
 
 
+def in_buckets(parcels: Iterable[stages.Parcel], settings: AuditSettings, size: int) -> Iterator[stages.Output]:
+    """The second half of parcels in any order, of that many bytes: on the disk, in buckets that fit into the memory."""
+    buckets = -(-size // BYTES_PER_BUCKET) or 1
+    if buckets == 1:
+        yield from stages.found(parcels, settings)
+        return
+    with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder, Store(Path(folder, "ledger")) as store:
+        for parcel in parcels:
+            for bucket, part in parcel.parted(buckets) if isinstance(parcel, Ledger) else [(0, parcel)]:
+                store.add(bucket, part)
+        for places in by_bucket(store.places):
+            yield from stages.found(map(store.read, places), settings)
+
+
 def _in_processes(
-    splits: Sequence[Split], settings: AuditSettings, buckets: int, processes: int, progress: Progress
-) -> Iterable[stages.Output]:
-    with (
-        tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder,
-        # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.
-        ProcessPoolExecutor(processes, get_context("spawn"), look_seldom) as pool,
-    ):
-        packed = [_submit(pool, _pack, splits, settings, buckets, folder, number) for number in range(processes)]
+    splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, processes: int, progress: Progress
+) -> list[stages.Output]:
+    # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.
+    with ProcessPoolExecutor(processes, get_context("spawn"), look_seldom) as pool:
+        charged = [_submit(pool, _charge, splits, settings, buckets, folder, number) for number in range(processes)]
         try:
-            places = [place for some in _packed(packed, progress, folder, len(splits) + buckets) for place in some]
-            rebuilt = [
-                _submit(pool, _rebuild_from, mine, settings, buckets, str(Path(folder) / f"{mine[0].bucket}.sizes"))
-                for mine in _by_bucket(place for place in places if place.bucket >= buckets)
-            ]
-            places = [place for place in places if place.bucket < buckets]
-            places += [place for each in rebuilt for place in each.result()]
-            replayed = [_submit(pool, _replay, mine, settings) for mine in _by_bucket(places)]
-            outputs = [output for some in _finished(replayed, progress, len(splits)) for output in some]
-            return stages.unpacked(outputs)
+            places = [place for some in _charged(charged, progress, folder, len(splits) + buckets) for place in some]
+            tasks = [_submit(pool, _find, mine, settings) for mine in by_bucket(places)]
+            return [decode(output) for some in _finished(tasks, progress, len(splits)) for output in some]
         except BrokenProcessPool:
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
@@ -171,13 +157,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _packed(futures: Sequence[Future[T]], progress: Progress, folder: str, known: int) -> Iterator[T]:
+def _charged(futures: Sequence[Future[T]], progress: Progress, folder: Path, known: int) -> Iterator[T]:
     """The results of the map tasks; meanwhile the progress goes by the splits that were taken."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
         yield from (future.result() for future in done)
-        progress(max(0, len(list(Path(folder).glob(f"*{_TAKEN}"))) - len(waiting)), known)
+        progress(max(0, len(list(folder.glob(f"*{_TAKEN}"))) - len(waiting)), known)
 
 
 def _finished(futures: Sequence[Future[T]], progress: Progress, before: int) -> Iterator[T]:
@@ -192,7 +178,7 @@ _LOOK_S = 0.5
 _TAKEN = ".taken"
 
 
-def _taken(splits: Sequence[Split], folder: str) -> Iterator[tuple[int, Split]]:
+def _taken(splits: Sequence[Split], folder: Path) -> Iterator[tuple[int, Split]]:
     """The splits that this process takes, numbered in the order of the export: those that no other one took before.
 
     The process that makes a split's file takes the split. So the processes are busy for equally long, and each has one
@@ -200,71 +186,66 @@ def _taken(splits: Sequence[Split], folder: str) -> Iterator[tuple[int, Split]]:
     """
     for number, split in enumerate(splits):
         try:
-            Path(folder, f"{number}{_TAKEN}").touch(exist_ok=False)
+            (folder / f"{number}{_TAKEN}").touch(exist_ok=False)
         except FileExistsError:
             continue
         yield number, split
 
 
-def _by_bucket(places: Iterable[_Place]) -> list[list[_Place]]:
-    """The places of each bucket, in the order of their times."""
-    buckets: dict[int, list[_Place]] = {}
-    for place in sorted(places, key=lambda place: place.start_ms):
+def _charge(splits: Sequence[Split], settings: AuditSettings, buckets: int, folder: Path, number: int) -> list[Place]:
+    """The first half in one process; its parcels go into a file."""
+    with Store(folder / f"{number}.ledger") as store:
+        for parcel in stages.charged(_taken(splits, folder), Charger(settings), buckets):
+            store.add(*parcel)
+        return store.places
+
+
+def _find(places: list[Place], settings: AuditSettings) -> list[bytes]:
+    """The second half of one bucket."""
+    with ExitStack() as opened:
+        stores = {path: opened.enter_context(Store(path)) for path in {place.path for place in places}}
+        return [encode(each) for each in stages.found((stores[each.path].read(each) for each in places), settings)]
+
+
+class Place(NamedTuple):
+    """Where a parcel is."""
+
+    bucket: int
+    path: Path
+    offset: int
+    length: int
+
+
+class Store:
+    """A file of parcels."""
+
+    def __init__(self, path: Path) -> None:
+        self.places: list[Place] = []
+        self._path = path
+        self._file = open(path, "a+b")  # noqa: SIM115 - `__exit__` closes it
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, bucket: int, parcel: stages.Parcel) -> None:
+        """Appends a parcel."""
+        data = encode(parcel)
+        self.places.append(Place(bucket, self._path, self._file.tell(), len(data)))
+        self._file.write(data)
+
+    def read(self, place: Place) -> stages.Parcel:
+        """The parcel at that place."""
+        self._file.seek(place.offset)
+        parcel: stages.Parcel = decode(self._file.read(place.length))
+        return parcel
+
+
+def by_bucket(places: Iterable[Place]) -> list[list[Place]]:
+    """The places of each bucket."""
+    buckets: dict[int, list[Place]] = {}
+    for place in places:
         buckets.setdefault(place.bucket, []).append(place)
     return list(buckets.values())
-
-
-def _pack(splits: Sequence[Split], settings: AuditSettings, buckets: int, folder: str, number: int) -> list[_Place]:
-    """The map task of one process; its blobs go into a file."""
-    path = str(Path(folder, f"{number}.blobs"))
-    with open(path, "wb") as file:
-        return _write(_taken(splits, folder), settings, buckets, file, path)
-
-
-def _rebuild_from(places: list[_Place], settings: AuditSettings, buckets: int, path: str) -> list[_Place]:
-    """The stage between, of some brokers' data; its blobs go into a file."""
-    with open(path, "wb") as file:
-        return _rebuild(_open_and_read(places), settings, buckets, file, path)
-
-
-def _rebuild(blobs: Iterable[bytes], settings: AuditSettings, buckets: int, file: IO[bytes], path: str) -> list[_Place]:
-    return _put(list(stages.rebuild_blobs(blobs, settings, buckets)), file, path)
-
-
-def _put(blobs: Iterable[stages.Blob], file: IO[bytes], path: str, room: int = 0) -> list[_Place]:
-    """Keeps blobs: so many bytes of them in memory, and the others at the end of a file."""
-    places = []
-    end = file.seek(0, os.SEEK_END)
-    for blob in blobs:
-        length = len(blob.data)
-        if length <= room:
-            room -= length
-            places.append(_Place(blob.bucket, blob.start_ms, "", 0, length, blob.data))
-            continue
-        places.append(_Place(blob.bucket, blob.start_ms, path, end, length))
-        end += file.write(blob.data)
-    return places
-
-
-def _write(
-    task: Iterable[tuple[int, Split]], settings: AuditSettings, buckets: int, file: IO[bytes], path: str, room: int = 0
-) -> list[_Place]:
-    return _put(stages.pack_splits(task, stages.Packers(settings, buckets)), file, path, room)
-
-
-def _replay(places: list[_Place], settings: AuditSettings) -> list[bytes]:
-    """One reduce task."""
-    return list(stages.packed_outputs(_open_and_read(places), settings))
-
-
-def _open_and_read(places: list[_Place]) -> Iterator[bytes]:
-    for place in places:
-        with open(place.path, "rb") as file:
-            yield _read(file, place)
-
-
-def _read(file: IO[bytes], place: _Place) -> bytes:
-    if place.data is not None:
-        return place.data
-    file.seek(place.offset)
-    return file.read(place.length)

@@ -1,19 +1,17 @@
 """Predictions: the recorded clients of each counter that would be throttled, run through the simulator.
 
-While the reduce side replays the events, it leaves their columns here: some 16 to 40 bytes a request, in memory up to
-KEPT_BYTES and then on the disk. At the end the rows of one counter at a time are taken: those of counters that the
-replay throttles, or that the brokers held back. `kquota.audit.simulated` runs their clients. For all other counters the
+The rows of one counter at a time are taken: those of counters that the replay throttles, or that the brokers held
+back. `kquota.audit.simulated` runs their clients. For all other counters the
 clients meet what was recorded, and under quotas that were in force as well (`kquota.audit.in_force`). The verdicts on
 these and on the findings are made one by `kquota.audit.held_back`.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.in_force import InForce, Judged, happened, scale_of
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
-from kquota.audit.rows import RECORD_BYTES, Rows
+from kquota.audit.rows import Rows
 from kquota.audit.settings import Together
 from kquota.audit.simulated import (
     BYTES,
@@ -42,12 +40,10 @@ from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
-    from kquota.audit.part import Part
-    from kquota.audit.segment import CounterRef
-    from kquota.audit.settings import AuditSettings
+    from kquota.audit.ledger.part import Part
+    from kquota.audit.ledger.replay import Replay
+    from kquota.audit.ledger.rows import CounterRef
 
-KEPT_BYTES: Final = 128 << 20
-"""So much of the columns stays in memory; the rest goes to the disk."""
 MOST_ROWS: Final = 50_000_000
 """A counter with more requests is not predicted: its rows would take 2 GB."""
 MOST_CONNECTIONS: Final = 20_000
@@ -64,217 +60,144 @@ CALM: Final = "twice the thread time of the handlers stays below the limit"
 """The basis of a prediction for clients of which a log has the handlers' time only, and which stay below the limit."""
 
 
-class Pieces:
-    """Where the rows of each counter are, and what they come to: a row of numbers for each piece."""
+class _Rows:
+    """The rows of each counter of a part, and what they come to."""
 
-    def __init__(self) -> None:
-        self._added: list[Int64s] = []
-        self._table = np.zeros((0, 8), np.int64)
-        """(counter, part, first row in it, rows, first time, last time, sum, rows without connection) of each piece."""
-        self._ends = self._rows = self._totals = self._lacking = np.zeros(0, np.int64)
-        """Of each counter where its pieces end in the table, and what they add up to."""
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        kept = np.isin(part.kinds, _KINDS)
+        self._counts = np.where(kept, np.diff(part.offsets), 0)
+        starts = np.minimum(part.offsets[:-1], max(len(part.times) - 1, 0))
+        bare = np.ones(len(part.times), bool) if part.connection is None else part.connection == NO_CONNECTION
+        some = len(part.times) > 0 and len(starts) > 0
+        self._totals = np.add.reduceat(part.values, starts) if some else starts
+        self._bare = np.logical_or.reduceat(bare, starts) if some else starts
 
-    def add(self, pieces: Int64s) -> None:
-        """Adds pieces of different counters; those of one counter come in the order of time."""
-        self._added.append(pieces)
-
-    def close(self) -> None:
-        """Ends the adding; only then a counter can be asked for."""
-        if self._added:
-            table = np.concatenate(self._added)
-            self._table = table[np.argsort(table[:, 0], kind="stable")]
-            self._ends = np.cumsum(np.bincount(self._table[:, 0]))
-            self._rows, self._totals, self._lacking = (np.zeros_like(self._ends) for _ in range(3))
-            for sums, column in ((self._rows, 3), (self._totals, 6), (self._lacking, 7)):
-                np.add.at(sums, self._table[:, 0], self._table[:, column])
-        self._added = []
-
-    def _first(self, counter: int) -> int:
-        return int(self._ends[counter - 1]) if counter else 0
-
-    def rows(self, counter: int) -> int:
+    def count(self, counter: int) -> int:
         """How many rows a counter has."""
-        return int(self._rows[counter]) if counter < len(self._rows) else 0
-
-    def places(self, counter: int) -> list[tuple[int, int, int]]:
-        """(part, first row in it, rows) of each piece of a counter."""
-        mine = self._table[self._first(counter) : self._ends[counter], 1:4]
-        return [(part, start, count) for part, start, count in mine.tolist()]
+        return int(self._counts[counter])
 
     def length(self, counter: int) -> int:
         """From the first row of a counter to the last one (ms)."""
-        return int(self._table[self._ends[counter] - 1, 5] - self._table[self._first(counter), 4])
+        first, end = self._part.offsets[counter : counter + 2].tolist()
+        return int(self._part.times[end - 1] - self._part.times[first])
 
     def lacks_connections(self, counter: int) -> bool:
         """Whether a row of a counter has no connection."""
-        return bool(self._lacking[counter] > 0)
+        return bool(self._bare[counter])
 
     def total(self, counter: int) -> int:
         """The sum of the rows of a counter."""
         return int(self._totals[counter])
 
-
-class _Kept(NamedTuple):
-    """The columns of a part, None for one that it lacks."""
-
-    times: Int64s
-    values: Int64s
-    connection: Int64s | None
-    throttle_ms: Int64s | None
-    detail: Int64s | None
-
-    @classmethod
-    def of(cls, part: Part) -> _Kept:
-        detail = part.detail
-        if detail is not None:
-            told = np.repeat(np.isin(part.kinds, _DETAILED), np.diff(part.offsets))
-            detail = detail * (told & (detail >= 0) & (detail < 2 * UNANSWERED))
-        return cls(part.times, part.values, part.connection, part.throttle_ms, detail)
-
-    def rows(self, which: slice) -> Rows:
-        """Some of the rows."""
-        times, values, connection, throttle, detail = (None if each is None else each[which] for each in self)
-        assert times is not None
-        assert values is not None
-        count = len(times)
+    def read(self, counter: int) -> Rows:
+        """The rows of a counter."""
+        part = self._part
+        which = slice(*part.offsets[counter : counter + 2].tolist())
+        count = which.stop - which.start
+        detail = np.zeros(count, np.int64)
+        if part.detail is not None and part.kinds[counter] in _DETAILED:
+            told = part.detail[which]
+            detail = told * ((told >= 0) & (told < 2 * UNANSWERED))
         return Rows(
-            times,
-            values,
-            np.full(count, NO_CONNECTION) if connection is None else connection,
-            np.full(count, -1) if throttle is None else np.minimum(throttle, (1 << 31) - 1),
-            np.zeros(count, np.int64) if detail is None else detail,
+            part.times[which],
+            part.values[which],
+            np.full(count, NO_CONNECTION) if part.connection is None else part.connection[which],
+            np.full(count, -1) if part.throttle_ms is None else np.minimum(part.throttle_ms[which], (1 << 31) - 1),
+            detail,
         )
 
 
-class Recorder:
-    """Keeps the rows of the counters while these are replayed: of all keys but connections."""
+def predictions(replayed: Replay) -> list[Predictions]:
+    """The predictions of the counters of a replay, for each variant of the quotas."""
+    return _Predicting(replayed).run()
 
-    def __init__(self) -> None:
-        self._parts: list[_Kept | int] = []
-        """The rows of each part, or where they begin in the file."""
-        self._bytes = 0
-        """How much of them is in memory."""
-        self._file: IO[bytes] | None = None
-        self._pieces = Pieces()
 
-    def part(self, part: Part) -> None:
-        """Keeps the rows of a part, which must not change any more."""
-        counts = np.diff(part.offsets)
-        places = np.flatnonzero(counts)
-        starts, counts, ends = part.offsets[places], counts[places], part.offsets[places + 1]
-        mine = np.isin(part.kinds[places], _KINDS)
-        if not mine.any():
-            return
-        lacking = counts
-        if part.connection is not None:
-            lacking = np.add.reduceat(part.connection == NO_CONNECTION, starts, dtype=np.int64)
-        number = np.full(len(places), len(self._parts))
-        sums, firsts, lasts = np.add.reduceat(part.values, starts), part.times[starts], part.times[ends - 1]
-        columns = (part.counters[places], number, starts, counts, firsts, lasts, sums, lacking)
-        self._pieces.add(np.column_stack(columns)[mine])
-        kept = _Kept.of(part)
-        size = sum(column.nbytes for column in kept if column is not None)
-        if self._bytes + size <= KEPT_BYTES:
-            self._bytes += size
-            self._parts.append(kept)
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="kquota-audit-")  # noqa: SIM115 - `finish` closes it
-        self._parts.append(self._file.seek(0, 2))
-        self._file.write(kept.rows(slice(None)).packed())
+class _Predicting:
+    """Predicts for the counters of one replay, of all keys but connections."""
 
-    def finish(
-        self, refs: Sequence[CounterRef | None], judged: Callable[[int], Judged], settings: AuditSettings
-    ) -> list[Predictions]:
-        """The predictions of the counters, for each variant of the quotas.
+    def __init__(self, replayed: Replay) -> None:
+        self._refs, self._judged, self._settings = replayed.refs, replayed.judged, replayed.settings
+        self._rows = _Rows(replayed.part)
+        self._in_force = InForce(replayed.settings)
 
-        `refs` are the counters by their numbers, and `judged` gives what the replay found of the counter of a number.
-        """
-        in_force = InForce(settings)
+    def run(self) -> list[Predictions]:
+        """The predictions, by variant."""
+        settings = self._settings
         alone: dict[int, SimulatedCounter] = {}
         timed: dict[int, SimulatedCounter] = {}
-        self._pieces.close()
 
-        def predictions(variant: int) -> Iterator[tuple[CounterName, Prediction]]:
-            """The predictions that need no simulation."""
+        def without_simulation(variant: int) -> Iterator[tuple[CounterName, Prediction]]:
             # Not in the order of the numbers, which is up to how an export is cut.
-            names = sorted((ref.name, number) for number, ref in enumerate(refs) if ref and ref.variant == variant)
+            names = sorted((ref.name, number) for number, ref in enumerate(self._refs) if ref.variant == variant)
             for name, number in names:
-                prediction = self._predict(number, judged(number), in_force, settings)
+                prediction = self._predict(number)
                 if isinstance(prediction, Prediction):
                     yield name, prediction
                 else:
                     (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
 
-        found = [Predictions(predictions(variant)) for variant in range(len(settings.variants))]
-        using = kernel_for(sum(map(self._pieces.rows, (*alone, *timed))))
-        for group in self._groups(alone, timed, settings.kept):
-            simulated = self._simulate(group, settings, using)
+        found = [Predictions(without_simulation(variant)) for variant in range(len(settings.variants))]
+        using = kernel_for(sum(map(self._rows.count, (*alone, *timed))))
+        for group in self._groups(alone, timed):
+            simulated = self._simulate(group, using)
             found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
-        self._take_back(refs, judged, in_force, settings, found)
-        if self._file is not None:
-            self._file.close()
-        self._parts = []
+        self._take_back(found)
         return found
 
-    def _take_back(
-        self,
-        refs: Sequence[CounterRef | None],
-        judged: Callable[[int], Judged],
-        in_force: InForce,
-        settings: AuditSettings,
-        found: Sequence[Predictions],
-    ) -> None:
+    def _take_back(self, found: Sequence[Predictions]) -> None:
         """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
         timed: dict[tuple[int, str, str], list[int]] = {}
-        for number, ref in enumerate(refs):
-            if ref is not None and ref.key is QuotaKey.REQUEST_PERCENTAGE and self._bare(number):
+        for number, ref in enumerate(self._refs):
+            if ref.key is QuotaKey.REQUEST_PERCENTAGE and self._bare(number):
                 timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
-        for number, ref in enumerate(refs if timed else ()):
-            if ref is None or ref.key is not QuotaKey.CONSUMER_BYTE_RATE or not self._bare(number):
+        for number, ref in enumerate(self._refs if timed else ()):
+            if ref.key is not QuotaKey.CONSUMER_BYTE_RATE or not self._bare(number):
                 continue
-            mine = judged(number)
-            if mine.verdict is not Verdict.THROTTLED or mine.held_back or in_force.holds(mine):
+            mine = self._judged(number)
+            if mine.verdict is not Verdict.THROTTLED or mine.held_back or self._in_force.holds(mine):
                 continue
             user = ref.sensor.partition(":")[0]
             others = [n for tag in sorted({user, ""}) for n in timed.get((ref.variant, ref.broker, tag), ())]
             for other in others[:MOST_OTHERS]:
-                theirs = judged(other)
-                spared = all_taken_back(mine, self._read(number), theirs, self._read(other), settings)
+                theirs = self._judged(other)
+                rows = self._rows.read(number), self._rows.read(other)
+                spared = all_taken_back(mine, rows[0], theirs, rows[1], self._settings)
                 if spared:
                     known = theirs.verdict is not Verdict.UNDETERMINED
                     verdict = Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED
                     settled = replace(mine, verdict=verdict)
                     reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
-                    found[ref.variant].update({ref.name: _unknown(settled, in_force.recorded_under(mine), reason)})
+                    found[ref.variant].update(
+                        {ref.name: _unknown(settled, self._in_force.recorded_under(mine), reason)}
+                    )
                     break
 
     def _bare(self, counter: int) -> bool:
         """Whether a counter has few enough requests for a replay beside another one, and lacks connections."""
-        return 0 < self._pieces.rows(counter) <= MOST_MUTATIONS and self._pieces.lacks_connections(counter)
+        return 0 < self._rows.count(counter) <= MOST_MUTATIONS and self._rows.lacks_connections(counter)
 
-    def _predict(
-        self, counter: int, judged: Judged, in_force: InForce, settings: AuditSettings
-    ) -> Prediction | SimulatedCounter:
+    def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""
-        recorded = in_force.recorded_under(judged)
+        judged = self._judged(counter)
+        recorded = self._in_force.recorded_under(judged)
         key = judged.ref.key
-        count = self._pieces.rows(counter)
+        count = self._rows.count(counter)
         if not count:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         known = judged.verdict is not Verdict.UNDETERMINED
-        holds = in_force.holds(judged)
+        holds = self._in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
             return self._as_recorded(counter, key, recorded, LOGGED if holds and judged.logged is not None else None)
         if count > MOST_ROWS:
             return _unknown(judged, recorded, f"more than {MOST_ROWS:,} requests of one counter are not simulated")
         if holds and (known or judged.logged is not None):
-            rows = self._read(counter)
+            rows = self._rows.read(counter)
             return happened(judged, recorded, rows, kind_of(rows, key))
         if not known and key is not QuotaKey.REQUEST_PERCENTAGE:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         if key is QuotaKey.CONTROLLER_MUTATION_RATE and count <= MOST_MUTATIONS:
-            return mutators.predicted(self._read(counter), judged, recorded, settings)
+            return mutators.predicted(self._rows.read(counter), judged, recorded, self._settings)
         if key not in (*BYTES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
         if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
@@ -282,15 +205,15 @@ class Recorder:
             peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
-        if self._pieces.lacks_connections(counter):
+        if self._rows.lacks_connections(counter):
             return _unknown(judged, recorded, "the recording has no connections")
-        connections = _distinct(self._read(counter).connection)
+        connections = _distinct(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        return SimulatedCounter(counter, judged, recorded, self._pieces.length(counter), connections)
+        return SimulatedCounter(counter, judged, recorded, self._rows.length(counter), connections)
 
     def _groups(
-        self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter], kept: Together
+        self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter]
     ) -> Iterator[list[SimulatedCounter]]:
         """The counters whose clients are simulated together: those of thread time and of bytes that share connections.
 
@@ -309,7 +232,8 @@ class Recorder:
             ref = counter.judged.ref
             user, _, client_id = ref.sensor.partition(":")
             # Others may be in the same task or not; then a connection in both means nothing.
-            home = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}.get(kept, "")
+            homes = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}
+            home = homes.get(self._settings.kept, "")
             place = (ref.variant, ref.broker, home)
             for connection in counter.connections.tolist():
                 if number in timed:
@@ -323,33 +247,19 @@ class Recorder:
             groups.setdefault(root(number), []).append(counter)
         yield from groups.values()
 
-    def _simulate(
-        self, group: Sequence[SimulatedCounter], settings: AuditSettings, using: Kernel
-    ) -> dict[CounterRef, Prediction]:
+    def _simulate(self, group: Sequence[SimulatedCounter], using: Kernel) -> dict[CounterRef, Prediction]:
         """Simulates the clients of some counters; of one counter of bytes, or of several that share connections."""
-        rows = {counter.number: self._read(counter.number) for counter in group}
+        rows = {counter.number: self._rows.read(counter.number) for counter in group}
         count = sum(map(len, rows.values()))
         if count > MOST_ROWS or sum(len(counter.connections) for counter in group) > MOST_CONNECTIONS:
             reason = "too many requests of one connection's counters to simulate them together"
             return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
-        return simulated(group, models_of(group, rows), settings, using)
-
-    def _read(self, counter: int) -> Rows:
-        pieces = []
-        for number, start, count in self._pieces.places(counter):
-            kept = self._parts[number]
-            if isinstance(kept, _Kept):
-                pieces.append(kept.rows(slice(start, start + count)))
-                continue
-            assert self._file is not None
-            self._file.seek(kept + start * RECORD_BYTES)
-            pieces.append(Rows.unpacked(self._file.read(count * RECORD_BYTES)))
-        return Rows.joined(pieces)
+        return simulated(group, models_of(group, rows), self._settings, using)
 
     def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
         """The clients of a counter that delays nobody."""
-        length = self._pieces.length(counter)
-        rate = Interval.exactly(self._pieces.total(counter) / scale_of(key) / (max(length, 1000) / 1000))
+        length = self._rows.length(counter)
+        rate = Interval.exactly(self._rows.total(counter) / scale_of(key) / (max(length, 1000) / 1000))
         nothing = Interval.exactly(0)
         return Prediction(
             client_kind=AS_RECORDED,

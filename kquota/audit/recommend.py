@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Any
 
+from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.result import AuditResult
-from kquota.audit.segment import CounterRef
 from kquota.audit.settings import AuditSettings, Question, Together, together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.demand import Measured

@@ -21,7 +21,7 @@ from kquota.errors import InputError
 from kquota.files import replacing
 
 if TYPE_CHECKING:
-    from kquota.audit.segment import CounterRef
+    from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.timeline import Timeline
     from kquota.core.findings.closed_loop import ClosedLoop
     from kquota.core.findings.demand import Measured

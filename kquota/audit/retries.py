@@ -5,20 +5,22 @@ What is known of it comes first, then the retry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from kquota.audit import kernels
 from kquota.audit.batch import NO_CONNECTION, UNKNOWN, Int64s
 from kquota.core.enforcement.kind import FETCH
 
 if TYPE_CHECKING:
-    from kquota.audit.part import Part
-    from kquota.audit.segment import Segment
+    from kquota.audit.ledger.part import Part
+    from kquota.audit.ledger.rows import Ledger
 
 RETRY_MS = 600_000
 """How long after a throttled fetch its retry is looked for. Clients retry when the throttle time is over."""
+
 
 PRUNE_CONNECTIONS = 100_000
 """When so many connections are remembered, the old ones are forgotten."""
@@ -31,38 +33,33 @@ class KnownSizes:
     millisecond.
     """
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[Any, Int64s, Int64s]] = []
-        self._table: tuple[Any, Int64s, Int64s] | None = None
-
-    def add(self, numbers: Int64s, segment: Segment) -> None:
-        """Takes the fetches of a segment, whose counters have those numbers in the replay."""
-        if segment.connection is None or segment.detail is None:
-            return
-        times = segment.times.astype(np.int64) + segment.base_ms
-        keys = keys_of(np.repeat(numbers, segment.counts), times, segment.connection)
-        self._parts.append((keys, segment.values.astype(np.int64), segment.detail))
+    def __init__(self, fetches: Sequence[Ledger], counters: Int64s) -> None:
+        """From fetches with `detail` their share; `counters` are the ids of the counters by number."""
+        keys, sizes, shares = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for ledger in fetches:
+            assert ledger.connection is not None
+            assert ledger.detail is not None
+            numbers = np.searchsorted(counters, ledger.column("counter"))[ledger.code]
+            keys.append(keys_of(numbers, ledger.time, ledger.connection))
+            sizes.append(ledger.value)
+            shares.append(ledger.detail)
+        order = np.argsort(np.concatenate(keys), kind="stable")
+        self._keys, self._sizes, self._shares = (np.concatenate(column)[order] for column in (keys, sizes, shares))
 
     def fill_in(self, part: Part, retaken: Any) -> tuple[Int64s, Int64s]:
         """Puts sizes, in place, into the rows `retaken` (a mask) whose sizes are known.
 
         Returns (the rows that got a size, the share of delivered fetches that came out by the same rules, in ppm).
         """
-        none = np.zeros(0, np.int64)
         rows = np.flatnonzero(retaken)
-        if not self._parts or part.connection is None or len(rows) == 0:
-            return none, none
-        if self._table is None:
-            keys, sizes, shares = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-            order = np.argsort(keys, kind="stable")
-            self._table = keys[order], sizes[order], shares[order]
-        keys, sizes, shares = self._table
-        mine = keys_of(part.counters[part.owners(rows)], part.times[rows], part.connection[rows])
-        places = np.minimum(np.searchsorted(keys, mine), len(keys) - 1)
-        known = keys[places] == mine
+        if not len(self._keys) or part.connection is None:
+            return rows[:0], rows[:0]
+        mine = keys_of(part.owners(rows), part.times[rows], part.connection[rows])
+        places = np.minimum(np.searchsorted(self._keys, mine), len(self._keys) - 1)
+        known = self._keys[places] == mine
         rows, places = rows[known], places[known]
-        part.values[rows] = sizes[places]
-        return rows, shares[places]
+        part.values[rows] = self._sizes[places]
+        return rows, self._shares[places]
 
 
 _MIXERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
@@ -77,92 +74,96 @@ def keys_of(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
     return mixed
 
 
-class Retries:
-    """Sizes for fetches that have none, from others on the same connection.
+def fill_in(part: Part) -> None:
+    """Puts sizes, in place, where the part has UNKNOWN: those of others on the same connection.
 
     The bytes of a throttled fetch come with a retry. Clients rotate their partitions, and a full response holds the
     first ones only. So the next fetch that got through counts if it asked for the same (`detail`); else the next one at
     all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections that are
     idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
     """
+    for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
+        rows = slice(int(part.offsets[place]), int(part.offsets[place + 1]))
+        connections, details = (
+            _listed(None if column is None else column[rows], rows.stop - rows.start)
+            for column in (part.connection, part.detail)
+        )
+        times, sizes = part.times[rows].tolist(), part.values[rows].tolist()
+        following: dict[int, tuple[int, int]] = {}
+        same: dict[tuple[int, int], tuple[int, int]] = {}
+        for row in range(len(sizes) - 1, -1, -1):
+            connection, detail, now = connections[row], details[row], times[row]
+            if sizes[row] == UNKNOWN:
+                for retry in (same.get((connection, detail)), following.get(connection)):
+                    if retry is not None and retry[0] - now <= RETRY_MS:
+                        sizes[row] = retry[1]
+                        break
+            else:
+                following[connection] = (now, sizes[row])
+                if detail:
+                    same[connection, detail] = (now, sizes[row])
+        before: dict[int, tuple[int, int]] = {}
+        for row, connection in enumerate(connections):
+            if sizes[row] == UNKNOWN:
+                time_ms, size = before.get(connection, (0, 0))
+                sizes[row] = size if times[row] - time_ms <= RETRY_MS else 0
+            before[connection] = (times[row], sizes[row])
+        part.values[rows] = sizes
 
-    def __init__(self) -> None:
-        self._last: dict[int, dict[int, tuple[int, int]]] = {}
-        """Counter → connection → the time and the size of the last fetch there, as far as the replay has come."""
-        self._known = 0
+
+class LastFetches:
+    """Sizes for throttled fetches from the fetch before on the connection, where the retry is still to come."""
+
+    def __init__(self, last: dict[int, dict[int, tuple[int, int]]] | None = None) -> None:
+        self.last = {} if last is None else last
+        """Counter → connection → the time and the size of the last fetch there."""
+        self._known = sum(map(len, self.last.values()))
         self._prune_at = PRUNE_CONNECTIONS
 
     def fill_in(self, part: Part) -> None:
-        """Puts sizes, in place, where the part has UNKNOWN."""
+        """Puts sizes, in place, where the part has UNKNOWN: 0 where no fetch came before."""
         for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
-            rows = slice(int(part.offsets[place]), int(part.offsets[place + 1]))
-            connections, details = (
-                _listed(None if column is None else column[rows], rows.stop - rows.start)
-                for column in (part.connection, part.detail)
-            )
-            times, sizes = part.times[rows].tolist(), part.values[rows].tolist()
-            following: dict[int, tuple[int, int]] = {}
-            same: dict[tuple[int, int], tuple[int, int]] = {}
-            for row in range(len(sizes) - 1, -1, -1):
-                connection, detail, now = connections[row], details[row], times[row]
-                if sizes[row] == UNKNOWN:
-                    for retry in (same.get((connection, detail)), following.get(connection)):
-                        if retry is not None and retry[0] - now <= RETRY_MS:
-                            sizes[row] = retry[1]
-                            break
-                else:
-                    following[connection] = (now, sizes[row])
-                    if detail:
-                        same[connection, detail] = (now, sizes[row])
-            before = dict(self._last.get(int(part.counters[place]), {}))
-            for row, connection in enumerate(connections):
-                if sizes[row] == UNKNOWN:
+            before = dict(self.last.get(int(part.counters[place]), {}))
+            for row in range(int(part.offsets[place]), int(part.offsets[place + 1])):
+                connection = NO_CONNECTION if part.connection is None else int(part.connection[row])
+                now = int(part.times[row])
+                if part.values[row] == UNKNOWN:
                     time_ms, size = before.get(connection, (0, 0))
-                    sizes[row] = size if times[row] - time_ms <= RETRY_MS else 0
-                before[connection] = (times[row], sizes[row])
-            part.values[rows] = sizes
+                    part.values[row] = size if now - time_ms <= RETRY_MS else 0
+                before[connection] = (now, int(part.values[row]))
+        self._remember(part)
 
-    def remember(self, part: Part) -> None:
+    def _remember(self, part: Part) -> None:
         """Keeps the last size of each connection, for the parts to come."""
-        fetched = np.flatnonzero((part.kinds == FETCH) & (np.diff(part.offsets) > 0))
-        if len(fetched) == 0:
+        owners = part.all_owners
+        rows = np.flatnonzero(part.kinds[owners] == FETCH)
+        if not len(rows):
             return
-        if part.connection is None:
-            rows = part.offsets[fetched + 1] - 1
-            places, connections = fetched, np.full(len(rows), NO_CONNECTION, np.int64)
-        else:
-            rows = _last_of_each(fetched, part.offsets, part.connection)
-            places, connections = part.owners(rows), part.connection[rows]
+        connections = np.full(len(rows), NO_CONNECTION) if part.connection is None else part.connection[rows]
+        table = pa.table({"counter": part.counters[owners[rows]], "connection": connections, "row": rows})
+        found = table.group_by(["counter", "connection"]).aggregate([("row", "max")])
+        rows = found.column("row_max").to_numpy()
         last = zip(part.times[rows].tolist(), part.values[rows].tolist(), strict=True)
-        for counter, connection, seen in zip(part.counters[places].tolist(), connections.tolist(), last, strict=True):
-            self._last.setdefault(counter, {})[connection] = seen
+        names = (found.column(name).to_pylist() for name in ("counter", "connection"))
+        for counter, connection, seen in zip(*names, last, strict=True):
+            self.last.setdefault(counter, {})[connection] = seen
         self._known += len(rows)
         if self._known > self._prune_at:
             self._prune(int(part.times.max()) - RETRY_MS)
 
     def _prune(self, before_ms: int) -> None:
         """Forgets the fetches before that time, which are too old for those to come."""
-        self._last = {
+        self.last = {
             counter: kept
-            for counter, connections in self._last.items()
+            for counter, connections in self.last.items()
             if (kept := {name: seen for name, seen in connections.items() if seen[0] >= before_ms})
         }
-        self._known = sum(map(len, self._last.values()))
+        self._known = sum(map(len, self.last.values()))
         self._prune_at = max(PRUNE_CONNECTIONS, 2 * self._known)
 
-
-def _last_of_each(fetched: Int64s, offsets: Int64s, connections: Int64s) -> Int64s:
-    """The last row of each connection of each of those counters, which own the rows from offset to offset."""
-    owned = np.zeros(len(offsets) - 1, bool)
-    owned[fetched] = True
-    counts = np.diff(offsets)
-    rows = np.flatnonzero(np.repeat(owned, counts))
-    codes, _ = kernels.dense_codes(connections[rows])
-    keys = np.repeat(fetched, counts[fetched]) << 32 | codes.astype(np.int64)
-    codes, keys = kernels.dense_codes(keys)
-    last = np.zeros(len(keys), np.int64)
-    last[codes] = rows  # of those with one code the last is kept
-    return last
+    def renumbered(self, numbers: Mapping[int, int]) -> LastFetches:
+        """The same of counters with other numbers; those without one are forgotten."""
+        return LastFetches({numbers[number]: last for number, last in self.last.items() if number in numbers})
 
 
 def _listed(column: Int64s | None, rows: int) -> list[int]:

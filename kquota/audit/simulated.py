@@ -41,7 +41,7 @@ from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, limit_at
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
-    from kquota.audit.segment import CounterRef
+    from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.settings import AuditSettings
 
 BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)

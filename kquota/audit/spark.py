@@ -1,7 +1,7 @@
-"""The audit on Spark: splits → pack on the executors → shuffle of segments by counter → replay → findings.
+"""The audit on Spark: splits → charged on the executors → shuffle of ledgers by counter → findings.
 
-Spark distributes; the executors read, resolve, order and enforce. What crosses the shuffle are packed segments, which
-cost a tenth of what rows of strings do.
+Spark distributes; the executors read, resolve, order and enforce. What crosses the shuffle are ledgers, which cost a
+fraction of what rows of strings do. What is small is one task, without a shuffle.
 """
 
 from __future__ import annotations
@@ -27,19 +27,23 @@ from kquota.audit import stages
 from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import under_spark_submit
+from kquota.audit.ledger.charge import Charger
 from kquota.audit.package import is_packed, named_package
 from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Split, request_log, usage
+from kquota.audit.sources import ReadSettings, Split, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.garbage import look_seldom
 
-PACKED = "bucket int, start_ms long, data binary"
-PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("start_ms", pa.int64()), ("data", pa.binary())])
+PARCELS = "bucket int, data binary"
+PARCELS_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
+ROWS_PER_TASK = 200_000
+"""Another task is worth its cost when there is so much more to read."""
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LARGE_BATCHES = (_ARROW_ROWS, 100_000)
 """A setting of a session: rows that go to Python take a fifth less time so than with 10,000 at once."""
+_OUTPUT = "data binary"
 _OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
 
@@ -49,16 +53,18 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     Raises InputError when there is nothing to audit: not one record, or not one that can be read.
     """
     cores = cores_of(session)
-    tasks = stages.deal(splits, 4 * cores)
-    buckets = stages.bucket_count(splits, cores)
+    charging = stages.rebuilding(splits, settings)
+    tasks = stages.deal(splits, min(4 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_TASK)))
+    buckets = stages.bucket_count(splits, cores) if len(tasks) > 1 else 1
     # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
     rows = [pa.array(range(len(tasks)), pa.int32()), pa.array([encode(task) for task in tasks])]
     plan = session.createDataFrame(pa.table(rows, names=["id", "task"]))
-    packers = shared(session, stages.Packers(settings, buckets))
+    charger = shared(session, Charger(charging))
+    if len(tasks) == 1:
+        return _result(plan.coalesce(1).mapInArrow(_whole(charger), _OUTPUT), settings, what)
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
-    packed = plan.repartitionById(len(tasks), "id").mapInArrow(_mapper(packers), PACKED)
-    sizes = any(split.dialect == request_log.DIALECT for split in splits) and stages.sizes_fetches(settings)
-    return replayed(packed, buckets, settings, what, sizes=sizes)
+    parcels = plan.repartitionById(len(tasks), "id").mapInArrow(_charged(charger, buckets), PARCELS)
+    return found(parcels, buckets, charging, what)
 
 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
@@ -76,9 +82,9 @@ def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFr
     before = session.conf.get(_ARROW_ROWS)
     session.conf.set(*LARGE_BATCHES)
     try:
-        packers = shared(session, stages.Packers(settings, buckets))
-        packed = frame.select(*columns).mapInArrow(_frame_mapper(packers, what), PACKED)
-        return replayed(packed, buckets, settings, what)
+        charger = shared(session, Charger(settings))
+        parcels = frame.select(*columns).mapInArrow(_charged_rows(charger, buckets, what), PARCELS)
+        return found(parcels, buckets, settings, what)
     finally:
         session.conf.set(_ARROW_ROWS, before)
 
@@ -94,20 +100,15 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
     return audit_dataframe(frame, settings, f"table {name}")
 
 
-def replayed(packed: Any, buckets: int, settings: AuditSettings, what: str, *, sizes: bool = False) -> AuditResult:
-    """The findings from what is packed; with `sizes` the sizes of throttled fetches are rebuilt between."""
-    kept = packed.persist() if sizes else None
-    if kept is not None:
-        # Both stages that follow read what is packed: kept, the files are read once.
-        data = packed.where(f"bucket >= {buckets}").selectExpr(f"bucket - {buckets} AS bucket", "start_ms", "data")
-        by_broker = data.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
-        known = by_broker.mapInArrow(_rebuilder(settings, buckets), PACKED)
-        packed = packed.where(f"bucket < {buckets}").unionAll(known)
-    by_bucket = packed.repartitionById(buckets, "bucket").sortWithinPartitions("start_ms")
-    rows = collect(by_bucket.mapInArrow(_reducer(settings), "data binary"))
-    if kept is not None:
-        kept.unpersist()
-    return stages.result(stages.unpacked(blob.as_buffer() for blob in rows.column("data")), settings, what, "spark")
+def found(parcels: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
+    """The findings from parcels."""
+    by_bucket = parcels.repartitionById(buckets, "bucket")
+    return _result(by_bucket.mapInArrow(_found(settings), _OUTPUT), settings, what)
+
+
+def _result(outputs: Any, settings: AuditSettings, what: str) -> AuditResult:
+    rows = collect(outputs)
+    return stages.result((decode(blob.as_buffer()) for blob in rows.column("data")), settings, what, "spark")
 
 
 def collect(rows: Any) -> pa.Table:
@@ -171,34 +172,53 @@ def shared(session: Any, value: Any) -> Shared:
     return broadcast
 
 
-def _mapper(packers: Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+_Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _splits(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Split]]:
+    """The splits of a task."""
+    look_seldom()
+    return (split for batch in batches for task in batch.column("task") for split in decode(task.as_buffer()))
+
+
+def _charged(charger: Shared, buckets: int) -> _Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        splits = (split for batch in batches for task in batch.column("task") for split in decode(task.as_buffer()))
-        for blob in stages.pack_splits(splits, packers.value):
-            yield row_of(PACKED_SCHEMA, *blob)
+        for bucket, parcel in stages.charged(_splits(batches), charger.value, buckets):
+            yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
 
     return run
 
 
-def _frame_mapper(packers: Shared, what: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _whole(charger: Shared) -> _Task:
+    """Both halves in one task."""
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        number, tally, mine = partition(), Tally(), packers.value
-        reading = mine.settings.read
-
-        def events() -> Iterator[tuple[tuple[int, int], Batch]]:
-            tables = joined(batches, usage.BATCH_ROWS)
-            rows = usage.to_batches(tables, what, reading.broker, "", tally, version=reading.version)
-            for part, batch in enumerate(rows):
-                tally.saw(batch.time_ms, batch.records)
-                tally.heard(answers_in(batch, every=reading.by_client))
-                yield (number, part), batch
-
-        for blob in stages.pack_events(events(), tally, mine):
-            yield row_of(PACKED_SCHEMA, *blob)
+        parcels = (parcel for _, parcel in stages.charged(_splits(batches), charger.value, 1))
+        for output in stages.found(parcels, charger.value.settings):
+            yield row_of(_OUTPUT_SCHEMA, encode(output))
 
     return run
+
+
+def _charged_rows(charger: Shared, buckets: int, what: str) -> _Task:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        look_seldom()
+        number, tally = partition(), Tally()
+        reading = charger.value.settings.read
+        pieces = (((number, part), batch) for part, batch in enumerate(batches_of(batches, reading, what, tally)))
+        for bucket, parcel in stages.charged_pieces(pieces, tally, charger.value, buckets):
+            yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
+
+    return run
+
+
+def batches_of(batches: Iterable[pa.RecordBatch], reading: ReadSettings, what: str, tally: Tally) -> Iterator[Batch]:
+    """The usage in the rows of a task, which errors call `what`."""
+    tables = joined(batches, usage.BATCH_ROWS)
+    for batch in usage.to_batches(tables, what, reading.broker, "", tally, version=reading.version):
+        tally.saw(batch.time_ms, batch.records)
+        tally.heard(answers_in(batch, every=reading.by_client))
+        yield batch
 
 
 def partition() -> int:
@@ -210,7 +230,7 @@ def partition() -> int:
 
 
 def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least so many: each costs a segment for every bucket."""
+    """The same rows in batches of at least so many."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)
@@ -221,22 +241,12 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield pa.concat_batches(pending)
 
 
-def _rebuilder(settings: AuditSettings, buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _found(settings: AuditSettings) -> _Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look_seldom()
-        blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
-        for blob in stages.rebuild_blobs(blobs, settings, buckets):
-            yield row_of(PACKED_SCHEMA, *blob)
-
-    return run
-
-
-def _reducer(settings: AuditSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        blobs = (blob.as_buffer() for batch in batches for blob in batch.column("data"))
-        for output in stages.packed_outputs(blobs, settings):
-            yield row_of(_OUTPUT_SCHEMA, output)
+        parcels = (decode(blob.as_buffer()) for batch in batches for blob in batch.column("data"))
+        for output in stages.found(parcels, settings):
+            yield row_of(_OUTPUT_SCHEMA, encode(output))
 
     return run
 
@@ -284,7 +294,7 @@ def open_session(master: str | None = None) -> Any:
     except ImportError:
         raise MissingDependency("the audit needs PySpark", extra="audit") from None
     builder = SparkSession.builder.appName("kquota audit").config("spark.ui.showConsoleProgress", False)
-    # Packed segments have some MB each, and a bucket of one busy counter has many of them.
+    # Ledgers have some MB each, and a bucket of one busy counter has many of them.
     builder = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", 64 << 20)
     if master is not None and master.startswith("sc://"):
         _reach(master)

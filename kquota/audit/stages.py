@@ -1,45 +1,42 @@
-"""The stages of an audit, whatever runs them: splits → packed blobs by bucket → findings.
+"""The two halves of an audit, whatever runs them: splits → parcels by bucket → findings.
 
-An engine (`kquota.audit.local`, `kquota.audit.spark`) gives each map task some of the splits. It brings the blobs of
-one bucket together in the order of their times, and gives them to one reduce task. It hands all outputs to `result`.
-Where the sizes of fetches matter (`sizes_fetches`), it gives the blobs of the buckets behind the others to
-`rebuild_blobs` between map and reduce. The blobs that come of it go to the reduce tasks with the rest.
+An engine (`kquota.audit.local`, `kquota.audit.spark`) says who runs `charged` for which splits, and who runs `found`
+for the parcels of which bucket. Between them parcels are values, or bytes by `portable.encode`. `result` takes all
+outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import merge
-from itertools import chain
-from typing import Any, NamedTuple
-from zlib import crc32
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kquota.audit.batch import Reject, Tally
+from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.bounds import Window
-from kquota.audit.demand import DemandCollector
+from kquota.audit.demand import measured
 from kquota.audit.findings import ordered
 from kquota.audit.held_back import settled
 from kquota.audit.judge import judge
-from kquota.audit.pack import Packer
-from kquota.audit.portable import decode, encode
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.names import fingerprint
+from kquota.audit.ledger.replay import Replay
+from kquota.audit.ledger.rows import CounterRef, Ledger
 from kquota.audit.predicted import Predictions
-from kquota.audit.prediction import Recorder
+from kquota.audit.prediction import predictions
 from kquota.audit.rebuilt import Rebuilder, first_us
-from kquota.audit.replay import Replay
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.samples import Samples
-from kquota.audit.segment import CounterRef, Segment
-from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import Piece, Split, hidden, origins, read
+from kquota.audit.settings import AuditSettings, Together
+from kquota.audit.sources import Piece, Split, hidden, origins, read, request_log
 from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS, check
-from kquota.audit.timeline import CounterName, Timeline, Timelines, in_step
+from kquota.audit.timeline import CounterName, Timeline, in_step, worst
 from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.verdicts import Governed, Governing, Verdict, gather, verdicts
@@ -47,11 +44,10 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.errors import InputError
 
-_FIRST_MS = -(1 << 63)
-"""The time of what is to come before all segments."""
-
-ROWS_PER_BUCKET = 4_000_000
-"""A bucket for so many rows: tasks of a size that balances."""
+ROWS_PER_BUCKET: Final = 1_000_000
+"""A bucket for so many rows: the counters of one bucket at a time are in the memory of a process."""
+ROWS_AT_ONCE: Final = 1_000_000
+"""So many charged rows become one ledger for each bucket."""
 
 
 class Account(NamedTuple):
@@ -62,125 +58,34 @@ class Account(NamedTuple):
     noted: dict[str, set[str]]
 
 
-class Topics(NamedTuple):
-    """What one log shows of topics, and its place in the order of the export."""
+class Placed(NamedTuple):
+    """What one log shows of topics, or of the data, and its place in the order of the export."""
 
     ordinal: tuple[int, int]
-    log: TopicLog
+    log: TopicLog | DataLog
 
 
-class Sizes(NamedTuple):
-    """The sizes of throttled fetches, packed as the fetches are."""
-
-    segment: Segment
-
-
-class Sampled(NamedTuple):
-    """The samples of one split."""
-
-    samples: list[Samples]
-
-
-Parcel = Segment | Topics | ConnectionLog | Sampled | Sizes | Account
-"""What the data of a blob for the reduce side hold."""
-
-
-class Blob(NamedTuple):
-    """What goes from the map side to the reduce side."""
-
-    bucket: int
-    start_ms: int
-    """The time of its first event, or _FIRST_MS; blobs of a bucket go to the reduce task in this order."""
-    data: bytes
-    """A `Parcel`, by `portable.encode`; of the stage between, what a log shows of the data."""
+Parcel = Ledger | Placed | ConnectionLog | Samples | Account
+"""What goes from the first half to the second."""
 
 
 def deal(splits: Sequence[Split], most: int) -> list[list[tuple[int, Split]]]:
-    """The splits, numbered in the order of the export, dealt to at most that many tasks."""
+    """The splits, numbered in the order of the export, dealt to at most that many tasks: neighbours to one."""
     count = max(1, min(most, len(splits)))
-    tasks: list[list[tuple[int, Split]]] = [[] for _ in range(count)]
-    for number, split in enumerate(splits):
-        tasks[number % count].append((number, split))
-    return tasks
+    numbered = list(enumerate(splits))
+    edges = [len(splits) * task // count for task in range(count + 1)]
+    return [numbered[begin:end] for begin, end in pairwise(edges)]
 
 
-def bucket_count(splits: Sequence[Split], cores: int, rows_per_bucket: int = ROWS_PER_BUCKET) -> int:
+def bucket_count(splits: Sequence[Split], cores: int) -> int:
     """How many buckets an audit of these splits needs on that many cores."""
-    return max(2 * cores, -(-sum(split.rows for split in splits) // rows_per_bucket))
+    return max(2 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_BUCKET))
 
 
-def pack_splits(splits: Iterable[tuple[int, Split]], packers: Packers) -> Iterator[Blob]:
-    """The map side: reads the splits of one task."""
-    tally, settings = Tally(), packers.settings
-    reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))
-    events = (
-        ((number, part), batch) for number, split in splits for part, batch in enumerate(read(split, reading, tally))
-    )
-    return pack_events(events, tally, packers)
-
-
-def pack_events(events: Iterable[tuple[tuple[int, int], Piece]], tally: Tally, packers: Packers) -> Iterator[Blob]:
-    """The map side of events that have been read: (ordinal, batch) pairs; `tally` is complete when they end."""
-    begun = packers.begin()
-    yield from pack_pieces(events, begun, packers.buckets)
-    account = (DataQuality.of(tally, begun[0].ungoverned), tally.rejects)
-    sketched = {} if tally.requests is None else {REQUESTS: tally.requests.sketch()}
-    yield from account_blobs(*account, tally.noted | sketched)
-
-
-def pack_pieces(
-    events: Iterable[tuple[tuple[int, int], Piece]], packers: Sequence[Packer], buckets: int
-) -> Iterator[Blob]:
-    """The same by given packers, one for each variant, and without the account of what was read."""
-    sampled: dict[int, list[Samples]] = {}
-    number = None
-    for ordinal, batch in events:
-        if ordinal[0] != number:
-            yield from _sampled_blobs(sampled)
-            sampled, number = {}, ordinal[0]
-        if isinstance(batch, Samples):
-            sampled.setdefault(crc32(batch.series.broker.encode()) % buckets, []).append(batch)
-            continue
-        if isinstance(batch, TopicLog):
-            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, encode(Topics(ordinal, batch)))
-            continue
-        if isinstance(batch, ConnectionLog):
-            yield Blob(crc32(batch.broker.encode()) % buckets, _FIRST_MS, encode(batch))
-            continue
-        if isinstance(batch, DataLog):
-            yield from _data_blobs(batch, buckets)
-            continue
-        for packer in packers:
-            for bucket, segment in packer.pack(batch, ordinal):
-                yield Blob(bucket, segment.base_ms, encode(segment))
-    yield from _sampled_blobs(sampled)
-
-
-def account_blobs(quality: DataQuality, rejects: Sequence[Reject], noted: Mapping[str, set[str]]) -> Iterator[Blob]:
-    """What was read, as blobs."""
-    yield Blob(0, _FIRST_MS, encode(Account(quality, list(rejects), dict(noted))))
-
-
-def segment_of(blob: Any) -> Segment | None:
-    """The segment in the data of a blob; None where it holds something else."""
-    parcel = decode(blob)
-    return parcel if isinstance(parcel, Segment) else None
-
-
-def is_needed(blob: bytes, settings: AuditSettings) -> bool:
-    """Whether an audit with these settings would have read what the blob holds; blobs of segments always are.
-
-    For who reads before all quotas are known, and so reads connections in any case.
-    """
-    return limits_ips(settings.variants) or not isinstance(decode(blob), ConnectionLog)
-
-
-def moved(blob: bytes, ordinal: tuple[int, int]) -> bytes:
-    """The data of a blob whose usage has another place in the order of the export."""
-    parcel = decode(blob)
-    if isinstance(parcel, Segment):
-        return encode(replace(parcel, ordinal=ordinal))
-    return encode(parcel._replace(ordinal=ordinal)) if isinstance(parcel, Topics) else blob
+def rebuilding(splits: Sequence[Split], settings: AuditSettings) -> AuditSettings:
+    """The settings; where the sizes of throttled fetches are rebuilt, all counters of a broker are kept together."""
+    logs = any(split.dialect == request_log.DIALECT for split in splits)
+    return replace(settings, together=Together.BROKER) if logs and sizes_fetches(settings) else settings
 
 
 def sizes_fetches(settings: AuditSettings) -> bool:
@@ -189,80 +94,51 @@ def sizes_fetches(settings: AuditSettings) -> bool:
     return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
 
 
-def _data_blobs(log: DataLog, buckets: int) -> Iterator[Blob]:
-    """What a log shows of the data, for the task of its broker; what concerns all brokers' data for all the tasks.
-
-    Those tasks have buckets of their own, behind the others: from `buckets` to before `2 * buckets`.
-    """
-    if log.rows:
-        start_us = first_us(log)
-        data = encode((start_us, log))
-        yield Blob(buckets + crc32(log.broker.encode()) % buckets, start_us // 1000, data)
-    if shared := log.shared:
-        data = encode((None, shared))
-        for bucket in range(buckets, 2 * buckets):
-            yield Blob(bucket, _FIRST_MS, data)
+def charged(splits: Iterable[tuple[int, Split]], charger: Charger, buckets: int) -> Iterator[tuple[int, Parcel]]:
+    """The first half: (bucket, parcel) of the splits of one task, numbered in the order of the export."""
+    tally, settings = Tally(), charger.settings
+    reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))
+    pieces = (
+        ((number, part), piece) for number, split in splits for part, piece in enumerate(read(split, reading, tally))
+    )
+    yield from charged_pieces(pieces, tally, charger, buckets)
 
 
-def rebuild_blobs(blobs: Iterable[Any], settings: AuditSettings, buckets: int) -> Iterator[Blob]:
-    """The stage between: from the data of some brokers, in the order of its times, the sizes of throttled fetches.
-
-    They are packed as their fetches were, and so go to the tasks where these are.
-    """
-    shared: list[DataLog] = []
-    brokers: dict[str, Rebuilder] = {}
-    for blob in blobs:
-        start_us, log = decode(blob)
-        if start_us is None:
-            shared.append(log)
+def charged_pieces(
+    pieces: Iterable[tuple[tuple[int, int], Piece]], tally: Tally, charger: Charger, buckets: int
+) -> Iterator[tuple[int, Parcel]]:
+    """The same of (ordinal, piece) that have been read; `tally` is complete when they end."""
+    ungoverned = charger.ungoverned
+    first = last = (0, 0)
+    for ordinal, piece in pieces:
+        if not isinstance(piece, Batch):
+            yield from placed(piece, ordinal, buckets)
             continue
-        if log.broker not in brokers:
-            brokers[log.broker] = Rebuilder(log.broker, shared)
-        brokers[log.broker].add(log, start_us)
-    for number, (_, rebuilder) in enumerate(sorted(brokers.items())):
-        for batch in rebuilder.finish():
-            for variant, quotas in enumerate(settings.variants):
-                packer = Packer(quotas, buckets, variant, False, settings.kept)
-                for bucket, segment in packer.pack(batch, (number, 0)):
-                    yield Blob(bucket, _FIRST_MS, encode(Sizes(segment)))
+        # Between the rows of one ledger there are none of another.
+        if charger.rows and (ordinal[0] > last[0] + 1 or charger.rows >= ROWS_AT_ONCE):
+            yield from _parted(charger, first, buckets)
+        first, last = (first if charger.rows else ordinal), ordinal
+        charger.charge(piece)
+    yield from _parted(charger, first, buckets)
+    sketched = {} if tally.requests is None else {REQUESTS: tally.requests.sketch()}
+    yield 0, Account(DataQuality.of(tally, charger.ungoverned - ungoverned), tally.rejects, tally.noted | sketched)
 
 
-KEPT_CLIENTS = 1_000_000
-"""Packers that have met more are not kept for another task: their tables would grow with every one."""
+def _parted(charger: Charger, ordinal: tuple[int, int], buckets: int) -> Iterator[tuple[int, Parcel]]:
+    for ledger in charger.take(ordinal):
+        yield from ledger.parted(buckets)
 
 
-class Packers:
-    """The packers of one process, one for each variant of the quotas.
-
-    An engine makes this value for each process and hands it to the process's tasks, one after the other. The packers
-    are made for the first task, and know for the next ones whom they met. A copy for another process has no packers.
-    """
-
-    def __init__(self, settings: AuditSettings, buckets: int) -> None:
-        self.settings = settings
-        self.buckets = buckets
-        self._packers: list[Packer] = []
-
-    def __reduce__(self) -> tuple[type[Packers], tuple[AuditSettings, int]]:
-        return Packers, (self.settings, self.buckets)
-
-    def begin(self) -> list[Packer]:
-        """The packers for another task, which introduce everybody anew: an engine may run a task anywhere and twice."""
-        if not self._packers or any(packer.known > KEPT_CLIENTS for packer in self._packers):
-            settings = self.settings
-            self._packers = [
-                Packer(quotas, self.buckets, variant, settings.per_client, settings.kept)
-                for variant, quotas in enumerate(settings.variants)
-            ]
-        for packer in self._packers:
-            packer.begin()
-        return self._packers
-
-
-def _sampled_blobs(sampled: Mapping[int, list[Samples]]) -> Iterator[Blob]:
-    """The samples of one split, by bucket."""
-    for bucket, samples in sampled.items():
-        yield Blob(bucket, _FIRST_MS, encode(Sampled(samples)))
+def placed(
+    piece: Samples | TopicLog | ConnectionLog | DataLog, ordinal: tuple[int, int], buckets: int
+) -> Iterator[tuple[int, Parcel]]:
+    """(bucket, parcel) of what is not charged in the first half: it waits for the rest of its broker."""
+    broker = piece.series.broker if isinstance(piece, Samples) else piece.broker
+    parcel = Placed(ordinal, piece) if isinstance(piece, TopicLog | DataLog) else piece
+    home = fingerprint(broker) % buckets
+    yield home, parcel
+    if isinstance(piece, DataLog) and (shared := piece.shared):
+        yield from ((bucket, Placed(ordinal, shared)) for bucket in range(buckets) if bucket != home)
 
 
 @dataclass(frozen=True)
@@ -280,74 +156,79 @@ Output = Account | Found
 """What a reduce task gives."""
 
 
-def packed_outputs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[bytes]:
-    """The outputs of `replay_blobs` for another process, which gives `unpacked` outputs to `result`."""
-    return map(encode, replay_blobs(blobs, settings))
-
-
-def unpacked(outputs: Iterable[Any]) -> Iterator[Output]:
-    """The outputs that another process packed, each when it is its turn."""
-    return map(decode, outputs)
-
-
-def replay_blobs(blobs: Iterable[Any], settings: AuditSettings) -> Iterator[Output]:
-    """The reduce side: the data of the blobs of one bucket, in the order of their times."""
-    watched = Timelines() if settings.timelines else None
-    demand = None if settings.question is None else DemandCollector(settings, settings.question)
-    recorder = Recorder() if settings.predicts and demand is None else None
-    replayed = Replay(settings, [each for each in (watched, demand) if each is not None], recorder)
+def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output]:
+    """The second half: what the parcels of one bucket show."""
+    ledgers: list[Ledger] = []
     samples: list[Samples] = []
-    topics: list[Topics] = []
     connections: list[ConnectionLog] = []
-    parcels: Iterator[Parcel] = map(decode, blobs)
-    first: list[Segment] = []
+    topics: list[tuple[tuple[int, int], TopicLog]] = []
+    data: list[DataLog] = []
     for parcel in parcels:
         match parcel:
-            case Segment():
-                first.append(parcel)
-                break
-            case Sizes(segment):
-                replayed.know(segment)
-            case Topics():
-                topics.append(parcel)
+            case Ledger():
+                ledgers.append(parcel)
+            case Samples():
+                samples.append(parcel)
             case ConnectionLog():
                 connections.append(parcel)
-            case Sampled(some):
-                samples += some
+            case Placed(ordinal, TopicLog() as log):
+                topics.append((ordinal, log))
+            case Placed(_, DataLog() as log):
+                data.append(log)
             case Account():
                 yield parcel
-    charged: list[Segment] = []
     if topics:
-        charged, tally = _charged(topics, settings)
+        charger, tally = Charger(settings), Tally()
+        for batch in batches_of(topics, settings):
+            tally.saw(batch.time_ms, 0)  # a topic is no request of its own
+            charger.charge(batch)
+        ledgers += charger.take((0, 0))
         yield Account(DataQuality.of(tally, 0), [], {})
-    # What comes before all segments has come.
-    segments: Iterator[Any] = chain(first, parcels)
-    for segment in merge(charged, segments, key=lambda segment: segment.base_ms):
-        replayed.add(segment)
     if samples:
         governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         judged, ungoverned = judge(samples, settings, governing)
         yield Found(judged, governing)
         yield Account(DataQuality(ungoverned=ungoverned), [], {})
-    tables = replayed.finish()
-    predictions = [Predictions() for _ in settings.variants]
-    if recorder is not None:
-        predictions = recorder.finish(replayed.refs, replayed.judged, settings)
-    yield Found(
-        tables,
-        replayed.governing,
-        predictions,
-        {}
-        if watched is None
-        else watched.worst(replayed.refs, _throttled_still(tables[0], predictions[0]), settings.timelines),
-        {}
-        if demand is None
-        else {ref: told for counter, told in demand.finish() if (ref := replayed.refs[counter]) is not None},
+    replayed = Replay(ledgers, settings, _sizes(data, settings))
+    tables = replayed.tables()
+    if settings.question is not None:
+        asked = {replayed.refs[number]: each for number, each in measured(replayed, settings.question)}
+        predicted = [Predictions() for _ in settings.variants]
+    else:
+        asked, predicted = (
+            {},
+            predictions(replayed) if settings.predicts else [Predictions() for _ in settings.variants],
+        )
+    timelines = (
+        worst(replayed, _throttled_still(tables[0], predicted[0]), settings.timelines) if settings.timelines else {}
     )
+    yield Found(tables, replayed.governing, predicted, timelines, asked)
     if connections:
         window = Window.of(settings.windows, settings.generation)
         opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
         yield Found([table for table, _ in opened], [governing for _, governing in opened])
+
+
+def batches_of(topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings) -> Iterator[Batch]:
+    """What controllers charged for topics, from all that their logs tell of them."""
+    logs: dict[str, list[TopicLog]] = {}
+    for _, log in sorted(topics, key=lambda each: each[0]):
+        logs.setdefault(log.broker, []).append(log)
+    for _, mine in sorted(logs.items()):
+        yield from batches(mine, settings.read.num_partitions)
+
+
+def _sizes(data: Sequence[DataLog], settings: AuditSettings) -> list[Ledger]:
+    """The throttled fetches whose sizes follow from the data, charged as the fetches are."""
+    charger = Charger(settings)
+    shared = [log.shared for log in data]
+    for broker in sorted({log.broker for log in data if log.rows}):
+        rebuilder = Rebuilder(broker, shared)
+        for log in sorted((log for log in data if log.rows and log.broker == broker), key=first_us):
+            rebuilder.add(log, first_us(log))
+        for batch in rebuilder.finish():
+            charger.charge(batch)
+    return list(charger.take((0, 0)))
 
 
 def _throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
@@ -355,22 +236,6 @@ def _throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
     names = zip(*(findings.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
     throttled = (None, Verdict.THROTTLED.value)
     return findings.filter(pa.array([predictions.verdict((*name,)) in throttled for name in names], pa.bool_()))
-
-
-def _charged(topics: Sequence[Topics], settings: AuditSettings) -> tuple[list[Segment], Tally]:
-    """What controllers charged for topics, from all that their logs tell of them, in the order of the times."""
-    logs: dict[str, list[TopicLog]] = {}
-    for _, log in sorted(topics, key=lambda each: each.ordinal):
-        logs.setdefault(log.broker, []).append(log)
-    tally = Tally()
-    segments = []
-    for variant, quotas in enumerate(settings.variants):
-        packer = Packer(quotas, 1, variant, settings.per_client, settings.kept)
-        for _, mine in sorted(logs.items()):
-            for part, batch in enumerate(batches(mine, settings.read.num_partitions)):
-                tally.saw(batch.time_ms, 0)  # a topic is no request of its own
-                segments += [segment for _, segment in packer.pack(batch, (0, part))]
-    return sorted(segments, key=lambda segment: segment.base_ms), tally
 
 
 def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine: str) -> AuditResult:

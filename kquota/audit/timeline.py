@@ -5,27 +5,24 @@ Throttling that lasts for a small part of it would be in one bin of many: then t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Int64s
 from kquota.audit.findings import ordered
-from kquota.audit.part import Part
-from kquota.audit.segment import CounterRef
 from kquota.core.findings.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from kquota.audit.ledger.replay import Replay
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor): which row of the findings."""
 
 MOST_BINS: Final = 240
-MOST_CELLS: Final = 1_000_000
-"""The bins of all counters of one replay, some 56 bytes each. Beyond this they get wider, so that memory is bounded."""
-
 SMALL: Final = 4
 """Throttling whose surroundings are this many times shorter than the audit is shown alone."""
 _LEAST_AROUND_MS: Final = 60_000
@@ -33,6 +30,7 @@ _LEAST_AROUND_MS: Final = 60_000
 
 # Each is a multiple of the one before: bins can be put together, whatever came first.
 _WIDTHS_S: Final = (1, 2, 10, 20, 60, 120, 600, 1200, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
+_LEAST_MS: Final = 1000 * _WIDTHS_S[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,117 +134,38 @@ def throttled_most(findings: pa.Table, most: int) -> dict[CounterName, tuple[int
     }
 
 
-class Timelines:
-    """Follows all counters of a replay (a `Collector`); who the worst were is known at its end."""
-
-    def __init__(self) -> None:
-        self._width_ms = 1000 * _WIDTHS_S[0]
-        self._cells: list[_Cells] = []
-
-    def part(self, part: Part, delays: Any, rates: Any) -> None:
-        """Adds the events of a part."""
-        counts = np.diff(part.offsets)
-        limits = part.event_limits if part.event_limits is not None else np.repeat(part.limits, counts)
-        hit = delays > 0
-        self._cells.append(
-            _put_together(
-                _Cells(
-                    np.repeat(part.counters, counts),
-                    part.times // self._width_ms,
-                    np.ones(len(hit), np.int64),
-                    hit.astype(np.int64),
-                    np.where(hit, delays, 0),
-                    np.asarray(rates, np.float64),
-                    np.asarray(limits, np.float64),
-                )
-            )
-        )
-        if sum(cells.rows for cells in self._cells) > MOST_CELLS:
-            cells = self._whole()
-            while MOST_CELLS // 2 < cells.rows > len(np.unique(cells.counter)):
-                cells = self._widen(cells, width_of(0, 0, self._width_ms + 1))
-            self._cells = [cells]
-
-    def worst(self, refs: Sequence[CounterRef | None], findings: pa.Table, most: int) -> dict[CounterName, Timeline]:
-        """The timelines of the most throttled counters; `refs` are the replay's, `findings` its first table."""
-        numbers = {
-            (ref.broker, ref.key.value, ref.sensor): number
-            for number, ref in enumerate(refs)
-            if ref is not None and ref.variant == 0
-        }
-        names = throttled_most(findings, most)
-        cells = self._whole() if names else None
-        if cells is None or not cells.rows:
-            return {}
-        edges = int(cells.bin.min()) * self._width_ms, int(cells.bin.max()) * self._width_ms
-        return {
-            name: self._timeline(cells.of(numbers[name]), *(around(*when, *edges) or edges))
-            for name, when in names.items()
-        }
-
-    def _timeline(self, cells: _Cells, first_ms: int, last_ms: int) -> Timeline:
-        """That of one counter's cells between two times."""
-        width_ms = width_of(first_ms, last_ms, self._width_ms)
-        bins = cells.bin * self._width_ms // width_ms
-        inside = (bins >= first_ms // width_ms) & (bins <= last_ms // width_ms)
-        cells = _put_together(_Cells._make(column[inside] for column in cells._replace(bin=bins)))
-        return Timeline(width_ms, tuple(cells.bins(width_ms)))
-
-    def _whole(self) -> _Cells:
-        if not self._cells:
-            none = np.zeros(0, np.int64)
-            return _Cells(none, none, none, none, none, none, none)
-        columns = zip(*self._cells, strict=True)
-        return _put_together(_Cells(*(np.concatenate(column) for column in columns)))
-
-    def _widen(self, cells: _Cells, width_ms: int) -> _Cells:
-        factor = width_ms // self._width_ms
-        self._width_ms = width_ms
-        return cells if factor == 1 else _put_together(cells._replace(bin=cells.bin // factor))
-
-
-class _Cells(NamedTuple):
-    """Bins of counters, as columns: by counter, then by time."""
-
-    counter: Int64s
-    bin: Int64s
-    events: Int64s
-    throttled: Int64s
-    throttle_ms: Int64s
-    peak_rate: Any
-    limit: Any
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return len(self.counter)
-
-    def of(self, counter: int) -> _Cells:
-        """Those of one counter."""
-        start, end = np.searchsorted(self.counter, [counter, counter + 1]).tolist()
-        return _Cells._make(column[start:end] for column in self)
-
-    def bins(self, width_ms: int) -> Iterator[Bin]:
-        """Those of one counter as values."""
-        columns = (column.tolist() for column in self[1:])
-        for number, *rest in zip(*columns, strict=True):
-            yield Bin(number * width_ms, *rest)
-
-
-def _put_together(cells: _Cells) -> _Cells:
-    """One cell for each counter and bin; those that come first in time come first."""
-    if not cells.rows:
-        return cells
-    order = np.lexsort((cells.bin, cells.counter))  # stable
-    counter, place = cells.counter[order], cells.bin[order]
-    starts = np.flatnonzero(np.concatenate([[True], (np.diff(counter) != 0) | (np.diff(place) != 0)]))
-    last = np.append(starts[1:], len(order)) - 1
-    return _Cells(
-        counter[starts],
-        place[starts],
-        np.add.reduceat(cells.events[order], starts),
-        np.add.reduceat(cells.throttled[order], starts),
-        np.add.reduceat(cells.throttle_ms[order], starts),
-        np.maximum.reduceat(cells.peak_rate[order], starts),
-        cells.limit[order][last],
+def worst(replayed: Replay, findings: pa.Table, most: int) -> dict[CounterName, Timeline]:
+    """The timelines of the most throttled counters of a replay, whose findings under the tested quotas these are."""
+    times = replayed.part.times
+    numbers = {ref.name: number for number, ref in enumerate(replayed.refs) if ref.variant == 0}
+    edges = (
+        (int(times.min()) // _LEAST_MS * _LEAST_MS, int(times.max()) // _LEAST_MS * _LEAST_MS) if len(times) else (0, 0)
     )
+    return {
+        name: _timeline(replayed, numbers[name], *(around(*when, *edges) or edges))
+        for name, when in throttled_most(findings, most).items()
+    }
+
+
+def _timeline(replayed: Replay, number: int, first_ms: int, last_ms: int) -> Timeline:
+    """That of one counter between two times."""
+    part, (delays, rates, _) = replayed.part, replayed.met
+    width_ms = width_of(first_ms, last_ms, _LEAST_MS)
+    begin, end = part.offsets[number : number + 2].tolist()
+    bins = part.times[begin:end] // width_ms
+    rows = begin + np.flatnonzero((bins >= first_ms // width_ms) & (bins <= last_ms // width_ms))
+    delay = np.maximum(delays[rows], 0)
+    limits = np.full(len(rows), part.limits[number]) if part.event_limits is None else part.event_limits[rows]
+    columns = {
+        "bin": part.times[rows] // width_ms,
+        "hit": delay > 0,
+        "delay": delay,
+        "rate": rates[rows],
+        "limit": limits,
+    }
+    summed = pa.table(columns).group_by("bin", use_threads=False).aggregate(
+        [("hit", "count"), ("hit", "sum"), ("delay", "sum"), ("rate", "max"), ("limit", "last")]
+    )  # fmt: skip
+    names = ("bin", "hit_count", "hit_sum", "delay_sum", "rate_max", "limit_last")
+    found = zip(*(summed.column(name).to_pylist() for name in names), strict=True)
+    return Timeline(width_ms, tuple(Bin(place * width_ms, *rest) for place, *rest in found))

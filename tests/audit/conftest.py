@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import kernels
 from kquota.audit import spark as job
+from kquota.audit.ledger import loops as ledger_loops
 from tests.audit.cluster import SparkCluster
 from tests.cli.conftest import kquota
 
@@ -34,4 +34,4 @@ def cluster() -> Iterator[SparkCluster]:
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numba's loops and with numpy's."""
     if request.param == "numpy":
-        monkeypatch.setattr(kernels, "_compiled", lambda: None)
+        monkeypatch.setattr(ledger_loops, "_compiled", lambda: None)

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from kquota.audit import local, replay
+from kquota.audit import local
 from kquota.audit import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
@@ -111,7 +110,6 @@ FORMS = st.lists(st.sampled_from(["parquet", "parquet", "orc", "csv", "jsonl"]),
     places=st.lists(st.integers(0, 1000), max_size=6),
     forms=FORMS,
     groups=st.integers(1, 40),
-    flush=st.sampled_from([1, 5, replay.FLUSH_ROWS]),
 )
 @settings(max_examples=80, deadline=None)
 def test_however_a_table_is_cut(
@@ -120,7 +118,6 @@ def test_however_a_table_is_cut(
     places: list[int],
     forms: list[str],
     groups: int,
-    flush: int,
 ) -> None:
     """Into row groups and files of several forms, in the order of the export; all columns of the findings."""
     for snapshot in (quotas, QuotaHistory.of(ALL_LIMITED)):
@@ -132,9 +129,7 @@ def test_however_a_table_is_cut(
             for part, some in zip(parts, cut(made, places), strict=False):
                 write(some, part, groups)
             expected = found([whole], audit_settings)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(replay, "FLUSH_ROWS", flush)
-                assert found([part for part in parts if part.exists()], audit_settings).equals(expected)
+            assert found([part for part in parts if part.exists()], audit_settings).equals(expected)
 
 
 @given(
@@ -256,8 +251,4 @@ def test_however_a_request_log_is_rotated(kinds: list[str], places: list[int], m
             splits = plan_splits(list(map(str, files + [table] * mixed)), "auto")
             return local.audit(splits, audit_settings, "the log", processes=1).findings
 
-        expected = audit([whole])
-        for flush in (1, replay.FLUSH_ROWS):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(replay, "FLUSH_ROWS", flush)
-                assert audit(parts).equals(expected)
+        assert audit(parts).equals(audit([whole]))

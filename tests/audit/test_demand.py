@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import demand, replay
-from kquota.audit.demand import DemandCollector
-from kquota.audit.pack import Packer
-from kquota.audit.part import Part
-from kquota.audit.replay import Replay
-from kquota.audit.segment import CounterRef, Segment
+from kquota.audit import demand
+from kquota.audit.demand import measured
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.replay import Replay
+from kquota.audit.ledger.rows import CounterRef, Ledger
 from kquota.audit.settings import AuditSettings, Question, together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import replay_counter
@@ -29,7 +27,6 @@ from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.findings.demand import Cell, Measured, bin_of, estimate
 from kquota.core.findings.recommendation import Scope, unlimited
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
@@ -150,57 +147,21 @@ def count(
 def measure(
     parts: Sequence[Sequence[Event]], audit: AuditSettings, buckets: int, told: bool
 ) -> dict[CounterRef, Measured]:
-    """The same through packers and collectors, without an engine."""
+    """The same by the audit, without an engine."""
     assert audit.question is not None
-    segments: dict[int, list[Segment]] = defaultdict(list)
-    packers = [
-        Packer(quotas, buckets, variant, audit.per_client, audit.together)
-        for variant, quotas in enumerate(audit.variants)
-    ]
+    charger = Charger(audit)
+    ledgers: dict[int, list[Ledger]] = defaultdict(list)
     for number, part in enumerate(parts):
         batch = oracle.batch(part)
-        for packer in packers:
-            for bucket, segment in packer.pack(batch if told else replace(batch, throttle_ms=None), (number, 0)):
-                segments[bucket].append(segment)
+        charger.charge(batch if told else replace(batch, throttle_ms=None))
+        for ledger in charger.take((number, 0)):
+            for bucket, mine in ledger.parted(buckets):
+                ledgers[bucket].append(mine)
     found: dict[CounterRef, Measured] = {}
-    for mine in segments.values():
-        collector = DemandCollector(audit, audit.question)
-        replayed = Replay(audit, [collector])
-        for segment in sorted(mine, key=lambda segment: segment.base_ms):
-            replayed.add(segment)
-        replayed.finish()
-        for number, measured in collector.finish():
-            counter = replayed.refs[number]
-            assert counter is not None
-            found[counter] = measured
+    for each in ledgers.values():
+        replayed = Replay(each, audit)
+        found |= {replayed.refs[number]: one for number, one in measured(replayed, audit.question)}
     return found
-
-
-def test_many_counters_are_not_sorted_for_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where more cells are left than there should be, they are put together each time they have doubled."""
-    monkeypatch.setattr(demand, "_COMPACT_CELLS", 20)
-    collector = DemandCollector(AuditSettings(QuotaHistory.of(QuotaSnapshot({}))), Question(0.01, 0.95))
-    sorts = 0
-
-    def compact() -> None:
-        nonlocal sorts
-        sorts += 1
-        DemandCollector._compact(collector)
-
-    monkeypatch.setattr(collector, "_compact", compact)
-    parts, counters = 200, 5
-    for number in range(parts):
-        mine = np.arange(counters) + counters * number
-        limits, none = np.full(counters, UNLIMITED), np.zeros(2 * counters, np.int64)
-        times = np.tile([1_700_000_000_000, 1_700_000_001_000], counters)
-        kinds, offsets = np.full(counters, PRODUCE), np.arange(0, 2 * counters + 1, 2)
-        part = Part(mine, mine, kinds, limits, offsets, times, none, None, None, None, None, None)
-        collector.part(part, none, np.ones(2 * counters))
-
-    told = list(collector.finish())
-
-    assert [measured.seconds for _, measured in told] == [2] * parts * counters
-    assert 2 < sorts < 10
 
 
 @pytest.mark.usefixtures("loops")
@@ -210,7 +171,6 @@ def test_many_counters_are_not_sorted_for_every_part(monkeypatch: pytest.MonkeyP
     scope=st.sampled_from(Scope),
     default_only=st.booleans(),
     told=st.booleans(),
-    flush=st.sampled_from([1, 30, replay.FLUSH_ROWS]),
     cuts=st.lists(st.integers(0, 120), max_size=4),
     buckets=st.integers(1, 5),
     windows=st.builds(QuotaWindows, st.integers(1, 11), st.integers(1, 2)),
@@ -222,7 +182,6 @@ def test_equals_a_plain_count(
     scope: Scope,
     default_only: bool,
     told: bool,
-    flush: int,
     cuts: list[int],
     buckets: int,
     windows: QuotaWindows,
@@ -239,12 +198,7 @@ def test_equals_a_plain_count(
     )
     places = sorted({0, *(min(cut, len(events)) for cut in cuts), len(events)})
     parts = [events[first:last] for first, last in itertools.pairwise(places)]
-    before = replay.FLUSH_ROWS
-    replay.FLUSH_ROWS = flush
-    try:
-        found = measure(parts, audit, buckets, told)
-    finally:
-        replay.FLUSH_ROWS = before
+    found = measure(parts, audit, buckets, told)
 
     # In the export's order for events of one moment, as it is cut: `expected` has them in the order of the list.
     assert found == expected(events, audit, told)

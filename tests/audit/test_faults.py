@@ -166,11 +166,8 @@ def test_a_file_that_went_away_on_spark(spark: Any, usage: Path, audit_settings:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_disk_is_full(
-    usage: Path, audit_settings: AuditSettings, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_is_full(usage: Path, audit_settings: AuditSettings, processes: int) -> None:
     """One line that names the folder and what to do."""
-    monkeypatch.setattr(local, "SPOOL_BYTES", 1000)
     splits = plan_splits([str(usage)], "usage")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # The limit of a file's size is as near as a test comes to a full disk; processes inherit it.

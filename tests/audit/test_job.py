@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local, replay, sources
+from kquota.audit import local, sources
 from kquota.audit import spark as job
 from kquota.audit.batch import UNKNOWN, Batch, Column
-from kquota.audit.pack import Packer
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.replay import Replay
+from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
@@ -277,8 +279,8 @@ def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes,
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 @settings(max_examples=30)
-def test_throttled_fetches_have_the_same_sizes_however_the_replay_is_cut(seed: int, parts: int) -> None:
-    """What a retry tells is looked for beyond the end of a part, and what was read last before its beginning."""
+def test_throttled_fetches_have_the_same_sizes_however_the_usage_is_cut(seed: int, parts: int) -> None:
+    """What a retry tells is looked for beyond the end of a ledger, and what was read last before its beginning."""
     random = np.random.default_rng(seed)
     count = 400
     times = oracle.START_MS + np.cumsum(random.choice([5, 900, 40_000], count, p=[0.6, 0.35, 0.05]))
@@ -297,17 +299,14 @@ def test_throttled_fetches_have_the_same_sizes_however_the_replay_is_cut(seed: i
     audit_settings = AuditSettings(
         QuotaHistory.of(QuotaSnapshot({Entity(user="x"): {QuotaKey.CONSUMER_BYTE_RATE: 1500}}))
     )
-    pieces = np.array_split(np.arange(count), parts)
 
-    def findings(flush: int) -> list[dict[str, Any]]:
-        packer = Packer(audit_settings.quotas, 1)
-        segments = [
-            segment for number, rows in enumerate(pieces) for _, segment in packer.pack(batch.take(rows), (number, 0))
-        ]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(replay, "FLUSH_ROWS", flush)
-            (table,) = replay.find(segments, audit_settings)
-        rows: list[dict[str, Any]] = table.to_pylist()
-        return rows
+    def findings(pieces: Sequence[Any]) -> list[dict[str, Any]]:
+        charger = Charger(audit_settings)
+        ledgers: list[Ledger] = []
+        for number, rows in enumerate(pieces):
+            charger.charge(batch.take(rows))
+            ledgers += charger.take((number, 0))
+        found: list[dict[str, Any]] = Replay(ledgers, audit_settings).tables()[0].to_pylist()
+        return found
 
-    assert findings(1) == findings(10**9)
+    assert findings(np.array_split(np.arange(count), parts)) == findings([np.arange(count)])

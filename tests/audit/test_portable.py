@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit.batch import UnreadFile
+from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.portable import VERSION, decode, encode
 from kquota.audit.predicted import Predictions
 from kquota.audit.result import DataQuality
-from kquota.audit.segment import CounterRef
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stages import Account
 from kquota.audit.stream.follow import Follower

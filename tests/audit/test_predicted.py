@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from kquota.audit.findings import SCHEMA, Findings
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
-from kquota.audit.prediction import Pieces
 from kquota.core.findings.finding import ORDER, Finding
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
@@ -137,17 +136,3 @@ def test_findings_are_ranked_by_harm(rows: list[dict[str, Any]], predictions: li
     assert [repr(each) for each in found[1:3]] == expected[1:3]
     with pytest.raises(IndexError):
         found[len(rows)]
-
-
-def test_pieces_know_the_rows_of_each_counter() -> None:
-    """Counters come in any order and with gaps; one that never came has no rows."""
-    pieces = Pieces()
-    pieces.add(np.array([[3, 0, 0, 2, 10, 20, 5, 0], [1, 0, 2, 1, 12, 12, 7, 1]]))
-    pieces.add(np.array([[1, 1, 3, 4, 30, 45, 8, 0]]))
-    pieces.close()
-
-    assert [pieces.rows(counter) for counter in range(5)] == [0, 5, 0, 2, 0]
-    assert pieces.places(1) == [(0, 2, 1), (1, 3, 4)]
-    assert (pieces.length(1), pieces.total(1)) == (33, 15)
-    assert (pieces.places(3), pieces.length(3), pieces.total(3)) == ([(0, 0, 2)], 10, 5)
-    assert (pieces.lacks_connections(1), pieces.lacks_connections(3)) == (True, False)

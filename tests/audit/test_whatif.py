@@ -20,7 +20,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
-from tests.audit.test_pack_replay import audit
+from tests.audit.test_ledger import audit
 
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 NEWLY = Outcome.NEWLY_THROTTLED

@@ -17,7 +17,7 @@ from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError, Locked, Refused
 from kquota.lock import locked
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 

@@ -13,18 +13,20 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
 
 from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import UNKNOWN, Int64s
-from kquota.audit.part import Collector, Part
+from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
+from kquota.audit.ledger.replay import governing_of, refs_of
+from kquota.audit.ledger.rows import KEYS, NEVER, CounterRef, Governing, Ledger
 from kquota.audit.portable import decode, encode
-from kquota.audit.replay import _KIND_OF_KEY, FLUSH_ROWS, Replay, changes_of
-from kquota.audit.retries import RETRY_MS, Retries
-from kquota.audit.segment import KEYS, NEVER, CounterRef, Governing, Segment
+from kquota.audit.retries import LastFetches
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.episodes import Delays, Episodes
 from kquota.audit.stream.recent import Amounts, Recent
 from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_bytes, to_bytes
+from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.findings.finding import Client
@@ -34,56 +36,19 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
 _FIRST_MS: Final = -(1 << 62)
-_KEPT: Final = ("incomplete", "retaken_ms")
-"""What is kept of the totals of each counter."""
-_NO_FLUSH: Final = 1 << 60
+FLUSH_ROWS: Final = 2_000_000
+"""How many events wait before those that are settled are replayed."""
+_TIMES: Final = ("_incomplete_ms", "_retaken_ms")
 _LACKS: Final = (
     "the log lacks some of what the counter is charged, so the rate is a lower bound",
     "the log lacks the time of network threads, so the rate is a lower bound",
 )
 """Why usage is not complete: of bytes, of thread time."""
-
-
-def _columns(numbers: Mapping[int, int]) -> tuple[Int64s, Int64s]:
-    """The keys and the values of a mapping, which go to bytes as two blocks."""
-    count = len(numbers)
-    return np.fromiter(numbers, np.int64, count), np.fromiter(numbers.values(), np.int64, count)
-
-
-def _mapping(columns: Sequence[Int64s]) -> dict[int, int]:
-    """The mapping of two columns."""
-    return dict(zip(*(column.tolist() for column in columns), strict=True))
-
-
-_NOBODY: Final = CounterRef(-1, "", KEYS[0], "")
-"""A counter that was not introduced."""
-
-
-class _LookingBack(Retries):
-    """Sizes for throttled fetches from the fetch before on the connection: the retry is still to come."""
-
-    def fill_in(self, part: Part) -> None:
-        """Puts sizes, in place, where the part has UNKNOWN: 0 where no fetch came before."""
-        for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
-            rows = range(int(part.offsets[place]), int(part.offsets[place + 1]))
-            before = dict(self._last.get(int(part.counters[place]), {}))
-            for row in rows:
-                connection = 0 if part.connection is None else int(part.connection[row])
-                now = int(part.times[row])
-                if part.values[row] == UNKNOWN:
-                    time_ms, size = before.get(connection, (0, 0))
-                    part.values[row] = size if now - time_ms <= RETRY_MS else 0
-                before[connection] = (now, int(part.values[row]))
-
-    def renumber(self, numbers: dict[int, int]) -> None:
-        """Gives the counters other numbers; those without one are forgotten."""
-        self._last = {numbers[number]: last for number, last in self._last.items() if number in numbers}
-        self._known = sum(map(len, self._last.values()))
 
 
 def counter_of(counter: CounterRef | Episode) -> Counter:
@@ -98,56 +63,89 @@ def _logged(members: Mapping[int, Amounts], explained: Collection[int]) -> tuple
     return sum(each.logged for each in found), sum(each.logged_ms for each in found)
 
 
-class Counters(Replay):
+class Counters:
     """The counters of one broker, carried from turn to turn. With `watched`, `observed` names their clients too."""
 
     def __init__(self, settings: AuditSettings, settle_ms: int, *, watched: bool = False) -> None:
+        self.settings = replace(settings, per_client=True)
+        self.refs: list[CounterRef] = []
+        """Who the counters are, by number."""
+        self._engine = kernel(Mode.AUTO)
         windows = settings.windows
         self._episodes = Episodes(windows.samples * windows.window_ms)
         self._recent = Recent() if watched else None
-        collectors: list[Collector] = [self._episodes]
-        if self._recent is not None:
-            collectors.append(self._recent)
-        super().__init__(replace(settings, per_client=True), collectors)
-        self._retries = self._back = _LookingBack()
-        self._flush_at = _NO_FLUSH
+        self._fetches = LastFetches()
+        self._index: dict[int, int] = {}
+        """The numbers of the counters, by their ids."""
+        self._governing: list[dict[int, Governing]] = []
+        """What limits each counter, by the period of the quotas' history."""
+        self._alike: dict[tuple[Governing, ...], dict[int, Governing]] = {}
+        """The same, which many counters of a default quota share."""
+        self._names: dict[int, tuple[str, str]] = {}
+        """(user, client-id) of the clients, by their ids."""
+        self._held: list[Ledger] = []
+        """Events whose time is not settled."""
+        self._state: Any = None
+        self._incomplete_ms = self._retaken_ms = np.zeros(0, np.int64)
+        """Of each counter when it was first charged for more than its usage says, and when the usage first shows that
+        the broker took a fetch back; NEVER where neither was. What is printed of an episode must not depend on what
+        was read with it."""
+        self._make_room(64)
         self._settle_ms = settle_ms
         self._forget_at = MOST_NAMES
         self.newest_ms = _FIRST_MS
         """The time of the newest event."""
         self.settled_ms = _FIRST_MS
         """All events before it are replayed."""
-        self._incomplete_ms: dict[int, int] = {}
-        """When a counter was first charged for more than its usage says. Findings have a flag; an episode that was
-        printed before must not depend on what was read with it."""
         self.late = 0
         """Events that came after their time was settled, and are left out."""
 
-    def add(self, segment: Segment) -> None:
-        """Takes usage that came; `advance` replays it."""
-        numbers = self._numbers(segment)
-        if segment.introduction is not None:
-            self._meet(segment.introduction)
-        totals = self._totals
-        for place in np.flatnonzero(~segment.complete).tolist():
-            number, first_ms = int(numbers[place]), int(segment.incomplete_ms[place])
-            self._incomplete_ms[number] = min(self._incomplete_ms.get(number, NEVER), first_ms)
-        totals["incomplete"][numbers] |= ~segment.complete
-        self.newest_ms = max(self.newest_ms, segment.last_ms)
-        late, rest = segment.cut(self.settled_ms)
-        if late is not None:
-            self.late += len(late)
-        if rest is not None:
-            self._held.append(rest)
-            self._held_rows += len(rest)
+    def _make_room(self, counters: int, kept: Sequence[int] | None = None) -> None:
+        """Tables for that many counters, with those rows of the old ones, by default all that there are."""
+        settings, before, rows = self.settings, self._state, range(len(self.refs)) if kept is None else kept
+        self._state = self._engine.new_counters(
+            counters, settings.windows, settings.generation, settings.controller_windows
+        )
+        if before is not None:
+            self._set_rows(before, rows)
+        for name in _TIMES:
+            times = np.full(counters, NEVER)
+            times[: len(rows)] = getattr(self, name)[list(rows)]
+            setattr(self, name, times)
 
-    def take(self, segments: Iterable[Segment]) -> None:
+    def _numbers(self, ledger: Ledger) -> Int64s:
+        """The numbers of the counters of each charge of a ledger."""
+        return np.array([self._index[each] for each in ledger.column("counter").tolist()], np.int64)
+
+    def _meet(self, ledger: Ledger) -> None:
+        """Keeps who the counters and the clients of a ledger are."""
+        charges, ids = ledger.charges, ledger.column("counter").tolist()
+        new = {each: row for row, each in enumerate(ids) if each not in self._index}
+        self._index.update(zip(new, range(len(self.refs), len(self.refs) + len(new)), strict=True))
+        if len(self._index) > len(self._retaken_ms):
+            self._make_room(len(self._index) * 5 // 4)
+        self.refs += refs_of(charges.take(pa.array([*new.values()], pa.int64())))
+        self._governing += [{} for _ in new]
+        numbers = self._numbers(ledger)
+        np.minimum.at(self._incomplete_ms, numbers, ledger.column("incomplete_ms"))
+        for number, governing in governing_of(charges, numbers):
+            if governing.period not in self._governing[number]:
+                periods = {**self._governing[number], governing.period: governing}
+                self._governing[number] = self._alike.setdefault(tuple(periods.values()), periods)
+        columns = (charges.column(name).to_pylist() for name in ("member", "user", "client_id"))
+        self._names |= {member: names for member, *names in zip(*columns, strict=True)}
+
+    def take(self, ledgers: Iterable[Ledger]) -> None:
         """Takes usage in the order of its first times and replays it up to the settle time before the newest."""
-        for segment in segments:
-            if self._held_rows >= FLUSH_ROWS:
-                # What comes next is no older than this segment.
-                self._settle(min(segment.base_ms, self.newest_ms - self._settle_ms))
-            self.add(segment)
+        for ledger in ledgers:
+            if sum(map(len, self._held)) >= FLUSH_ROWS:
+                # What comes next is no older than this.
+                self._settle(min(int(ledger.time.min()), self.newest_ms - self._settle_ms))
+            self._meet(ledger)
+            self.newest_ms = max(self.newest_ms, int(ledger.time.max()))
+            late = ledger.time < self.settled_ms
+            self.late += int(late.sum())
+            self._held.append(ledger.take(~late) if late.any() else ledger)
         self._settle(self.newest_ms - self._settle_ms)
 
     def end(self) -> None:
@@ -157,14 +155,28 @@ class Counters(Replay):
     def _settle(self, before_ms: int) -> None:
         if before_ms <= self.settled_ms:
             return
-        self._replay(before_ms)
+        early = [ledger.take(ledger.time < before_ms) for ledger in self._held]
+        early = [ledger for ledger in early if len(ledger)]
+        held = [ledger.take(ledger.time >= before_ms) for ledger in self._held]
+        self._held = [ledger for ledger in held if len(ledger)]
+        if early:
+            self._replay(early)
         self.settled_ms = before_ms
         self._episodes.settle(before_ms)
         if self._recent is not None:
             self._recent.forget(before_ms - THROTTLE_SEEN_MS)
-        # These are for the findings, which come from the spool.
-        self._throttled_members, self._logged_members, self._members = [], [], []
-        self._hits, self._answered_hits = {}, {}
+
+    def _replay(self, ledgers: Sequence[Ledger]) -> None:
+        periods = any(history.changes_ms for history in self.settings.variants)
+        numbers = [self._numbers(ledger) for ledger in ledgers]
+        part = Part.of(ledgers, numbers, ordered=self.settings.ordered, members=True, periods=periods)
+        retaken = part.values == UNKNOWN
+        self._fetches.fill_in(part)
+        summaries = self._engine.new_summaries(len(self._retaken_ms))
+        met = enforce(self._engine, self._state, summaries, part, retaken, self._retaken_ms)
+        self._episodes.part(part, met.delays, met.rates)
+        if self._recent is not None:
+            self._recent.part(part, met.delays)
 
     # --- episodes ---
 
@@ -184,12 +196,11 @@ class Counters(Replay):
     def _episode(self, delays: Delays, state: State) -> Episode:
         number = delays.number
         ref = self.refs[number]
-        assert ref is not None
         governing, amounts = self._governing_at(ref, number, delays.last_ms), delays.amounts
         # What was known at that time: what is printed must not depend on what was read with it.
         at_ms = delays.begin_ms if state is State.BEGAN else delays.last_ms
-        complete = self._incomplete_ms.get(number, NEVER) > at_ms
-        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and int(self._totals["retaken_ms"][number]) > at_ms
+        complete = int(self._incomplete_ms[number]) > at_ms
+        fetches = ref.key is QuotaKey.CONSUMER_BYTE_RATE and int(self._retaken_ms[number]) > at_ms
         return Episode(
             state,
             Under.AGAINST if ref.variant else Under.TESTED,
@@ -238,7 +249,7 @@ class Counters(Replay):
         a delay: of clients that no other counter delays.
         """
         recent = {} if self._recent is None else self._recent.amounts()
-        incomplete = self._totals["incomplete"]
+        incomplete = self._incomplete_ms != NEVER
         delayed = {
             member
             for number, members in recent.items()
@@ -249,7 +260,7 @@ class Counters(Replay):
         found = []
         now = self.settled_ms - 1
         for number, ref in enumerate(self.refs):
-            if ref is None or ref.variant or now - self._state.ints[number][RECORDED] > SENSOR_EXPIRY_MS:
+            if ref.variant or now - self._state.ints[number][RECORDED] > SENSOR_EXPIRY_MS:
                 continue
             rate = self._rate(number, ref, now)
             going = self._episodes.open.get(number)
@@ -272,7 +283,7 @@ class Counters(Replay):
 
     def _rate(self, number: int, ref: CounterRef, now: int) -> float | None:
         """The observed rate of a counter at that time; None where it is a bucket of tokens."""
-        kind = int(_KIND_OF_KEY[KEYS.index(ref.key)])
+        kind = int(KIND_OF_KEY[KEYS.index(ref.key)])
         if kind >= MUTATION:
             return None
         # A broker that measures drops old windows: so a copy of the row is measured.
@@ -296,26 +307,22 @@ class Counters(Replay):
         """All of the state, for `loads` in any process."""
         count = len(self.refs)
         table = self._state._replace(ints=self._state.ints[:count], floats=self._state.floats[:count])
-        places: dict[int, int] = {}
-        limits = list({id(periods): periods for periods in self._governing.values()}.values())
-        for place, periods in enumerate(limits):
-            places[id(periods)] = place
-        # The tables of the replay know who the counters are, and little else. Most of the time goes to objects of
-        # classes, so there are none of each counter.
+        limits = {id(periods): [tuple(each) for each in periods.values()] for periods in self._governing}
+        places = {name: place for place, name in enumerate(limits)}
+        # Most of the time goes to objects of classes, so there are none of each counter.
         return encode(
             (
                 VERSION,
                 to_bytes(table),
-                [list(column) for column in zip(*(ref or _NOBODY for ref in self.refs), strict=True)],
-                _columns(self._index),
-                [[tuple(each) for each in periods.values()] for periods in limits],
-                _columns({number: places[id(periods)] for number, periods in self._governing.items()}),
+                [list(column) for column in zip(*self.refs, strict=True)],
+                np.fromiter(self._index, np.int64, count),
+                [*limits.values()],
+                np.array([places[id(periods)] for periods in self._governing], np.int64),
                 np.fromiter(self._names, np.int64, len(self._names)),
                 [list(column) for column in zip(*self._names.values(), strict=True)],
-                {name: self._totals[name][:count] for name in _KEPT},
-                _columns(self._incomplete_ms),
+                [getattr(self, name)[:count] for name in _TIMES],
                 self._held,
-                self._back._last,
+                self._fetches.last,
                 self._episodes.open,
                 (self.newest_ms, self.settled_ms, self.late, self._forget_at),
             )
@@ -324,8 +331,6 @@ class Counters(Replay):
     def change(self, settings: AuditSettings) -> None:
         """Goes on under a longer history of quotas; the history so far is the beginning of it."""
         self.settings = replace(settings, per_client=True)
-        self._changes = changes_of(settings)
-        self._has_periods = len(self._changes) > 0
 
     @classmethod
     def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
@@ -334,23 +339,18 @@ class Counters(Replay):
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
-        table, refs, index, limits, places, members, names, flags, incomplete, *values = values
-        self._held, last, going, marks = values
-        self._index = _mapping(index)
-        self._incomplete_ms = _mapping(incomplete)
-        told = [{each.period: each for each in map(Governing._make, periods)} for periods in limits]
-        self._governing = {number: told[place] for number, place in _mapping(places).items()}
+        table, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = values
+        known = [{each.period: each for each in map(Governing._make, periods)} for periods in limits]
+        self._governing = [known[place] for place in places.tolist()]
+        self._alike = {tuple(periods.values()): periods for periods in known}
         self._names = dict(zip(members.tolist(), zip(*names, strict=True), strict=True))
-        count = len(refs[0]) if refs else 0
-        self._make_room(max(64, 2 * count))
-        self.refs = [None if ref[0] < 0 else CounterRef._make(ref) for ref in zip(*refs, strict=True)]
-        self._set_rows(from_bytes(table, self._engine.table), range(count))
-        for name, column in flags.items():
-            self._totals[name][:count] = column
-        self._held_rows = sum(map(len, self._held))
-        self._back._last = last
-        self._back._known = sum(map(len, last.values()))
-        self._episodes.open = going
+        self._index = {each: number for number, each in enumerate(ids.tolist())}
+        self._make_room(max(64, 2 * len(ids)))
+        self.refs = list(map(CounterRef._make, zip(*refs, strict=True)))
+        self._set_rows(from_bytes(table, self._engine.table), range(len(ids)))
+        for name, column in zip(_TIMES, times, strict=True):
+            getattr(self, name)[: len(ids)] = column
+        self._fetches = LastFetches(last)
         self.newest_ms, self.settled_ms, self.late, self._forget_at = marks
         return self
 
@@ -363,21 +363,20 @@ class Counters(Replay):
         else:
             self._state.ints[: len(rows)], self._state.floats[: len(rows)] = table.ints[rows], table.floats[rows]
 
-    def forget(self) -> bool:
+    def forget(self) -> None:
         """Forgets counters that rested for an hour and clients that are in no episode, once many are known.
 
-        A broker has forgotten such counters as well. Whoever introduces counters and clients must then do it again.
+        A broker has forgotten such counters as well.
         """
         if max(len(self._names), len(self.refs)) < self._forget_at:
-            return False
-        held_members: Int64s = np.concatenate([np.zeros(0, np.int64), *(held.member_ids for held in self._held)])
-        members = set(held_members.tolist())
+            return
+        members = {member for held in self._held for member in held.column("member").tolist()}
         if self._recent is not None:
             members |= self._recent.members
         for going in self._episodes.open.values():
             members |= going.amounts.members.keys() | going.tail.members.keys()
         self._names = {member: names for member, names in self._names.items() if member in members}
-        held = {self._index[counter] for each in self._held for counter in each.counter_ids.tolist()}
+        held = {self._index[counter] for each in self._held for counter in each.column("counter").tolist()}
         oldest = self.settled_ms - SENSOR_EXPIRY_MS
         kept = [
             number
@@ -385,19 +384,13 @@ class Counters(Replay):
             if self._state.ints[number][RECORDED] >= oldest or number in held or number in self._episodes.open
         ]
         numbers = {old: new for new, old in enumerate(kept)}
-        table, totals, refs = self._state, self._totals, self.refs
-        self.refs = []
-        self._make_room(max(64, 2 * len(kept)))
-        self.refs = [refs[number] for number in kept]
-        self._set_rows(table, kept)
-        for name in _KEPT:
-            self._totals[name][: len(kept)] = totals[name][kept]
+        self._make_room(max(64, 2 * len(kept)), kept)
+        self.refs = [self.refs[number] for number in kept]
+        self._governing = [self._governing[number] for number in kept]
         self._index = {counter: numbers[number] for counter, number in self._index.items() if number in numbers}
-        self._governing = {numbers[n]: periods for n, periods in self._governing.items() if n in numbers}
-        self._incomplete_ms = {numbers[n]: time for n, time in self._incomplete_ms.items() if n in numbers}
-        self._back.renumber(numbers)
+        self._alike = {tuple(periods.values()): periods for periods in self._governing}
+        self._fetches = self._fetches.renumbered(numbers)
         self._episodes.renumber(numbers)
         if self._recent is not None:
             self._recent.renumber(numbers)
         self._forget_at = max(MOST_NAMES, 2 * max(len(self._names), len(self.refs)))
-        return True

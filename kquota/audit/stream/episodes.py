@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from kquota.audit.part import Part
+    from kquota.audit.ledger.part import Part
 
 _NEVER = -(1 << 62)
 

@@ -7,19 +7,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from kquota.audit import stages
+from kquota.audit import local, stages
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
-from kquota.audit.pack import Packer
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.rows import Ledger
+from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
-from kquota.audit.sources.connections import limits_ips
+from kquota.audit.sources.connections import ConnectionLog, limits_ips
+from kquota.audit.sources.data_log import DataLog
 from kquota.audit.stream import checkpoint
 from kquota.audit.stream.counters import Counters
 from kquota.audit.stream.spool import Place, Spool
@@ -37,6 +39,10 @@ A broker's threads log requests as they complete them. In the recorded logs no l
 """
 SPOOL_BYTES: Final = 20 << 30
 """So much is kept for the findings at the end."""
+
+
+_FIRST_MS: Final = -(1 << 62)
+"""The time of what holds no requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +154,9 @@ class Follower:
             broker: Counters.loads(data, self.settings, self._settle_ms)
             for broker, data in state.get("counters", {}).items()
         }
-        self._packers: dict[str, list[Packer]] = {}
-        """Those of each broker, which introduce clients to its counters."""
+        self._charger = Charger(replace(self.settings, per_client=True))
         self._newest_ms: int | None = state.get("newest")
         """The time of the newest event that was read, of anybody."""
-        self._strangers: set[str] = set()
-        """Brokers to whose counters all clients are to be introduced again."""
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
@@ -168,7 +171,7 @@ class Follower:
             self._again()
             return self.turn(last=last)
         self._reading, self._brokers = known, brokers
-        pending: dict[str, list[Place | bytes]] = {}
+        pending: dict[str, list[Place | Ledger]] = {}
         read_bytes = 0
         for increment in increments:
             self._read(increment, reading, pending)
@@ -176,7 +179,8 @@ class Follower:
         for broker, waiting in pending.items():
             self._advance(broker, waiting)
         episodes = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
-        self._strangers |= {broker for broker in pending if self._counters[broker].forget()}
+        for broker in pending:
+            self._counters[broker].forget()
         return Turn(
             read_bytes,
             self.tail.unread,
@@ -213,8 +217,7 @@ class Follower:
         self.history = history.then(quotas, max(times))
         longer = self.settings.variants[live.variant].then(live.enforced(quotas), max(times))
         self.settings = self.settings.under(live.variant, longer)
-        for packers in self._packers.values():
-            packers[live.variant].change(longer)
+        self._charger.change(self.settings)
         for counters in self._counters.values():
             counters.change(self.settings)
         return max(times)
@@ -241,21 +244,26 @@ class Follower:
         """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
         if not self.tail.files:
             self.tail.check()
-        ranks = self.tail.ranks()
-        moves = ranks != sorted(ranks)
         settings = replace(self.settings, read=self._reading or self.settings.read)
+        ranks = self.tail.ranks()
+        places = [place for place in self._spool if place.file not in self._void]
+        account = stages.Account(self._account(), list(self._rejects), self._noted)
 
-        def blob(place: Place) -> bytes:
-            data = self._spool.read(place)
-            return stages.moved(data, (ranks[place.file] + len(ranks), place.part)) if moves else data
+        def parcels() -> Iterator[stages.Parcel]:
+            yield account
+            for place in places:
+                parcel: stages.Parcel = decode(self._spool.read(place))
+                # The order of a batch audit of the files.
+                ordinal = (ranks[place.file] + len(ranks), place.part)
+                if isinstance(parcel, Ledger):
+                    yield replace(parcel, ordinal=ordinal)
+                elif isinstance(parcel, stages.Placed):
+                    if not isinstance(parcel.log, DataLog) or stages.sizes_fetches(settings):
+                        yield parcel._replace(ordinal=ordinal)
+                elif not isinstance(parcel, ConnectionLog) or limits_ips(settings.variants):
+                    yield parcel
 
-        places = self._spool.in_order(ranks, self._void)
-        data = (blob(place) for place in places if place.bucket and stages.sizes_fetches(settings))
-        sizes = (each.data for each in stages.rebuild_blobs(data, settings, 1))
-        account = stages.account_blobs(self._account(), self._rejects, self._noted)
-        usage = (each for place in places if not place.bucket and stages.is_needed(each := blob(place), settings))
-        blobs = chain(sizes, (each.data for each in account), usage)
-        return stages.result(stages.replay_blobs(blobs, settings), settings, what, "local")
+        return stages.result(local.in_buckets(parcels(), settings, self._spool.size), settings, what, "local")
 
     def save(self) -> None:
         """Writes a checkpoint, where there is a folder for it. Raises InputError."""
@@ -310,30 +318,22 @@ class Follower:
             data=kept and (live or stages.sizes_fetches(settings)),
         )
 
-    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | bytes]]) -> None:
+    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | Ledger]]) -> None:
         followed = increment.file
         split = replace(increment.split, broker=self._brokers[followed.number])
         tally = Tally()
-        ungoverned = 0
-        if not followed.grows:
-            # What is read of it may be void one day: it introduces everybody itself, and nobody relies on that.
-            self._strangers = set(self._packers)
+        before = self._charger.ungoverned
         for piece, broker in by_broker(read(split, reading, tally)):
             part = followed.parts
             followed.parts += 1
-            packers = self._packers_of(broker or "")
-            before = packers[0].ungoverned
-            if isinstance(piece, Batch) and len(piece):
-                self._newest_ms = max(int(piece.time_ms.max()), self._newest_ms or 0)
-            for blob in stages.pack_pieces([((followed.number, part), piece)], packers, 1):
-                place: Place | bytes = blob.data
+            for parcel in self._parcels(piece, (followed.number, part)):
+                place: Place | None = None
                 if self._spool_bytes and self._full_since is None:
-                    place = self._spool.add(blob, followed.number, part)
-                if broker is not None:
-                    pending.setdefault(broker, []).append(place)
-            ungoverned += packers[0].ungoverned - before
-        if not followed.grows:
-            self._strangers = set(self._packers)
+                    start_ms = int(parcel.time.min()) if isinstance(parcel, Ledger) else _FIRST_MS
+                    place = self._spool.add(encode(parcel), start_ms, followed.number, part)
+                if broker is not None and isinstance(parcel, Ledger):
+                    pending.setdefault(broker, []).append(place or parcel)
+        ungoverned = self._charger.ungoverned - before
         self.tail.took(increment)
         if self._full_since is None:
             account = DataQuality.of(tally, ungoverned)
@@ -344,32 +344,26 @@ class Follower:
             if self._spool_bytes and self._spool.size > self._spool_bytes:
                 self._full_since = max((each.newest_ms for each in self._counters.values()), default=0)
 
-    def _advance(self, broker: str, waiting: Sequence[Place | bytes]) -> None:
+    def _parcels(self, piece: Piece, ordinal: tuple[int, int]) -> Iterator[stages.Parcel]:
+        if not isinstance(piece, Batch):
+            yield from (parcel for _, parcel in stages.placed(piece, ordinal, 1))
+            return
+        if len(piece):
+            self._newest_ms = max(int(piece.time_ms.max()), self._newest_ms or 0)
+        self._charger.charge(piece)
+        yield from self._charger.take(ordinal)
+
+    def _advance(self, broker: str, waiting: Sequence[Place | Ledger]) -> None:
         """Replays what came of a broker."""
         counters = self._counters.get(broker)
         if counters is None:
             counters = self._counters[broker] = Counters(self.settings, self._settle_ms, watched=self._watched)
-        if all(isinstance(each, Place) for each in waiting):
-            waiting = sorted(waiting, key=lambda each: each.start_ms if isinstance(each, Place) else 0)
-        blobs = (each if isinstance(each, bytes) else self._spool.read(each) for each in waiting)
-        counters.take(segment for blob in blobs if (segment := stages.segment_of(blob)) is not None)
 
-    def _packers_of(self, broker: str) -> list[Packer]:
-        """The packers for a broker, one for each variant of the quotas."""
-        packers = self._packers.get(broker)
-        if packers is None:
-            packers = self._packers[broker] = [
-                Packer(quotas, 1, variant, True, self.settings.kept)
-                for variant, quotas in enumerate(self.settings.variants)
-            ]
-        elif broker in self._strangers:
-            if max(packer.known for packer in packers) > stages.KEPT_CLIENTS:
-                del self._packers[broker]
-                return self._packers_of(broker)
-            for packer in packers:
-                packer.begin()
-            self._strangers.discard(broker)
-        return packers
+        def start_ms(each: Place | Ledger) -> int:
+            return each.start_ms if isinstance(each, Place) else int(each.time.min())
+
+        ordered = sorted(waiting, key=start_ms)
+        counters.take(each if isinstance(each, Ledger) else decode(self._spool.read(each)) for each in ordered)
 
     def _forget_file(self, number: int) -> None:
         """Takes back what was read of a file for the findings."""

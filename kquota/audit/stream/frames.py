@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kquota.audit import spark, stages
-from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.lookup import fingerprint
+from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.names import fingerprint
 from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
@@ -42,14 +42,14 @@ from kquota.errors import InputError
 from kquota.files import replacing
 from kquota.garbage import look_seldom
 
-_PACKED: Final = f"{spark.PACKED}, broker string"
-_SCHEMA: Final = spark.PACKED_SCHEMA.append(pa.field("broker", pa.string()))
+_PACKED: Final = f"{spark.PARCELS}, start_ms long, broker string"
+_SCHEMA: Final = spark.PARCELS_SCHEMA.append(pa.field("start_ms", pa.int64())).append(pa.field("broker", pa.string()))
 _FOUND: Final = pa.schema([("data", pa.binary())])
 _WHAT: Final = "the stream"
 _SUCCESS: Final = "_SUCCESS"
 """In the folder of a batch when all of it is there."""
 _BUCKETS: Final = 16
-"""So many tasks can make the findings; each costs a segment for every task and broker of a batch."""
+"""So many tasks can make the findings; each costs a ledger for every task and broker of a batch."""
 
 
 @dataclass
@@ -71,8 +71,8 @@ class AuditStream:
         buckets = stages.bucket_count([], 2 * spark.cores_of(self.session))
         packed = self.session.read.schema(_PACKED).parquet(*done).drop("broker")
         # Which counters go together is decided by their homes, as many buckets as there are now.
-        return spark.replayed(packed.selectExpr(f"pmod(bucket, {buckets}) AS bucket", "start_ms", "data"), buckets,
-                              self.settings, _WHAT)  # fmt: skip
+        parcels = packed.selectExpr(f"pmod(bucket, {buckets}) AS bucket", "data")
+        return spark.found(parcels, buckets, self.settings, _WHAT)
 
     def stop(self) -> None:
         """Stops the query."""
@@ -104,7 +104,7 @@ def audit_frames(
     _claim(own, settings, settle_ms)
     stream = AuditStream(session, settings, own)
     columns = [name for name in usage.COLUMNS if name in frame.columns]
-    packers = spark.shared(session, stages.Packers(replace(settings, per_client=True), _BUCKETS))
+    charger = spark.shared(session, Charger(replace(settings, per_client=True)))
 
     # A broker's counters are the work of one task; more tasks than cores only cost.
     tasks = spark.cores_of(session)
@@ -113,10 +113,10 @@ def audit_frames(
         batch.sparkSession.conf.set(*spark.LARGE_BATCHES)  # the session is the query's own
         place = own / "packed" / f"{number:09d}"
         place.mkdir(exist_ok=True)
-        packed = batch.select(*columns).mapInArrow(_mapper(packers), _PACKED)
+        packed = batch.select(*columns).mapInArrow(_mapper(charger), _PACKED)
         placed = packed.selectExpr("*", f"pmod(hash(broker), {tasks}) AS task")
         of_brokers = placed.repartitionById(tasks, "task").drop("task")
-        reducer = _reducer(packers, settle_ms, own / "state", place, number)
+        reducer = _reducer(charger, settle_ms, own / "state", place, number)
         rows = spark.collect(of_brokers.sortWithinPartitions("broker", "start_ms").mapInArrow(reducer, "data binary"))
         found: list[Episode] = []
         written: set[str] = {_SUCCESS}
@@ -170,34 +170,25 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Packs the rows of a task; segments bear the name of their broker."""
+    """Charges the rows of a task; ledgers bear the name of their broker."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look_seldom()
         number, tally = spark.partition(), Tally()
-        reading, packers = shared.value.settings.read, shared.value.begin()
-        tables = spark.joined(batches, usage.BATCH_ROWS)
-        rows = usage.to_batches(tables, _WHAT, reading.broker, "", tally, version=reading.version)
-
-        def seen() -> Iterator[Batch]:
-            for batch in rows:
-                tally.saw(batch.time_ms, batch.records)
-                tally.heard(answers_in(batch, every=reading.by_client))
-                yield batch
-
-        of, ungoverned = None, 0
-        for part, (piece, broker) in enumerate(by_broker(seen())):
-            if broker != of:
-                # The counters of each broker are kept by themselves: all their clients are introduced to each.
-                of, ungoverned = broker, ungoverned + packers[0].ungoverned
-                for packer in packers:
-                    packer.begin()
-            for blob in stages.pack_pieces([((number, part), piece)], packers, _BUCKETS):
-                yield spark.row_of(_SCHEMA, *blob, broker)
+        charger: Charger = shared.value
+        before = charger.ungoverned
+        rows = spark.batches_of(batches, charger.settings.read, _WHAT, tally)
+        for part, (batch, broker) in enumerate(by_broker(rows)):
+            assert isinstance(batch, Batch)
+            charger.charge(batch)
+            for whole in charger.take((number, part)):
+                for bucket, ledger in whole.parted(_BUCKETS):
+                    yield spark.row_of(_SCHEMA, bucket, encode(ledger), int(ledger.time.min()), broker)
         if tally.events or tally.exempt or tally.rejected:
-            quality = DataQuality.of(tally, ungoverned + packers[0].ungoverned)
-            for blob in stages.account_blobs(quality, tally.rejects, tally.noted):
-                yield spark.row_of(_SCHEMA, *blob, None)
+            account = stages.Account(
+                DataQuality.of(tally, charger.ungoverned - before), tally.rejects, dict(tally.noted)
+            )
+            yield spark.row_of(_SCHEMA, 0, encode(account), None, None)
 
     return run
 
@@ -234,7 +225,7 @@ def _reducer(
                 counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
             else:
                 counters = Counters(settings, settle_ms)
-            counters.take(segment for blob in blobs if (segment := stages.segment_of(blob)) is not None)
+            counters.take(map(decode, blobs))
             episodes = counters.episodes()
             counters.forget()
             _write(place / str(number), counters.dumps())

@@ -1,22 +1,19 @@
-"""Packed usage on the disk: what came is appended, and is read again when findings are wanted."""
+"""Parcels on the disk: what came is appended, and is read again when findings are wanted."""
 
 from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota.audit.stages import Blob
-
 
 class Place(NamedTuple):
-    """Where a blob lies in the spool, and from which part of which file it came."""
+    """Where a parcel lies in the spool, and from which part of which file it came."""
 
-    bucket: int
     start_ms: int
-    """Blobs go to the reduce side in this order."""
+    """The time of its first request."""
     offset: int
     length: int
     file: int
@@ -27,7 +24,7 @@ _WIDTH = len(Place._fields)
 
 
 class Spool:
-    """A file of blobs and a file of their places, in a folder; a spool of an earlier run is taken up up to `places`."""
+    """A file of parcels and a file of their places, in a folder; one of an earlier run goes on after `places`."""
 
     def __init__(self, folder: Path, places: int = 0) -> None:
         self._path, self._index = folder / "blobs", folder / "places"
@@ -41,7 +38,7 @@ class Spool:
         del self._places[kept:]
         last = self[len(self) - 1] if len(self) else None
         self.size = 0 if last is None else last.offset + last.length
-        """The bytes of all blobs."""
+        """The bytes of all parcels."""
         # Without buffers: what an old process still holds must not come behind what a new one wrote.
         self._data = open(self._path, "a+b", buffering=0)  # noqa: SIM115 - `close` closes it
         self._table = open(self._index, "a+b", buffering=0)  # noqa: SIM115
@@ -57,34 +54,26 @@ class Spool:
     def __iter__(self) -> Iterator[Place]:
         return (self[number] for number in range(len(self)))
 
-    def add(self, blob: Blob, number: int, part: int) -> Place:
-        """Appends a blob that came from that part of the file with that number."""
-        place = Place(blob.bucket, blob.start_ms, self.size, len(blob.data), number, part)
+    def add(self, data: bytes, start_ms: int, number: int, part: int) -> Place:
+        """Appends a parcel that came from that part of the file with that number."""
+        place = Place(start_ms, self.size, len(data), number, part)
         entry = array("q", place)
-        for file, data in ((self._data, blob.data), (self._table, entry.tobytes())):
-            left = memoryview(data)
+        for file, written in ((self._data, data), (self._table, entry.tobytes())):
+            left = memoryview(written)
             while left:
                 left = left[file.write(left) :]
         self._places.extend(entry)
-        self.size += len(blob.data)
+        self.size += len(data)
         return place
 
     def read(self, place: Place) -> bytes:
-        """The data of a blob."""
+        """The data of a parcel."""
         data = b""
         while len(data) < place.length and (
             more := os.pread(self._data.fileno(), place.length - len(data), place.offset + len(data))
         ):
             data += more
         return data
-
-    def in_order(self, ranks: Sequence[int], void: Collection[int]) -> list[Place]:
-        """The places in the order in which the reduce side takes their blobs.
-
-        `ranks` are the places of the files in the export; `void` are files that do not count.
-        """
-        places = (place for place in self if place.file not in void)
-        return sorted(places, key=lambda place: (place.start_ms, ranks[place.file], place.part))
 
     def shorten(self, places: int) -> None:
         """Forgets all places but the first."""

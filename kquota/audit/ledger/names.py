@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -76,20 +75,3 @@ class Memo:
             places = np.searchsorted(self._keys, keys)
         found: Int64s = self._values[places]
         return found
-
-
-class Seen:
-    """A set of whole numbers that many are added to at once."""
-
-    def __init__(self) -> None:
-        self._sorted = np.zeros(0, np.int64)
-
-    def add(self, numbers: Int64s) -> Any:
-        """Adds them, and returns a mask: true for each that was not in it before."""
-        places = np.searchsorted(self._sorted, numbers)
-        inside = places < len(self._sorted)
-        new = ~inside
-        new[inside] = self._sorted[places[inside]] != numbers[inside]
-        if new.any():
-            self._sorted = np.union1d(self._sorted, numbers[new])
-        return new

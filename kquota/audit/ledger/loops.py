@@ -16,7 +16,7 @@ from kquota.core.enforcement.kernel import jit
 def _compiled() -> Any:
     """The compiled loops, or None without numba."""
     try:
-        loops = (_dense_codes, _scatter, _member_totals, _place, _unsorted, _client_keys)
+        loops = (_dense_codes, _scatter, _totals, _unsorted, _client_keys)
         return tuple(jit(loop, nogil=True) for loop in loops)
     except ImportError:
         return None
@@ -31,7 +31,7 @@ def client_keys(
         found: Int64s = brokers[broker] | kinds.astype(np.int64) << shift | users[user] | clients[client]
         return found
     keys = np.empty(len(kinds), np.int64)
-    loops[5](kinds, brokers, broker, users, user, clients, client, shift, keys)
+    loops[4](kinds, brokers, broker, users, user, clients, client, shift, keys)
     return keys
 
 
@@ -82,82 +82,57 @@ def _dense_codes(keys, codes, table_size):  # type: ignore[no-untyped-def]
     return distinct[:found], True
 
 
-def scatter(codes: Any, rank_of: Int64s, starts: Int64s, columns: Sequence[tuple[Any, Any, Any]]) -> None:
-    """Sorts columns by `rank_of[codes]`, stable: each is (values, what each rank takes off them, the result).
+def scatter(codes: Any, rank_of: Int64s, cursor: Int64s, columns: Sequence[tuple[Any, Any]]) -> None:
+    """Sorts columns, each (values, the result), by `rank_of[codes]`, stable; rows of ranks below 0 are left out.
 
-    The rows of a rank begin at `starts[rank]` of the result; rows of ranks without a start are left out.
+    The next row of a rank goes to `cursor[rank]` of the result; the cursor moves on.
     """
     loops = _compiled()
     if loops is not None:
-        for values, bases, out in columns:
-            loops[1](codes, rank_of, starts.copy(), values, bases, out)
+        for values, out in columns[:-1]:
+            loops[1](codes, rank_of, cursor.copy(), values, out)
+        loops[1](codes, rank_of, cursor, *columns[-1])
         return
     ranked = rank_of[codes]
     rows = np.argsort(ranked, kind="stable")
-    for values, bases, out in columns:
-        mine = rows[: len(out)]
-        out[:] = values[mine] - bases[ranked[mine]]
+    rows = rows[np.count_nonzero(ranked < 0) :]
+    counts = np.bincount(ranked[rows], minlength=len(cursor))
+    places = np.repeat(cursor - (np.cumsum(counts) - counts), counts) + np.arange(len(rows))
+    for values, out in columns:
+        out[places] = values[rows]
+    cursor += counts
 
 
-def _scatter(codes, rank_of, cursor, values, bases, out):  # type: ignore[no-untyped-def]
-    ranks = len(cursor)
+def _scatter(codes, rank_of, cursor, values, out):  # type: ignore[no-untyped-def]
     for row in range(len(codes)):
         rank = rank_of[codes[row]]
-        if rank < ranks:
-            out[cursor[rank]] = values[row] - bases[rank]
+        if rank >= 0:
+            out[cursor[rank]] = values[row]
             cursor[rank] += 1
 
 
-def member_totals(codes: Any, times: Int64s, values: Int64s, members: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """(events, sum of the known values, first time, last time) per code; each has a row."""
-    first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    events, sums, firsts, lasts = (np.full(members, value, np.int64) for value in (0, 0, first, last))
+def totals(codes: Any, values: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """(rows, sum of the known values) of each of so many codes."""
+    rows, sums = np.zeros(count, np.int64), np.zeros(count, np.int64)
     loops = _compiled()
     if loops is None:
-        np.add.at(events, codes, 1)
+        np.add.at(rows, codes, 1)
         np.add.at(sums, codes, np.maximum(values, 0))
-        np.minimum.at(firsts, codes, times)
-        np.maximum.at(lasts, codes, times)
     else:
-        loops[2](codes, times, values, events, sums, firsts, lasts)
-    return events, sums, firsts, lasts
+        loops[2](codes, values, rows, sums)
+    return rows, sums
 
 
-def _member_totals(codes, times, values, events, sums, firsts, lasts):  # type: ignore[no-untyped-def]
+def _totals(codes, values, rows, sums):  # type: ignore[no-untyped-def]
     for row in range(len(codes)):
         code = codes[row]
-        events[code] += 1
+        rows[code] += 1
         if values[row] > 0:
             sums[code] += values[row]
-        firsts[code] = min(firsts[code], times[row])
-        lasts[code] = max(lasts[code], times[row])
-
-
-def place(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, base: int, out: Any) -> None:
-    """Copies runs, and adds the base: the next `counts[i]` values of `source` go to `out` at `cursor[target[i]]`."""
-    loops = _compiled()
-    (loops[3] if loops is not None else _place_runs)(counts, target, cursor, source, base, out)
-
-
-def _place(counts, target, cursor, source, base, out):  # type: ignore[no-untyped-def]
-    read = 0
-    for run in range(len(counts)):
-        write = cursor[target[run]]
-        for _ in range(counts[run]):
-            out[write] = source[read] + base
-            write += 1
-            read += 1
-
-
-def _place_runs(counts: Int64s, target: Int64s, cursor: Int64s, source: Any, base: int, out: Any) -> None:
-    read = 0
-    for count, write in zip(counts.tolist(), cursor[target].tolist(), strict=True):
-        out[write : write + count] = np.add(source[read : read + count], base, dtype=out.dtype)
-        read += count
 
 
 def unsorted(offsets: Int64s, times: Int64s) -> Any:
-    """The segments (`offsets[i]` to `offsets[i+1]`) whose times are not in order."""
+    """The stretches (`offsets[i]` to `offsets[i+1]`) whose times are not in order."""
     loops = _compiled()
     if loops is None:
         if len(times) < 2:
@@ -165,7 +140,7 @@ def unsorted(offsets: Int64s, times: Int64s) -> Any:
         drops = np.flatnonzero(np.diff(times) < 0) + 1
         inside = drops[~np.isin(drops, offsets)]
         return np.unique(np.searchsorted(offsets, inside, side="right") - 1)
-    return np.flatnonzero(loops[4](offsets, times))
+    return np.flatnonzero(loops[3](offsets, times))
 
 
 def _unsorted(offsets, times):  # type: ignore[no-untyped-def]

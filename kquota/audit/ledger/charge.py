@@ -1,0 +1,281 @@
+"""Usage becomes a ledger: each request is charged to the counters of all quotas under test.
+
+Resolution happens once for each distinct (broker, kind, user, client-id), in plain Python; everything for each row is
+an array operation.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kquota.audit.batch import Batch, Bools, Int64s
+from kquota.audit.ledger import loops
+from kquota.audit.ledger.names import Interner, Memo, fingerprint
+from kquota.audit.ledger.rows import CHARGED_KEYS, CHARGES, COLUMNS, KEYS, NEVER, OPTIONAL, Governing, Ledger
+from kquota.audit.settings import AuditSettings, Together
+from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolver, resolve_ip
+
+KEPT_CLIENTS: Final = 1_000_000
+"""Once more clients are known, all are forgotten: the tables would grow with every task."""
+_BITS: Final = 24
+_MASK: Final = (1 << _BITS) - 1
+_KIND_BITS: Final = 3
+_KINDS: Final = (1 << _KIND_BITS) - 1
+_MOST_RESOLVED: Final = 100_000
+_ABSENT: Final = {"throttle_ms": -1, "connection": 0, "detail": 0}
+"""What stands in an optional column where the export says nothing."""
+
+
+class _Period:
+    """What one snapshot of a variant's history charges clients to."""
+
+    def __init__(self, variant: int, number: int, quotas: QuotaSnapshot) -> None:
+        self.variant, self.number = variant, number
+        self.charged = Memo()
+        """Distinct client → the charges of its bytes and of its thread time; -1 for none."""
+        self._quotas = quotas
+        self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
+        self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
+        """The clients that came last: they come again on other brokers."""
+        self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
+
+    def resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        """The sensor of a client and what limits it, the same on all brokers; None where nothing does."""
+        client = (key, user, client_id)
+        if client not in self._resolved:
+            if len(self._resolved) >= _MOST_RESOLVED:
+                self._resolved.clear()
+            self._resolved[client] = self._resolve(*client)
+        return self._resolved[client]
+
+    def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+        if key is QuotaKey.CONNECTION_CREATION_RATE:
+            resolution = resolve_ip(self._quotas, client_id)
+        else:
+            resolution = self._resolvers[key].resolve(user, client_id)
+        if resolution.limit is None or resolution.entity is None or resolution.level is None:
+            return None
+        governing = Governing(self.number, str(resolution.entity), int(resolution.level), float(resolution.limit))
+        return str(resolution.sensor), governing
+
+
+class _Piece(NamedTuple):
+    """What a batch was charged under one period."""
+
+    columns: dict[str, Any]
+    charges: Int64s
+    events: Int64s
+    value: Int64s
+    incomplete_ms: Int64s | None
+    silent: Bools | None
+
+
+class Charger:
+    """Charges batches, and keeps what it knows of clients between them; a copy for another process knows nothing."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self.settings = settings
+        self.ungoverned = 0
+        """Events that no quota limits."""
+        self.rows = 0
+        """How many wait to be taken."""
+        self._pieces: list[_Piece] = []
+        self._forget()
+
+    def __reduce__(self) -> tuple[type[Charger], tuple[AuditSettings]]:
+        return Charger, (self.settings,)
+
+    def _forget(self) -> None:
+        self._brokers, self._users, self._clients = Interner(), Interner(), Interner()
+        self._sensors, self._entities = Interner(), Interner()
+        self._counters: dict[tuple[int, str, int, str], int] = {}
+        """(variant, broker, key, sensor) → the place in the columns of counters."""
+        self._of_counters = {name: array("q") for name in ("counter", "home", "variant", "broker", "key", "sensor")}
+        self._of_charges = {name: array("q") for name in ("place", "client", "period", "entity", "level")}
+        self._limits = array("d")
+        self._periods: list[list[_Period]] = [[] for _ in self.settings.variants]
+        self.change(self.settings)
+
+    def change(self, settings: AuditSettings) -> None:
+        """Goes on under longer histories of quotas, which begin with those so far."""
+        self.settings = settings
+        self._changes = [np.array(history.changes_ms, np.int64) for history in settings.variants]
+        for variant, (periods, history) in enumerate(zip(self._periods, settings.variants, strict=True)):
+            known = len(periods)
+            periods += [_Period(variant, number, each) for number, each in enumerate(history.snapshots[known:], known)]
+
+    def charge(self, batch: Batch) -> None:
+        """Takes the next events."""
+        if not len(batch):
+            return
+        names = (self._brokers, batch.broker), (self._users, batch.user), (self._clients, batch.client_id)
+        known = [interner.numbers(column.values) for interner, column in names]
+        if max(len(self._users.names), len(self._clients.names)) > _MASK or len(self._brokers.names) > 1 << 12:
+            raise OverflowError("more than 16 million users or client-ids, or 4096 brokers, in one task")
+        keys = loops.client_keys(
+            batch.kind, known[0] << 2 * _BITS + _KIND_BITS, batch.broker.codes, known[1] << _BITS, batch.user.codes,
+            known[2], batch.client_id.codes, 2 * _BITS,
+        )  # fmt: skip
+        codes, clients = loops.dense_codes(keys)
+        for changes, periods in zip(self._changes, self._periods, strict=True):
+            if not len(changes):
+                self._charge(batch, codes, clients, periods[0])
+                continue
+            in_period = np.searchsorted(changes, batch.time_ms, side="right")
+            for number in np.unique(in_period).tolist():
+                rows = in_period == number
+                here, present = np.unique(codes[rows], return_inverse=True)
+                self._charge(batch.take(rows), present.astype(np.int32), clients[here], periods[number])
+
+    def _charge(self, batch: Batch, codes: Any, clients: Int64s, period: _Period) -> None:
+        charged = period.charged.look_up(clients, lambda client: self._charges_of(client, period))
+        if period.variant == 0:
+            free = (charged.max(axis=1) < 0) & (clients >> 2 * _BITS & _KINDS != MUTATION)
+            self.ungoverned += int(np.count_nonzero(free[codes])) if free.any() else 0
+        self._add(batch, codes, charged[:, 0], batch.bytes, batch.bytes_complete)
+        if period.times_requests:
+            # An export without thread times still names the clients whose request quota cannot be judged.
+            nanos = batch.request_ns if batch.request_ns is not None else np.zeros(len(batch), np.int64)
+            complete = False if batch.request_ns is None else batch.request_complete
+            # Of its counters of bytes and of thread time the kind says which requests are the same. Without
+            # connections nobody asks.
+            timed = replace(batch, detail=None if batch.connection is None else batch.kind.astype(np.int64))
+            self._add(timed, codes, charged[:, 1], nanos, complete)
+
+    def _charges_of(self, client: int, period: _Period) -> tuple[int, int]:
+        """What the bytes and the thread time of one distinct client are charged to; -1 for nothing."""
+        kind = client >> 2 * _BITS & _KINDS
+        bytes_ = -1 if kind == REQUEST else self._charge_of(client, CHARGED_KEYS[kind], period)
+        # A topic is a part of a request, whose thread time is an event of its own; a connection is none.
+        timed = period.times_requests and kind not in (MUTATION, CONNECTION)
+        return bytes_, self._charge_of(client, QuotaKey.REQUEST_PERCENTAGE, period) if timed else -1
+
+    def _charge_of(self, client: int, key: QuotaKey, period: _Period) -> int:
+        names = self._users.names[client >> _BITS & _MASK], self._clients.names[client & _MASK]
+        resolved = period.resolve(key, *names)
+        if resolved is None:
+            return -1
+        sensor, governing = resolved
+        broker = self._brokers.names[client >> 2 * _BITS + _KIND_BITS]
+        counter = (period.variant, broker, KEYS.index(key), sensor)
+        place = self._counters.get(counter)
+        if place is None:
+            place = self._counters[counter] = len(self._counters)
+            counter_id = fingerprint(str(period.variant), broker, key.value, sensor)
+            numbers = (counter_id, self._home(broker, sensor, counter_id), period.variant, self._brokers.number(broker),
+                       KEYS.index(key), self._sensors.number(sensor))  # fmt: skip
+            for column, number in zip(self._of_counters.values(), numbers, strict=True):
+                column.append(number)
+        charge = (place, client, period.number, self._entities.number(governing.entity), governing.level)
+        for column, number in zip(self._of_charges.values(), charge, strict=True):
+            column.append(number)
+        self._limits.append(governing.limit)
+        return len(self._limits) - 1
+
+    def _home(self, broker: str, sensor: str, counter_id: int) -> int:
+        user, _, client_id = sensor.partition(":")  # the user's name is encoded and has no colon
+        match self.settings.kept:
+            case Together.COUNTER:
+                return counter_id
+            case Together.USER:
+                return fingerprint(broker, user)
+            case Together.CLIENT_ID:
+                return fingerprint(broker, client_id)
+            case Together.BROKER:
+                return fingerprint(broker)
+
+    def _add(self, batch: Batch, codes: Any, charged: Int64s, values: Int64s, complete: bool | Bools) -> None:
+        """Keeps the governed rows of a batch: `charged` is the charge of each code, -1 for none."""
+        governed = charged >= 0
+        if not governed.any():
+            return
+        events, sums = loops.totals(codes, values, len(charged))
+        columns = {
+            "code": charged.astype(np.int32)[codes],
+            "time": batch.time_ms,
+            "value": values,
+            **{name: getattr(batch, name) for name in OPTIONAL if getattr(batch, name) is not None},
+        }
+        if not governed.all():
+            rows = governed[codes]
+            columns = {name: column[rows] for name, column in columns.items()}
+        incomplete_ms = None
+        if complete is not True:
+            lacking = slice(None) if complete is False else np.flatnonzero(~np.asarray(complete))
+            incomplete_ms = np.full(len(charged), NEVER)
+            np.minimum.at(incomplete_ms, codes[lacking], batch.time_ms[lacking])
+            incomplete_ms = incomplete_ms[governed]
+        silent = None
+        if batch.throttle_ms is not None:
+            silent = np.bincount(codes[batch.throttle_ms < 0], minlength=len(charged))[governed] > 0
+        self._pieces.append(_Piece(columns, charged[governed], events[governed], sums[governed], incomplete_ms, silent))
+        self.rows += len(columns["code"])
+
+    def take(self, ordinal: tuple[int, int]) -> Iterator[Ledger]:
+        """All that was charged since the last call, as one ledger if it is anything; `ordinal` is its place."""
+        pieces, self._pieces, self.rows = self._pieces, [], 0
+        if not pieces:
+            return
+        count = len(self._limits)
+        events, value = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        incomplete_ms, silent = np.full(count, NEVER), np.zeros(count, bool)
+        for piece in pieces:
+            events[piece.charges] += piece.events
+            value[piece.charges] += piece.value
+            if piece.incomplete_ms is not None:
+                incomplete_ms[piece.charges] = np.minimum(incomplete_ms[piece.charges], piece.incomplete_ms)
+            silent[piece.charges] |= True if piece.silent is None else piece.silent
+        used = np.flatnonzero(events)
+        totals = {"events": events, "value": value, "incomplete_ms": incomplete_ms, "silent": silent}
+        local = np.zeros(count, np.int32)
+        local[used] = np.arange(len(used))
+        columns: dict[str, Any] = dict.fromkeys(OPTIONAL)
+        for name in COLUMNS:
+            if any(name in piece.columns for piece in pieces):
+                columns[name] = np.concatenate([_column(piece, name) for piece in pieces])
+        columns["code"] = local[columns["code"]]
+        yield Ledger(ordinal, self._table(used, {name: column[used] for name, column in totals.items()}), **columns)
+        if sum(len(period.charged) for periods in self._periods for period in periods) > KEPT_CLIENTS:
+            self._forget()
+
+    def _table(self, charges: Int64s, totals: dict[str, Any]) -> pa.Table:
+        """Those charges (`CHARGES`)."""
+        own = {name: np.frombuffer(column, np.int64)[charges] for name, column in self._of_charges.items()}
+        places, clients = own.pop("place"), own.pop("client")
+        own |= {name: np.frombuffer(column, np.int64)[places] for name, column in self._of_counters.items()}
+        users, client_ids = clients >> _BITS & _MASK, clients & _MASK
+        # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.
+        one, other = np.int64(-7046029254386353131), np.int64(-4417276706812531889)
+        mixed = self._users.fingerprints(users) * one ^ self._clients.fingerprints(client_ids) * other
+        columns: dict[str, Any] = {
+            **own,
+            "member": mixed & np.int64((1 << 63) - 1),
+            "broker": self._brokers.column(own["broker"]),
+            "sensor": self._sensors.column(own["sensor"]),
+            "entity": self._entities.column(own["entity"]),
+            "limit": np.frombuffer(self._limits, np.float64)[charges],
+            "user": self._users.column(users),
+            "client_id": self._clients.column(client_ids),
+            **totals,
+        }
+        return pa.table([_arrow(columns[field.name], field.type) for field in CHARGES], schema=CHARGES)
+
+
+def _arrow(column: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, np.ndarray):
+        return pa.array(column).cast(kind)
+    return pa.DictionaryArray.from_arrays(column.codes, pa.array(column.values, pa.string()))
+
+
+def _column(piece: _Piece, name: str) -> Any:
+    column = piece.columns.get(name)
+    return np.full(len(piece.columns["code"]), _ABSENT[name]) if column is None else column

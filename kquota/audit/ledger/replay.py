@@ -1,0 +1,302 @@
+"""Ledgers become findings: each counter's rows in the order of time, through the enforcement kernel."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.findings import SCHEMA
+from kquota.audit.in_force import Judged
+from kquota.audit.ledger.part import Part, enforce
+from kquota.audit.ledger.rows import CHARGES, KEYS, NEVER, CounterRef, Governing, Ledger
+from kquota.audit.retries import KnownSizes, fill_in
+from kquota.audit.settings import AuditSettings
+from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.findings.finding import Basis, Logged
+from kquota.core.findings.verdicts import Governed, InTurn, Verdict
+
+_INCOMPLETE: Final = "the log does not record everything that this quota counts"
+
+
+class Replay:
+    """The counters of some ledgers, replayed; `sizes` are throttled fetches with the sizes that are known of them."""
+
+    def __init__(self, ledgers: Sequence[Ledger], settings: AuditSettings, sizes: Sequence[Ledger] = ()) -> None:
+        self.settings = settings
+        charges = pa.concat_tables(
+            [CHARGES.empty_table(), *(ledger.charges for ledger in ledgers)]
+        ).unify_dictionaries()
+        ids, firsts, numbers = np.unique(charges.column("counter").to_numpy(), return_index=True, return_inverse=True)
+        count = len(ids)
+        self.refs = refs_of(charges.take(pa.array(firsts)))
+        """Who the counters are, by number."""
+        self._governing: list[dict[int, Governing]] = [{} for _ in range(count)]
+        """What limits each counter, by the period of the quotas' history."""
+        for number, governing in governing_of(charges, numbers):
+            self._governing[number][governing.period] = governing
+        self._changes = changes_of(settings)
+        """When quotas change under any of the variants."""
+        self._has_periods = len(self._changes) > 0
+        charges = charges.append_column("number", pa.array(numbers, pa.int64()))
+        totals = (
+            charges.group_by("number")
+            .aggregate([("events", "sum"), ("incomplete_ms", "min"), ("silent", "any")])
+            .sort_by("number")
+        )
+        self._totals: dict[str, Any] = {
+            "events": totals.column("events_sum").to_numpy(),
+            "incomplete": totals.column("incomplete_ms_min").to_numpy() != NEVER,
+            "silent": totals.column("silent_any").to_numpy(),
+            **{name: np.zeros(count, np.int64) for name in ("unsized", "rebuilt", "hits", "logged", "longest")},
+        }
+        edges = np.cumsum([0, *(len(ledger.charges) for ledger in ledgers)])
+        self.part = Part.of(
+            ledgers,
+            [numbers[begin:end] for begin, end in pairwise(edges.tolist())],
+            ordered=settings.ordered,
+            members=settings.per_client,
+            periods=self._has_periods,
+        )
+        retaken = self.part.values == UNKNOWN
+        self._shares = np.full(count, NEVER)
+        """Of counters with rebuilt sizes, the least share of delivered fetches that came out, in ppm."""
+        if retaken.any():
+            rows, shares = KnownSizes(sizes, ids).fill_in(self.part, retaken)
+            owners = self.part.owners(rows)
+            np.add.at(self._totals["rebuilt"], owners, 1)
+            np.minimum.at(self._shares, owners, shares)
+            fill_in(self.part)
+            np.add.at(self._totals["unsized"], self.part.owners(np.flatnonzero(retaken)), 1)
+        engine = kernel(Mode.AUTO)
+        state = engine.new_counters(count, settings.windows, settings.generation, settings.controller_windows)
+        self._summaries: Any = engine.new_summaries(count)
+        self.met = enforce(engine, state, self._summaries, self.part, retaken, np.full(count, NEVER))
+        self._summaries = self._summaries._replace(
+            **{name: np.asarray(column) for name, column in self._summaries._asdict().items()}
+        )
+        throttle_ms = self.part.throttle_ms
+        self._answered = np.zeros(0, np.int64) if throttle_ms is None else np.flatnonzero(throttle_ms > 0)
+        """The rows that the brokers throttled by their own answers."""
+        if throttle_ms is not None:
+            owners, told = self.part.owners(self._answered), throttle_ms[self._answered]
+            np.add.at(self._totals["hits"], owners, 1)
+            np.add.at(self._totals["logged"], owners, told)
+            np.maximum.at(self._totals["longest"], owners, told)
+        # Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
+        self._told = (self._totals["hits"] > 0) | ~self._totals["silent"]
+        """Of each counter whether the export says what the broker answered: that it throttled, or that it did not."""
+        self._members = _by_member(charges)
+        self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
+        """The counters that each quota governed, under each of the variants."""
+        self._verdicts = np.where(
+            self._totals["incomplete"],
+            Verdict.UNDETERMINED.value,
+            np.where(self._summaries.throttled > 0, Verdict.THROTTLED.value, Verdict.NOT_THROTTLED.value),
+        ).tolist()
+        self._tell_governing()
+
+    def _by_counter(self, rows: Int64s) -> dict[int, set[int]]:
+        """Of the counters of those rows, how many changes of the quotas were before each."""
+        between = np.searchsorted(self._changes, self.part.times[rows], side="right")
+        found: dict[int, set[int]] = {}
+        for number, before in np.unique(np.column_stack([self.part.owners(rows), between]), axis=0).tolist():
+            found.setdefault(number, set()).add(before)
+        return found
+
+    def tables(self) -> list[pa.Table]:
+        """The findings (SCHEMA), a table for each of the settings' variants."""
+        refs, totals, count = self.refs, self._totals, len(self.refs)
+        summaries = self._summaries._asdict()
+        governing = [periods[max(periods)] for periods in self._governing]
+        known, throttled = ~totals["incomplete"], summaries["throttled"]
+        happened = known & (throttled > 0)
+
+        def whole(column: Any, mask: Any) -> pa.Array:
+            return pa.array(np.asarray(column), pa.int64(), mask=~mask)
+
+        # A recommendation asks what limits the clients of each measured counter.
+        asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
+        clients = self._clients((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
+        rebuilt = totals["rebuilt"] > 0
+        table = pa.table(
+            [
+                pa.array([ref.broker for ref in refs], pa.string()),
+                pa.array([ref.key.value for ref in refs], pa.string()),
+                pa.array([ref.sensor for ref in refs], pa.string()),
+                pa.array([quota.entity for quota in governing], pa.string()),
+                pa.array([quota.level for quota in governing], pa.int8()),
+                pa.array([quota.limit for quota in governing], pa.float64()),
+                pa.array(map(_changes, self._governing), pa.int64()),
+                pa.array(self._verdicts, pa.string()),
+                pa.array([None if each else _INCOMPLETE for each in known.tolist()], pa.string()),
+                pa.array([Basis.REQUESTS.value] * count, pa.string()),
+                pa.array(totals["events"]),
+                whole(throttled, known),
+                whole(summaries["total_ms"], known),
+                whole(summaries["max_ms"], known),
+                pa.array(summaries["peak_rate"], pa.float64()),
+                pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
+                whole(summaries["first_ms"], happened),
+                whole(summaries["last_ms"], happened),
+                *(whole(totals[name], self._told) for name in ("hits", "logged", "longest")),
+                pa.array(totals["unsized"]),
+                pa.array(totals["rebuilt"]),
+                pa.array(np.where(rebuilt, self._shares, 0) / 1e6, mask=~rebuilt),
+                pa.array(np.bincount(self._members.column("number").to_numpy(), minlength=count)),
+                clients.cast(SCHEMA.field("clients").type),
+            ],
+            schema=SCHEMA,
+        )
+        variants = np.array([ref.variant for ref in refs], np.int64)
+        return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
+
+    def _clients(self, named: Any) -> pa.Array:
+        """The busiest clients of each counter that is `named`, nobody of the others."""
+        members = self._members.filter(pa.array(named[self._members.column("number").to_numpy()]))
+        numbers = members.column("number").to_numpy()
+        counted = np.full(len(members), self.settings.per_client)
+        known, told = counted & ~self._totals["incomplete"][numbers], counted & self._told[numbers]
+        hits = np.flatnonzero(self.met.throttled)
+        # There is no time where a rejection came without a delay.
+        throttled, waited = self._of_members(members, hits, np.maximum(self.met.delays[hits], 0))
+        answered, _ = self._of_members(members, self._answered, self._answered)
+        values = {
+            **{name: members.column(name) for name in ("user", "client_id", "events", "value")},
+            "throttled_events": pa.array(throttled, mask=~known),
+            "throttle_time_ms": pa.array(waited, mask=~known),
+            "logged_throttled_events": pa.array(answered, mask=~told),
+        }
+        order = pc.sort_indices(
+            pa.table({"number": numbers, **values}),
+            [("number", "ascending"), ("value", "descending"), ("events", "descending"), ("user", "ascending"),
+             ("client_id", "ascending")],
+        ).to_numpy()  # fmt: skip
+        starts = np.searchsorted(numbers, np.arange(len(self.refs) + 1))  # the order of the counters stays
+        if self.settings.top_clients is not None:
+            order = order[np.arange(len(order)) - starts[numbers] < self.settings.top_clients]
+            starts = np.searchsorted(numbers[order], np.arange(len(self.refs) + 1))
+        rows = pa.table(values).take(pa.array(order)).combine_chunks().to_struct_array()
+        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), rows)
+
+    def _of_members(self, members: pa.Table, rows: Int64s, values: Int64s) -> tuple[Int64s, Int64s]:
+        """Of each of those clients how many of the rows it has, and the sum of their values."""
+        count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
+        if self.part.member is None or not len(rows):
+            return count, total
+        found = (
+            pa.table({"number": self.part.owners(rows), "member": self.part.member[rows], "value": values})
+            .group_by(["number", "member"])
+            .aggregate([("value", "count"), ("value", "sum")])
+        )
+        place = members.select(["number", "member"]).append_column("place", pa.array(np.arange(len(members))))
+        found = found.join(place, ["number", "member"], join_type="inner")
+        at = found.column("place").to_numpy()
+        count[at], total[at] = found.column("value_count").to_numpy(), found.column("value_sum").to_numpy()
+        return count, total
+
+    def judged(self, number: int) -> Judged:
+        """What the replay found of the counter of that number, for its prediction."""
+        totals, summaries, ref = self._totals, self._summaries, self.refs[number]
+        changes = self.settings.variants[ref.variant].changes_ms
+        limits = [
+            (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
+            for period, governing in sorted(self._governing[number].items())
+        ]
+        logged = Logged(*(int(totals[name][number]) for name in ("hits", "logged", "longest")))
+        return Judged(
+            ref,
+            Verdict(self._verdicts[number]),
+            _INCOMPLETE if totals["incomplete"][number] else None,
+            limits,
+            int(summaries.throttled[number]),
+            int(summaries.total_ms[number]),
+            int(summaries.max_ms[number]),
+            logged if self._told[number] else None,
+            float(summaries.peak_rate[number]),
+            self._clients_of(number) if self.settings.recorded_under is not None else (),
+        )
+
+    def _clients_of(self, number: int) -> list[tuple[str, str]]:
+        """(user, client-id) of each client of a counter."""
+        first, end = np.searchsorted(self._members.column("number").to_numpy(), [number, number + 1]).tolist()
+        rows = self._members.slice(first, end - first)
+        return list(zip(rows.column("user").to_pylist(), rows.column("client_id").to_pylist(), strict=True))
+
+    def _tell_governing(self) -> None:
+        """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
+        hits = self._by_counter(np.flatnonzero(self.met.throttled)) if self._has_periods else {}
+        answers = self._by_counter(self._answered) if self._has_periods else {}
+        for number, (ref, name) in enumerate(zip(self.refs, self._verdicts, strict=True)):
+            verdict, periods = Verdict(name), self._governing[number]
+            entities = {governing.entity for governing in periods.values()}
+            guilty = entities
+            take_turns = len(entities) > 1
+            if verdict is Verdict.THROTTLED and take_turns:
+                guilty = self._governing_when(number, hits)
+            answered = self._governing_when(number, answers) if take_turns else set()
+            for entity in sorted(entities):
+                found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
+                governing, quota = self.governing[ref.variant], (ref.key.value, entity)
+                if quota not in governing:
+                    governing[quota] = Governed()
+                governing[quota].add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
+                if take_turns and self._told[number]:
+                    governing[quota].in_turn[ref.name] = InTurn(found, entity in answered)
+
+    def _governing_when(self, number: int, hits: dict[int, set[int]]) -> set[str]:
+        """The entities that governed a counter at its `hits`."""
+        periods, changes = self._governing[number], self.settings.variants[self.refs[number].variant].changes_ms
+        times = [int(self._changes[before - 1]) if before else -1 for before in hits.get(number, ())]
+        return {periods[period].entity for t in times if (period := bisect_right(changes, t)) in periods}
+
+
+def _by_member(charges: pa.Table) -> pa.Table:
+    """The clients of each counter, in the order of the counters, with what they were charged."""
+    rows = charges.select(["number", "member", "events", "value"]).append_column(
+        "row", pa.array(np.arange(len(charges)))
+    )
+    found = (
+        rows.group_by(["number", "member"])
+        .aggregate([("events", "sum"), ("value", "sum"), ("row", "min")])
+        .rename_columns(["number", "member", "events", "value", "row"])
+        .sort_by([("number", "ascending"), ("member", "ascending")])
+    )
+    for name in ("user", "client_id"):
+        found = found.append_column(name, charges.column(name).take(found.column("row")).cast(pa.string()))
+    return found
+
+
+def refs_of(charges: pa.Table) -> list[CounterRef]:
+    """The counters of some charges, one each."""
+    columns = (charges.column(name).to_pylist() for name in ("variant", "broker", "key", "sensor"))
+    return [
+        CounterRef(variant, broker, KEYS[key], sensor) for variant, broker, key, sensor in zip(*columns, strict=True)
+    ]
+
+
+def governing_of(charges: pa.Table, numbers: Int64s) -> Iterator[tuple[int, Governing]]:
+    """(number, what limits it) of the counters of some charges, of which `numbers` are the numbers, in each period."""
+    periods = charges.column("period").to_numpy()
+    _, rows = np.unique(np.column_stack([numbers, periods]), axis=0, return_index=True)
+    columns = (charges.column(name).take(pa.array(rows)).to_pylist() for name in ("period", "entity", "level", "limit"))
+    limits = map(Governing._make, zip(*columns, strict=True))
+    return zip(numbers[rows].tolist(), limits, strict=True)
+
+
+def changes_of(settings: AuditSettings) -> Int64s:
+    """When quotas change under any of the variants (epoch ms), in order."""
+    return np.unique(np.concatenate([np.array(history.changes_ms, np.int64) for history in settings.variants]))
+
+
+def _changes(periods: dict[int, Governing]) -> int:
+    """How often the limit of a counter changed, or what set it."""
+    in_time = [periods[period] for period in sorted(periods)]
+    return sum((later.entity, later.limit) != (earlier.entity, earlier.limit) for earlier, later in pairwise(in_time))
