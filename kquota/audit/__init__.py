@@ -1,11 +1,9 @@
 """The audit: usage exports → resolve → order per counter → enforcement → findings. The only room that knows Spark.
 
 sources/    one module per export dialect: splits of files → batches of usage events, or samples
-pack.py     batch → segments: rows sorted by counter, one blob per bucket (the map side); lookup.py is what it remembers
-segment.py  what goes from the one side to the other
-replay.py   segments → findings: order in time, run the enforcement kernel (the reduce side)
+ledger/     batch → ledger (charge) → findings (replay)
 judge.py    samples → findings: what follows from them, by bounds.py; accounts.py brings them together
-stages.py   the two sides as tasks
+stages.py   the two halves of an audit: what is charged, and what is found
 local.py    an engine for the tasks: processes on this machine
 spark.py    another: a Spark job; package.py ships this package to its executors
 findings.py what comes out; timeline.py and demand.py look at the events on the way

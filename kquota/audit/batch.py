@@ -1,4 +1,4 @@
-"""A batch of usage events as columns: what every source produces and the packer consumes."""
+"""A batch of usage events as columns: what every source produces and is charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the seconds of each counter while its events are replayed: how busy they were, and how many were throttled.
+"""Counts the seconds of each counter in a replay: how busy they were, and how many were throttled.
 
 The time of a counter is cut into the brokers' samples (`quota.window.size.seconds`, one second unless configured);
 "seconds" in what follows. A second counts when there is a request in it, or when the client was muted all through it. A

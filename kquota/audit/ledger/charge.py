@@ -20,6 +20,7 @@ from kquota.audit.ledger.names import Interner, Memo, fingerprint
 from kquota.audit.ledger.rows import CHARGED_KEYS, CHARGES, COLUMNS, KEYS, NEVER, OPTIONAL, Governing, Ledger
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver, resolve_ip
@@ -46,6 +47,7 @@ class _Period:
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
         self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
         """The clients that came last: they come again on other brokers."""
+        self._texts: dict[Entity, str] = {}
         self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
 
     def resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
@@ -64,7 +66,10 @@ class _Period:
             resolution = self._resolvers[key].resolve(user, client_id)
         if resolution.limit is None or resolution.entity is None or resolution.level is None:
             return None
-        governing = Governing(self.number, str(resolution.entity), int(resolution.level), float(resolution.limit))
+        text = self._texts.get(resolution.entity)
+        if text is None:
+            text = self._texts[resolution.entity] = str(resolution.entity)
+        governing = Governing(self.number, text, int(resolution.level), float(resolution.limit))
         return str(resolution.sensor), governing
 
 
@@ -97,10 +102,11 @@ class Charger:
     def _forget(self) -> None:
         self._brokers, self._users, self._clients = Interner(), Interner(), Interner()
         self._sensors, self._entities = Interner(), Interner()
-        self._counters: dict[tuple[int, str, int, str], int] = {}
+        self._counters: dict[tuple[int, str, QuotaKey, str], int] = {}
         """(variant, broker, key, sensor) → the place in the columns of counters."""
         self._of_counters = {name: array("q") for name in ("counter", "home", "variant", "broker", "key", "sensor")}
-        self._of_charges = {name: array("q") for name in ("place", "client", "period", "entity", "level")}
+        self._of_charges = array("q")
+        """(place of the counter, client, period, entity, level) of each charge."""
         self._limits = array("d")
         self._periods: list[list[_Period]] = [[] for _ in self.settings.variants]
         self.change(self.settings)
@@ -166,7 +172,7 @@ class Charger:
             return -1
         sensor, governing = resolved
         broker = self._brokers.names[client >> 2 * _BITS + _KIND_BITS]
-        counter = (period.variant, broker, KEYS.index(key), sensor)
+        counter = (period.variant, broker, key, sensor)
         place = self._counters.get(counter)
         if place is None:
             place = self._counters[counter] = len(self._counters)
@@ -175,9 +181,8 @@ class Charger:
                        KEYS.index(key), self._sensors.number(sensor))  # fmt: skip
             for column, number in zip(self._of_counters.values(), numbers, strict=True):
                 column.append(number)
-        charge = (place, client, period.number, self._entities.number(governing.entity), governing.level)
-        for column, number in zip(self._of_charges.values(), charge, strict=True):
-            column.append(number)
+        entity = self._entities.number(governing.entity)
+        self._of_charges.extend((place, client, period.number, entity, governing.level))
         self._limits.append(governing.limit)
         return len(self._limits) - 1
 
@@ -249,8 +254,8 @@ class Charger:
 
     def _table(self, charges: Int64s, totals: dict[str, Any]) -> pa.Table:
         """Those charges (`CHARGES`)."""
-        own = {name: np.frombuffer(column, np.int64)[charges] for name, column in self._of_charges.items()}
-        places, clients = own.pop("place"), own.pop("client")
+        places, clients, *limits = np.frombuffer(self._of_charges, np.int64).reshape(-1, 5)[charges].T
+        own = dict(zip(("period", "entity", "level"), limits, strict=True))
         own |= {name: np.frombuffer(column, np.int64)[places] for name, column in self._of_counters.items()}
         users, client_ids = clients >> _BITS & _MASK, clients & _MASK
         # Multiplied by two odd constants so that (a, b) and (b, a) differ; the product wraps, which mixes.

@@ -285,7 +285,7 @@ def refs_of(charges: pa.Table) -> list[CounterRef]:
 def governing_of(charges: pa.Table, numbers: Int64s) -> Iterator[tuple[int, Governing]]:
     """(number, what limits it) of the counters of some charges, of which `numbers` are the numbers, in each period."""
     periods = charges.column("period").to_numpy()
-    _, rows = np.unique(np.column_stack([numbers, periods]), axis=0, return_index=True)
+    _, rows = np.unique(numbers * (periods.max(initial=0) + 1) + periods, return_index=True)
     columns = (charges.column(name).take(pa.array(rows)).to_pylist() for name in ("period", "entity", "level", "limit"))
     limits = map(Governing._make, zip(*columns, strict=True))
     return zip(numbers[rows].tolist(), limits, strict=True)

@@ -1,13 +1,13 @@
 """The audit of usage that is still being written.
 
 tail.py     which files there are, and what came in each since the last look.
-spool.py    packed usage on the disk, for the findings at the end.
+spool.py    ledgers on the disk, for the findings at the end.
 counters.py the state of one broker's counters, as a value that goes to bytes and back.
 episodes.py delays without a pause become episodes.
 follow.py   the follower: a turn reads what came, and gives the episodes that follow
 sinks.py    where episodes go: a file, an Alertmanager
 
-The map side of the batch audit runs as usage comes, and its blobs go to the spool. The findings are made by the reduce
-side of the batch audit from the whole spool, so they are the findings of the batch audit. Episodes come at once, from
+The first half of the batch audit runs as usage comes, and its ledgers go to the spool. The findings are made by the
+second half from the whole spool, so they are the findings of the batch audit. Episodes come at once, from
 counters whose state is carried from turn to turn.
 """

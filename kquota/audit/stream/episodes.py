@@ -57,7 +57,7 @@ class Delays:
 
 
 class Episodes:
-    """Finds the episodes of all counters of a replay (a `kquota.audit.replay.Collector`).
+    """Finds the episodes of all counters of a replay.
 
     An episode ends when no request was delayed for `quiet_ms` after its last delay was over.
     """
