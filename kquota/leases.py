@@ -306,7 +306,7 @@ def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] 
 def read_entries(journal: Journal) -> Pages:
     """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
 
-    What is over stays over, so a long reading leaves a mark, before which nothing is read again as long as the same
+    What is over stays over, so a long reading leaves a mark, before which nothing is read again while the same
     entries are there.
     """
     names = journal.names()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, add_up
+from kquota.core.quotas.quota import QuotaKey
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -19,6 +20,16 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 SHARE_FETCH_API = "share_fetch"
 API_KINDS = {"produce": PRODUCE, "fetch": FETCH, SHARE_FETCH_API: FETCH}
 """The kind of each API that has bytes, by its name: share fetches (KIP-932) and fetches have one quota."""
+
+CHARGED_KEYS: dict[int, QuotaKey] = {
+    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
+    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
+    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
+    CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
+}
+"""The key that `bytes` of a kind of event is charged to."""
+KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
+"""The keys that an audit can replay, by the numbers that ledgers carry."""
 
 UNKNOWN = -1
 """The bytes of a throttled fetch: the broker sent, and logged, an empty response."""

@@ -8,8 +8,7 @@ to it. So the replay under a limit one percent off comes to several times the th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from kquota.audit.batch import NO_CONNECTION
 from kquota.audit.rows import Rows
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.finding import Logged
 from kquota.core.findings.prediction import (
     LOGGED,
     REPLAYED,
@@ -32,7 +30,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 
 if TYPE_CHECKING:
-    from kquota.audit.ledger.rows import CounterRef
+    from kquota.audit.ledger.rows import Judged
     from kquota.audit.settings import AuditSettings
 
 SAME: Final = 0.05
@@ -43,33 +41,6 @@ REPLAY_ERROR: Final = 0.1
 """The replay of quotas in force is within this share of the brokers' throttle times (docs/accuracy.md)."""
 EMPTY_BYTES: Final = 150
 """A fetch response of so many bytes may hold no records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What the replay found of one counter."""
-
-    ref: CounterRef
-    verdict: Verdict
-    reason: str | None
-    limits: Sequence[tuple[int, float | None]]
-    """(since when, limit), epoch ms."""
-    throttled: int
-    """The requests that the replay throttles."""
-    throttle_ms: int
-    """The sum of their throttle times; with `throttle_max_ms` of the open loop."""
-    throttle_max_ms: int
-    logged: Logged | None
-    """What the brokers answered; None where the recording does not say."""
-    peak_rate: float = 0.0
-    """The highest rate that the replay observed; of incomplete values a lower bound."""
-    clients: Sequence[tuple[str, str]] = ()
-    """(user, client-id) of each, where `AuditSettings.recorded_under` names quotas."""
-
-    @property
-    def held_back(self) -> bool:
-        """Whether the recording has throttle times of its requests."""
-        return self.logged is not None and self.logged.throttled_events > 0
 
 
 class InForce:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kquota.audit.in_force import Judged
+from kquota.audit.ledger.rows import Judged
 from kquota.audit.rows import Rows
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder

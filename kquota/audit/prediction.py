@@ -17,7 +17,8 @@ import numpy as np
 
 from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.in_force import InForce, Judged, happened, scale_of
+from kquota.audit.in_force import InForce, happened, scale_of
+from kquota.audit.ledger.rows import Judged
 from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.rows import Rows
 from kquota.audit.settings import Together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
-from kquota.audit.ledger.rows import KEYS
+from kquota.audit.batch import KEYS
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows

@@ -28,8 +28,9 @@ from kquota.audit.clients import (
     redrawn,
     resent,
 )
-from kquota.audit.in_force import Judged, scale_of
-from kquota.audit.retries import keys_of
+from kquota.audit.in_force import scale_of
+from kquota.audit.ledger.retries import keys_of
+from kquota.audit.ledger.rows import Judged
 from kquota.audit.rows import Rows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST

@@ -210,7 +210,7 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
 
 
 def batches_of(topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings) -> Iterator[Batch]:
-    """What controllers charged for topics, from all that their logs tell of them."""
+    """What controllers charged for topics, from all that their logs hold of them."""
     logs: dict[str, list[TopicLog]] = {}
     for _, log in sorted(topics, key=lambda each: each[0]):
         logs.setdefault(log.broker, []).append(log)

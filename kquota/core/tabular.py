@@ -21,7 +21,7 @@ _MOST_ROWS = 100
 
 
 def tabulated(things: Iterable[object], names: str) -> Rows:
-    """A row for each thing; `names` are those of its fields, as in `kquota.core.fields.paths`."""
+    """A row for each thing; `names` name its fields, as in `kquota.core.fields.paths`."""
     named = paths(names)
     return [name for name, _ in named], ([_flat(at(thing, path)) for _, path in named] for thing in things)
 

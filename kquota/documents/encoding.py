@@ -424,7 +424,7 @@ def entry_lines(path: Path, name: str) -> tuple[int, ...]:
 
 
 def root_of(text: str) -> Node:
-    """The node of the document in a text. Raises InputError for what is no YAML."""
+    """The node of the document in a text. Raises InputError for a text that is not YAML."""
     # Tabs between the values of JSON are none of YAML.
     roots = _nodes("", text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text)
     if not roots:

@@ -14,7 +14,7 @@ import pytest
 from tools.accuracy.pairs.measure import IN_FORCE, LOWERING, RAISING, Recording, compare
 from tools.accuracy.pairs.tables import Question, summary
 
-DATA = Path(__file__).parents[2] / "data" / "pairs"
+DATA = Path(__file__).parents[1] / "data" / "pairs"
 
 
 @cache

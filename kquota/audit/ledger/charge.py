@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kquota.audit.batch import Batch, Bools, Int64s
+from kquota.audit.batch import CHARGED_KEYS, KEYS, Batch, Bools, Int64s
 from kquota.audit.ledger import loops
 from kquota.audit.ledger.names import Interner, Memo, fingerprint
-from kquota.audit.ledger.rows import CHARGED_KEYS, CHARGES, COLUMNS, KEYS, NEVER, OPTIONAL, Governing, Ledger
+from kquota.audit.ledger.rows import CHARGES, COLUMNS, NEVER, OPTIONAL, Governing, Ledger
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
 from kquota.core.quotas.entity import Entity

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import Int64s
+from kquota.audit.batch import KEYS, Int64s
 from kquota.audit.ledger import loops
-from kquota.audit.ledger.rows import KEYS, NEVER, OPTIONAL, Ledger
+from kquota.audit.ledger.rows import NEVER, OPTIONAL, Ledger
 from kquota.core.enforcement import replay
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.quotas.quota import QuotaKey
@@ -133,8 +133,8 @@ class Met(NamedTuple):
 def enforce(engine: Any, state: Any, summaries: Any, part: Part, retaken: Any, retaken_ms: Int64s) -> Met:
     """Charges the rows to the counters in `state`, and adds to their `summaries`.
 
-    `retaken` (a mask) are fetches of which the broker sent nothing, and `retaken_ms` is when that first was so of each
-    counter of the state, which is kept up.
+    `retaken` is a mask of the fetches of which the broker sent nothing. `retaken_ms` is the first time of such a fetch
+    of each counter of the state, and is kept up.
     """
     rows = np.flatnonzero(retaken)
     owners = part.owners(rows)

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.batch import KEYS, UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA
-from kquota.audit.in_force import Judged
 from kquota.audit.ledger.part import Part, enforce
-from kquota.audit.ledger.rows import CHARGES, KEYS, NEVER, CounterRef, Governing, Ledger
-from kquota.audit.retries import KnownSizes, fill_in
+from kquota.audit.ledger.retries import KnownSizes, fill_in
+from kquota.audit.ledger.rows import CHARGES, NEVER, CounterRef, Governing, Judged, Ledger
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.findings.finding import Basis, Logged
@@ -78,9 +77,8 @@ class Replay:
         state = engine.new_counters(count, settings.windows, settings.generation, settings.controller_windows)
         self._summaries: Any = engine.new_summaries(count)
         self.met = enforce(engine, state, self._summaries, self.part, retaken, np.full(count, NEVER))
-        self._summaries = self._summaries._replace(
-            **{name: np.asarray(column) for name, column in self._summaries._asdict().items()}
-        )
+        columns: dict[str, Any] = {name: np.asarray(column) for name, column in self._summaries._asdict().items()}
+        self._summaries = self._summaries._replace(**columns)
         throttle_ms = self.part.throttle_ms
         self._answered = np.zeros(0, np.int64) if throttle_ms is None else np.flatnonzero(throttle_ms > 0)
         """The rows that the brokers throttled by their own answers."""

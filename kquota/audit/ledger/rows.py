@@ -6,7 +6,7 @@ follower that is started again. Ids are fingerprints, which are the same in ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -15,21 +15,13 @@ import pyarrow as pa
 
 from kquota.audit.batch import Int64s
 from kquota.audit.ledger.loops import scatter
-from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE
+from kquota.core.findings.finding import Logged
 from kquota.core.findings.prediction import CounterName
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 
-CHARGED_KEYS: dict[int, QuotaKey] = {
-    PRODUCE: QuotaKey.PRODUCER_BYTE_RATE,
-    FETCH: QuotaKey.CONSUMER_BYTE_RATE,
-    MUTATION: QuotaKey.CONTROLLER_MUTATION_RATE,
-    CONNECTION: QuotaKey.CONNECTION_CREATION_RATE,
-}
-"""The key that `bytes` of a kind of event is charged to."""
 NEVER: Final = np.iinfo(np.int64).max
 """A time that does not come."""
-KEYS = (*CHARGED_KEYS.values(), QuotaKey.REQUEST_PERCENTAGE)
-"""The keys that an audit can replay, by the numbers that ledgers carry."""
 
 _NAME: Final = pa.dictionary(pa.int32(), pa.string())
 CHARGES: Final = pa.schema(
@@ -124,3 +116,30 @@ class Ledger:
 
 OPTIONAL: Final = ("throttle_ms", "connection", "detail")
 COLUMNS: Final = ("code", "time", "value", *OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the replay found of one counter."""
+
+    ref: CounterRef
+    verdict: Verdict
+    reason: str | None
+    limits: Sequence[tuple[int, float | None]]
+    """(since when, limit), epoch ms."""
+    throttled: int
+    """The requests that the replay throttles."""
+    throttle_ms: int
+    """The sum of their throttle times; with `throttle_max_ms` of the open loop."""
+    throttle_max_ms: int
+    logged: Logged | None
+    """What the brokers answered; None where the recording does not say."""
+    peak_rate: float = 0.0
+    """The highest rate that the replay observed; of incomplete values a lower bound."""
+    clients: Sequence[tuple[str, str]] = ()
+    """(user, client-id) of each, where `AuditSettings.recorded_under` names quotas."""
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the recording has throttle times of its requests."""
+        return self.logged is not None and self.logged.throttled_events > 0

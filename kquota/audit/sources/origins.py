@@ -1,8 +1,8 @@
-"""Which broker wrote a line, as far as lines tell: quotas hold for each broker by itself, and rates are not added up.
+"""Which broker wrote a line, as far as lines show it: quotas hold for each broker by itself.
 
 A stream of several brokers shows it by the addresses of one listener, or by what collectors put around each line: a
-prefix, the name of a pod, a host. A broker may have several listeners, and another address after a restart: only those
-that it would have had at the same time, and each with connections of its own, are of several.
+prefix, the name of a pod, a host. A broker may have several listeners, and another address after a restart. Addresses
+are of several brokers only where they overlap in time, and each has connections of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FILE: Final = re.compile(r"(\S*/)?[^/\s]+\.log\S*:$")
 
 
 def origin_of(before: str, after: str = "") -> str:
-    """Where a line is from, by what stands before its last time, and behind the request; empty where nothing tells."""
+    """Where a line is from, by the text before its last time and behind the request; else empty."""
     if pair := _PAIR.search(before) or _PAIR.search(after):
         return pair[2]
     if before[:1] == "[" and before[1:5].isdigit() and len(before) < 64:  # Kafka's own layout

@@ -214,7 +214,7 @@ class _Rows:
             self.reject(line.decode(errors="replace") if text is None else text, reason, place(), path)
 
     def reject(self, text: str, reason: str, place: str, path: str) -> None:
-        """Tallies what is no request, and notes what a request may have been."""
+        """Tallies a line that is no request, and notes which request it may have been."""
         self._tally.reject(path, place, reason, text.rstrip("\r\n"))
         if lost := set(notes(text)):
             self._tally.note(DIALECT, *lost)

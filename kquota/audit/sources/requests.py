@@ -5,8 +5,8 @@ number, API and time are the same: a line that two loggers wrote, a rotated file
 collector that delivers at least once. The time is a part of it, as some clients give every request the same number.
 
 Numbers that a connection lacks are requests that the log lacks, but Java's clients share the numbers among the brokers
-that they talk to. So they prove something only of clients that do not, of connections that lack some here and there and
-have all others, and where no connection has more than a few of its numbers.
+that they talk to. So they prove something of clients that do not share them, and of connections that lack some here and
+there. They also do where no connection has more than a few of its numbers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def check(sketches: Iterable[Iterable[str]]) -> None:
 
 
 def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
-    """How many requests are missing among those of some lines; `own` are of clients that number each broker's alone."""
+    """How many requests some lines lack; `own` are of clients that number the requests of each broker alone."""
     connections, owners, counts = np.unique(connection, return_inverse=True, return_counts=True)
     order = np.lexsort((number, owners))
     numbers, owner = number[order], owners[order]

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit.accounts import THROTTLE_SEEN_MS
-from kquota.audit.batch import UNKNOWN, Int64s
+from kquota.audit.batch import KEYS, UNKNOWN, Int64s
 from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
 from kquota.audit.ledger.replay import governing_of, refs_of
-from kquota.audit.ledger.rows import KEYS, NEVER, CounterRef, Governing, Ledger
+from kquota.audit.ledger.retries import LastFetches
+from kquota.audit.ledger.rows import NEVER, CounterRef, Governing, Ledger
 from kquota.audit.portable import decode, encode
-from kquota.audit.retries import LastFetches
 from kquota.audit.settings import AuditSettings
 from kquota.audit.stream.episodes import Delays, Episodes
 from kquota.audit.stream.recent import Amounts, Recent

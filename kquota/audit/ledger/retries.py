@@ -75,7 +75,7 @@ def keys_of(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
 
 
 def fill_in(part: Part) -> None:
-    """Puts sizes, in place, where the part has UNKNOWN: those of others on the same connection.
+    """Puts sizes, in place, where the part has UNKNOWN: sizes of other fetches on the same connection.
 
     The bytes of a throttled fetch come with a retry. Clients rotate their partitions, and a full response holds the
     first ones only. So the next fetch that got through counts if it asked for the same (`detail`); else the next one at
