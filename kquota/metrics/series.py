@@ -58,6 +58,17 @@ class Series(NamedTuple):
     """Tells series apart that are to be added up: the shard."""
 
 
+class Swallowed(ValueError):
+    """A series of a counter whose user is a part of the metric's name, and cannot be restored from it."""
+
+    def __init__(self, name: str, key: QuotaKey) -> None:
+        super().__init__(
+            f"{name}: a rule of the JMX exporter such as type=(.+), client-id=(.+) made the user a part of the metric's"
+            " name, where it cannot be told; 'kquota generate jmx-exporter' writes rules that keep it as a label"
+        )
+        self.key = key
+
+
 _KEYS: Final = {
     "produce": QuotaKey.PRODUCER_BYTE_RATE,
     "fetch": QuotaKey.CONSUMER_BYTE_RATE,
@@ -80,6 +91,11 @@ _ATTRIBUTE: Final = r"(?P<attribute>byte_rate|request_time|mutation_rate|throttl
 _QUOTA: Final = re.compile(
     rf"kafka_server_(?:quota_)?(?:(?P<type>produce|fetch|request|controllermutation)_)?{_ATTRIBUTE}", re.I
 )
+_IN_NAME: Final = re.compile(
+    rf"kafka_server_(?:quota_)?(?P<type>produce|fetch|request|controllermutation)_(?:user|client_id)_.+_{_ATTRIBUTE}",
+    re.I,
+)
+"""What rules such as `kafka.server<type=(.+), client-id=(.+)><>(.+)` make of a user and a client-id."""
 _REDPANDA: Final = re.compile(r"(?:redpanda|vectorized)_kafka_quotas_client_quota_throughput_by_entity(?:_total)?")
 _TOKENS: Final = re.compile(r"kafka_server_(?:quota_)?(?:(?P<type>controllermutation)_)?(?P<attribute>tokens)", re.I)
 _CONNECTIONS: Final = re.compile(r"kafka_server_socket_server_metrics_connection_accept_rate", re.I)
@@ -89,12 +105,12 @@ _MBEAN: Final = re.compile(
     re.S,
 )
 SELECTOR: Final = (
-    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_)?'
+    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(user_.+_)?)?'
     '(byte_rate|request_time|mutation_rate|throttle_time(_ms)?))|.*_client_quota_throughput_by_entity(_total)?"}'
 )
 """The series above, as Prometheus selects them."""
 LIVE_SELECTOR: Final = (
-    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_)?'
+    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(user_.+_)?)?'
     "(byte_rate|request_time|mutation_rate|tokens|throttle_time(_ms)?)|"
     'kafka_server_socket_server_metrics_connection_accept_rate)|.*_client_quota_throughput_by_entity(_total)?"}'
 )
@@ -121,12 +137,14 @@ def of_labels(labels: Mapping[str, str], broker: str | None) -> Series | None:
     """The series behind a metric's labels (`__name__` included); None for a metric that is not about a client's quota.
 
     `broker` is the broker's name as the caller knows it; None: as the labels say. Raises ValueError for labels that no
-    known rule makes.
+    known rule makes, Swallowed for one that puts the user into the name.
     """
     name = labels.get("__name__", "")
     where = _where(labels, broker)
     if _REDPANDA.fullmatch(name):
         return _of_redpanda(labels, where)
+    if inside := _IN_NAME.fullmatch(name):
+        raise Swallowed(name, _KEYS[inside["type"].lower()])
     match = _QUOTA.fullmatch(name)
     return None if match is None else _of_kafka(labels, match, where)
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit.sources import plan_splits
+from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.request_line import parse, parse_line
 from kquota.errors import InputError
 from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
@@ -59,6 +60,30 @@ def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, f
     for name in wrappers:
         wrapped = WRAPPERS[name](wrapped)
     assert parse_line(wrapped, "1", UTC) == parse_line(bare, "1", UTC)
+
+
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+def test_pieces_of_a_line_are_put_together(runtime: str) -> None:
+    """Other streams come between them; what was cut at the end of a file is left."""
+    text = line(fetch([], localTimeMs=1.5)).rstrip("\n")
+    pieces, time = Pieces(), "2026-05-04T10:20:30.456789Z"
+    cut = [text[start : start + 100] for start in range(0, len(text), 100)]
+    if runtime == "docker":
+        cut = [text + " " * 17000, "\n"]
+        lines = [json.dumps({"log": each, "stream": "stdout", "time": time}, separators=(",", ":")) for each in cut]
+    else:
+        lines = [f"{time} stdout {'F' if each is cut[-1] else 'P'} {each}" for each in cut]
+    other = f"{time} stderr F something else"
+
+    found = [pieces.whole(each) for each in (lines[0], other, *lines[1:])]
+
+    whole = found.pop()
+    assert found == [None, other, *[None] * (len(found) - 2)]
+    assert whole is not None
+    assert parse_line(whole, "1", UTC) == parse_line(text, "1", UTC)
+    assert pieces.left() == []
+    assert pieces.whole(lines[0]) is None
+    assert len(pieces.left()) == 1
 
 
 def test_sorted_and_flattened_keys_are_the_same_request() -> None:

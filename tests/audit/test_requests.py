@@ -108,6 +108,13 @@ def test_whatever_was_made_of_a_log_no_verdict_is_wrong(
         assert not {Verdict.NOT_THROTTLED, Verdict.NOBODY_SEEN} & set(verdicts(result).values())
 
 
+def test_holes_of_a_truncated_log_are_no_brokers(tmp_path: Path) -> None:
+    """A log that is copied and cut to nothing while a broker writes begins with zeros."""
+    lines = ["\0" * 5000 + line if place % 60 == 0 else line for place, line in enumerate(whole_log())]
+    result = audit(written(tmp_path, lines))
+    assert (verdicts(result), result.quality.events) == (WHOLE, len(lines))
+
+
 def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None:
     """And so are those of other moments: some clients give each request the same number."""
     lines = [log_line(7, client=client) for client in range(50001, 50021)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Samples
-from kquota.audit.sources import ReadSettings, kafka_jmx, openmetrics, prometheus
+from kquota.audit.sources import ReadSettings, kafka_jmx, openmetrics, plan_splits, prometheus
+from kquota.audit.sources import read as read_split
 from kquota.audit.sources.files import File
+from kquota.audit.sources.lost import Lost
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.metrics.series import Nature, Series, of_labels, of_mbean
+from kquota.metrics.series import Nature, Series, Swallowed, of_labels, of_mbean
 
 DATA = Path(__file__).parents[1] / "data" / "samples"
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -223,7 +227,7 @@ def test_an_mbean(name: str, series: Series | None) -> None:
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} -1 1700000000\n', "-1 is not a rate"),
         (kafka_jmx, '"time","kafka.server:type=Produce,user=u:byte-rate"\n1700000000000\n', "0 values instead of 1"),
         (kafka_jmx, 'kafka.server:type=Produce,user=u:byte-rate,"1"\n', "no time before it"),
-        (kafka_jmx, "time,\"noon\"\n", "invalid literal"),
+        (kafka_jmx, "time,\"noon\"\n", "noon is not a time"),
     ],
 )  # fmt: skip
 def test_a_record_that_cannot_be_read(tmp_path: Path, module: object, text: str, reason: str) -> None:
@@ -277,3 +281,61 @@ def test_an_answer_that_python_cannot_read_costs_itself(tmp_path: Path, bad: str
     assert [(reject.place, reject.reason) for reject in tally.rejects] == [
         (f"line {answer.count(chr(10)) + 2}", f"not JSON: {reason}")
     ]
+
+
+NAME = "kafka.server:type=Produce,user=web,client-id=app:byte-rate"
+TIMES = [1_757_921_650_000 + 10_000 * number for number in range(3)]
+DATED = ["2025-09-15 07:34:10", "2025-09-15 07:34:20", "2025-09-15 07:34:30"]
+LABELS = '{clientId="app",resource="Produce",user="web"}'
+SORTED = "kafka.server:client-id=app,type=Produce,user=web"
+
+
+def answer(bean: str, value: object, time_ms: int) -> str:
+    """What Jolokia answers to a read."""
+    asked = {"mbean": bean, "type": "read"}
+    return json.dumps({"request": asked, "value": value, "timestamp": time_ms // 1000, "status": 200}) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"time\t{time}\n{NAME}\t150.5\n" for time in TIMES),
+        "".join(f"time={time}\n{NAME}=150.5\n" for time in TIMES),
+        f'"time","{NAME}"\n' + "".join(f"{time},150.5\n" for time in DATED),
+        "".join(answer("kafka.server:type=Produce,*", {SORTED: {"byte-rate": 150.5}}, time) for time in TIMES),
+        "[" + ",".join(answer(NAME.rpartition(":")[0], {"byte-rate": 150.5}, time) for time in TIMES) + "]",
+        "".join(f"kafka_server_quota_byte_rate{LABELS} => 150.5 @[{time / 1000}]\n" for time in TIMES),
+        f"kafka_server_quota_byte_rate{LABELS} =>\n" + "".join(f"150.5 @[{time / 1000}]\n" for time in TIMES),
+        '{"metric":{"__name__":"kafka_server_quota_byte_rate","clientId":"app","resource":"Produce","user":"web"},'
+        f'"values":[150.5,150.5,150.5],"timestamps":{TIMES}}}\n',
+    ],
+    ids=["tsv", "properties", "dates", "Jolokia", "in bulk", "promtool", "promtool in a range", "VictoriaMetrics"],
+)  # fmt: skip
+def test_a_form_of_another_tool(tmp_path: Path, text: str) -> None:
+    """It is known for what it is, and read."""
+    path = tmp_path / "samples.txt"
+    path.write_text(text)
+    tally = Tally()
+
+    splits = plan_splits([str(path)], "auto")
+    samples = [each for split in splits for each in read_split(split, ReadSettings(broker="b"), tally)]
+
+    assert tally.rejects == []
+    assert {each.series for each in samples if isinstance(each, Samples)} == {Series("b", PRODUCE, RATE, "web", "app")}
+    times = [time for each in samples if isinstance(each, Samples) for time in each.end_ms.tolist()]
+    assert times == pytest.approx(TIMES, rel=0, abs=500)  # a date without a fraction is of any time in its second
+
+
+@pytest.mark.parametrize("name", ["kafka_server_Produce_user_bob_byte_rate", "kafka_server_produce_user_a_b_byte_rate"])
+def test_a_user_in_the_name_of_a_metric_is_said(tmp_path: Path, name: str) -> None:
+    """With the kind of rule that did it; nobody is said to be unseen by it."""
+    path = tmp_path / "x.prom"
+    path.write_text(f'{name}{{client_id="app"}} 150000 1757921650000\n')
+    with pytest.raises(Swallowed, match=r"type=.*kquota generate jmx-exporter"):
+        of_labels({"__name__": name, "client_id": "app"}, "1")
+
+    tally = read(openmetrics, path)[1]
+
+    assert len(tally.rejects) == 1
+    assert Lost(tally.noted).may_be_governed(Entity(user="bob"), PRODUCE)
+    assert not Lost(tally.noted).may_be_governed(Entity(user="bob"), FETCH)

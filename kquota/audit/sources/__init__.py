@@ -253,8 +253,8 @@ def detect(file: File) -> str:
 
 _SIGNS = {
     "request-log": re.compile(rb"isForwarded|Completed request:|requestHeader\."),
-    "kafka-jmx": re.compile(rb'\A(?:"time","|time,"[0-9]|kafka\.server:)'),
-    "prometheus": re.compile(rb'\A\s*\{.*"resultType"', re.S),
+    "kafka-jmx": re.compile(rb'\A(?:"time","|time[,\t=]"?[0-9]|kafka\.server:|\s*[\[{].*"kafka\.server:)', re.S),
+    "prometheus": re.compile(rb'\A\s*\{.*(?:"resultType"|"metric"\s*:\s*\{.*"timestamps")', re.S),
     "openmetrics": re.compile(rb"\A\s*(?:# (?:TYPE|HELP) |[A-Za-z_:][A-Za-z0-9_:]*\{)"),
 }
 

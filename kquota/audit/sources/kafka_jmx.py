@@ -7,25 +7,36 @@
 The names are looked up when the tool starts: a counter that comes later is not in the file. Both of its forms are read:
 rows below a header of `"time","<ObjectName>:<attribute>",…` (`--report-format original`, the default), and a line for
 each attribute, `<ObjectName>:<attribute>,"<value>"`, after a line with the time (`--report-format csv`). Neither is CSV
-as others understand it: names hold commas, and the quotes of an ObjectName stay as they are. Times are epoch ms: do
-without `--date-format`. The broker is what `--broker` says, else the name of the file's folder where there are several.
+as others understand it: names hold commas, and the quotes of an ObjectName stay as they are. A tab or `=` stands before
+the value with `tsv` and `properties`. Times are epoch ms, or in a `--date-format` that log lines have, too. Jolokia's
+answers to a read of these MBeans are read as well. The broker is what `--broker` says, else the name of the file's
+folder where there are several.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
+from datetime import UTC, tzinfo
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, broker_of, lines
-from kquota.audit.sources.files import File
+from kquota.audit.sources.documents import documents
+from kquota.audit.sources.files import File, open_text
+from kquota.audit.sources.moments import moment_of
 from kquota.metrics.series import Series, checked, of_mbean
 
 DIALECT: Final = "kafka-jmx"
 SIGHT: Final = SAMPLED_SIGHT
 HEADER: Final = '"time",'
-TIME: Final = "time,"
+_TIME: Final = re.compile(r'time[,\t=]"?(.+?)"?')
+_ATTRIBUTE: Final = re.compile(r'(kafka\.server:.+:[a-z-]+)(?:,"|\t|=)([^"]*)"?', re.DOTALL)
+_PROPERTY: Final = re.compile(r'(?:\A|,)(type|user|client-id)=("(?:\\.|[^"\\])*"|[^,]*)')
+_DOMAIN: Final = "kafka.server:"
 
 
 def splits(file: File) -> list[Split]:
@@ -35,59 +46,100 @@ def splits(file: File) -> list[Split]:
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples]:
     """The series in the file."""
-    return gather(_readings(split, broker_of(split, settings), tally))
+    with open_text(split.path) as stream:
+        is_json = stream.read(100).lstrip()[:1] in (b"{", b"[")
+    broker, zone = broker_of(split, settings), ZoneInfo(settings.zone)
+    return gather(_answers(split, broker, tally) if is_json else _readings(split, broker, zone, tally))
 
 
-def _readings(split: Split, broker: str, tally: Tally) -> Iterator[Reading]:
+def _answers(split: Split, broker: str, tally: Tally) -> Iterator[Reading]:
+    """What Jolokia answered: an object of objects by the names of MBeans, or the attributes of one."""
+    for place, document in documents(split.path, tally):
+        for answer in document if isinstance(document, list) else [document]:
+            try:
+                asked, value = answer["request"], answer["value"]
+                beans = value if "*" in asked["mbean"] else {asked["mbean"]: value}
+                if isinstance(asked.get("attribute"), str) and "*" not in asked["mbean"]:
+                    beans = {asked["mbean"]: {asked["attribute"]: value}}
+                time_ms = str(round(answer["timestamp"] * 1000))
+                for bean, attributes in beans.items():
+                    for attribute, number in attributes.items():
+                        if (series := of_mbean(f"{_in_order(bean)}:{attribute}", broker)) is not None:
+                            yield from _reading(series, time_ms, str(number), UTC)
+            except ValueError as error:
+                tally.reject(split.path, place, str(error), str(answer))
+            except (KeyError, TypeError, AttributeError):
+                tally.reject(split.path, place, "not an answer of Jolokia to a read of MBeans", str(answer))
+
+
+def _in_order(bean: str) -> str:
+    """The name of an MBean with its properties as Kafka orders them: Jolokia sorts them."""
+    domain, _, rest = bean.partition(":")
+    found = dict(_PROPERTY.findall(rest))
+    told = [f"{name}={found[name]}" for name in ("type", "user", "client-id") if name in found]
+    return f"{domain}:{','.join(told)}"
+
+
+def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator[Reading]:
     columns: list[Series | None] = []
-    time_ms: int | None = None
+    time: str | None = None
     for place, raw in lines(split, tally):
         try:
             line = raw.decode().rstrip("\r\n")
             if line.startswith(HEADER):
                 # A quote inside of a name is escaped: this cuts between names only.
                 columns = [of_mbean(name, broker) for name in line[1:].removesuffix('"').split('","')[1:]]
-            elif line.startswith(TIME):
-                time_ms = None
-                time_ms = int(line[len(TIME) :].strip('"'))
+            elif (told := _TIME.fullmatch(line)) is not None:
+                time = None
+                _time_ms(told[1], zone)
+                time = told[1]
             elif columns:
-                yield from _row(line, columns)
+                yield from _row(line, columns, zone)
             else:
-                yield from _attribute(line, time_ms, broker)
+                yield from _attribute(line, time, broker, zone)
         except ValueError as error:
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
             tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
 
 
-def _row(line: str, columns: list[Series | None]) -> list[Reading]:
+def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]:
     """A row below a header."""
-    time, *texts = line.split(",")
+    time, *texts = line.rsplit(",", len(columns))
     if len(texts) != len(columns):
         raise ValueError(f"{len(texts)} values instead of {len(columns)}")
     readings = []
     for series, text in zip(columns, texts, strict=True):
         if series is not None:
-            readings += _reading(series, time, text)
+            readings += _reading(series, time, text, zone)
     return readings
 
 
-def _attribute(line: str, time_ms: int | None, broker: str) -> list[Reading]:
+def _attribute(line: str, time: str | None, broker: str, zone: tzinfo) -> list[Reading]:
     """A line of its own for an attribute."""
-    name, comma, text = line.removesuffix('"').rpartition(',"')
-    if not comma:
+    found = _ATTRIBUTE.fullmatch(line)
+    if found is None:
         raise ValueError("not a line of JmxTool")
-    series = of_mbean(name, broker)
+    series = of_mbean(found[1], broker)
     if series is None:
         return []
-    if time_ms is None:
+    if time is None:
         raise ValueError("no time before it")
-    return _reading(series, str(time_ms), text)
+    return _reading(series, time, found[2], zone)
 
 
-def _reading(series: Series, time: str, text: str) -> list[Reading]:
+def _reading(series: Series, time: str, text: str, zone: tzinfo) -> list[Reading]:
+    time_ms = _time_ms(time, zone)
     try:
-        time_ms, number = int(time), float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError("the time or a value is not a number") from None
+        raise ValueError("a value is not a number") from None
     value = checked(series.nature, time_ms, number)
     return [] if value is None else [Reading(series, time_ms, value)]
+
+
+def _time_ms(text: str, zone: tzinfo) -> int:
+    dated = None if text.isdecimal() else moment_of(text, zone)
+    try:
+        return int(text) if dated is None else math.floor(dated[0])
+    except ValueError:
+        raise ValueError(f"{text} is not a time: without --date-format, JmxTool prints epoch ms") from None

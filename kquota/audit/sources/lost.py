@@ -30,10 +30,17 @@ _CHARGED: Final = {
 _SUPPRESSED: Final = re.compile(r"[Ss]uppressed \d+ messages")
 _NOTE: Final = "lost"
 _GAP: Final = "gap"
-_ANY: Final = [f"{_NOTE}\0{key.value}\0" for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
-"""What to note where nobody knows whose requests are lost."""
 _MOST: Final = 1_000
 """Where more client-ids than this lost requests, a lost request may be of any client-id."""
+
+
+def unknown(key: QuotaKey) -> str:
+    """What to note of usage of that key that may be anybody's."""
+    return f"{_NOTE}\0{key.value}\0"
+
+
+_ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+"""What to note where nobody knows whose requests are lost."""
 
 
 def notes(text: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Scrapes with timestamps, in Prometheus's text format or as OpenMetrics.
 
     promtool tsdb dump-openmetrics --match='{__name__=~"kafka_server_quota_.*"}' --min-time=… --max-time=… DATA > FILE
+    promtool query instant http://prometheus:9090 '{__name__=~"kafka_server_quota_.*"}' >> FILE
     curl -G http://prometheus:9090/federate --data-urlencode 'match[]={__name__=~"kafka_server_quota_.*"}' >> FILE
 
 A line is `name{label="value",…} value timestamp`, the timestamp in ms (text format) or seconds (OpenMetrics). A scrape
@@ -10,6 +11,7 @@ that are not about a client's quota are passed over; `kquota.metrics.series` say
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -18,11 +20,15 @@ from kquota.audit.batch import Tally
 from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File
+from kquota.audit.sources.lost import unknown
 from kquota.metrics.exposition import labels_of, parse
-from kquota.metrics.series import Series, checked, of_labels
+from kquota.metrics.series import Series, Swallowed, checked, of_labels
 
 DIALECT: Final = "openmetrics"
 SIGHT: Final = SAMPLED_SIGHT
+_PROMTOOL: Final = re.compile(
+    r"(?:(?P<series>[A-Za-z_:][A-Za-z0-9_:]*(?:\{.*\})?) =>)?\s*(?:(?P<value>\S+) @\[(?P<time>[0-9.]{1,20})\])?\s*"
+)
 
 
 def splits(file: File) -> list[Split]:
@@ -36,10 +42,20 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Samples
 
 
 def _readings(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Reading]:
+    printed = ""
     for place, raw in lines(split, tally):
         try:
-            reading = parse_line(raw.decode(), settings.broker)
+            text = raw.decode()
+            if (found := _PROMTOOL.fullmatch(text)) is not None:
+                # What `promtool query` prints: each value behind its series, or in lines of their own below it.
+                printed = found["series"] or printed
+                if not found["value"]:
+                    continue
+                text = f"{printed} {found['value']} {round(float(found['time']) * 1000)}"
+            reading = parse_line(text, settings.broker)
         except ValueError as error:  # UnicodeDecodeError is one
+            if isinstance(error, Swallowed):
+                tally.note(DIALECT, unknown(error.key))
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
             tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
             continue

@@ -35,7 +35,7 @@ _NAMED: Final = tuple(
 _PAIR: Final = re.compile(r'\b(pod|host|instance)=\\*"?([\w.-]+)')
 _NO_NAME: Final = re.compile(
     r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b|\S*thread\S*|(?<!\S)[\d.:,]+(?!\S)"
-    r"|[\[\]|\"'{}]"
+    r"|[\[\]|\"'{}\x00-\x1f]"
 )
 """What differs between the lines of one broker: times, priorities, processes, threads, numbers; and what is no name."""
 _FILE: Final = re.compile(r"(\S*/)?[^/\s]+\.log\S*:$")
@@ -95,6 +95,7 @@ class Origins:
             self._span(f"port {local['port']} is that of", local["host"], first_ms, last_ms)
 
     def _span(self, what: str, where: str, first_ms: int, last_ms: int) -> None:
+        where = where.replace("\0", " ")
         first, last = self._spans.get((what, where), (first_ms, last_ms))
         self._spans[what, where] = min(first, first_ms), max(last, last_ms)
 

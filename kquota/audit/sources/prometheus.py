@@ -21,7 +21,8 @@ from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
-from kquota.metrics.series import checked, of_labels
+from kquota.audit.sources.lost import unknown
+from kquota.metrics.series import Swallowed, checked, of_labels
 
 DIALECT: Final = "prometheus"
 SIGHT: Final = SAMPLED_SIGHT
@@ -56,6 +57,11 @@ def _result(answer: Any) -> tuple[str, list[Any]]:
         raise ValueError("not an answer of Prometheus")
     if answer.get("status") == "error":
         raise ValueError(f"Prometheus answered with an error: {answer.get('error')}")
+    if isinstance(answer.get("timestamps"), list) and isinstance(answer.get("values"), list):
+        # A line of VictoriaMetrics' /api/v1/export: times are in ms.
+        seconds = [time / 1000 if isinstance(time, int) else time for time in answer["timestamps"]]
+        pairs = [list(pair) for pair in zip(seconds, answer["values"], strict=False) if pair[1] is not None]
+        return "matrix", [{"metric": answer.get("metric"), "values": pairs}]
     data = answer.get("data", answer)
     kind, result = (data.get("resultType"), data.get("result")) if isinstance(data, dict) else (None, None)
     if kind not in ("matrix", "vector") or not isinstance(result, list):
@@ -73,6 +79,8 @@ def _readings(entry: Any, broker: str | None, tally: Tally, path: str, place: st
         tally.reject(path, place, "not a series with a metric and its values", str(entry))
         return
     except ValueError as error:
+        if isinstance(error, Swallowed):
+            tally.note(DIALECT, unknown(error.key))
         tally.reject(path, place, str(error), str(labels))
         return
     if series is None:

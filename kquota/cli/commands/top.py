@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from kquota.live.explain import Explanation
-    from kquota.live.sources import LiveSource
+    from kquota.live.sources import LiveSource, Look
     from kquota.live.watching import View as Seen
     from kquota.live.watching import Watching
 
@@ -279,9 +279,7 @@ class _Screen:
         for place, why in seen.missing:
             yield Note(f"{place} is left out: {why}", by=warn)
         if seen.look.unread:
-            place, why = seen.look.unread[0]
-            text = f"{many(len(seen.look.unread), *seen.look.unread_are)} not understood: {place}: {why}"
-            yield Note(text, by=warn)
+            yield Note(_unread(seen.look), by=warn)
         yield from self.doubts(selected)
         if shown:
             yield _table(shown, now_ms)
@@ -588,6 +586,12 @@ def _alternate(wanted: bool) -> Iterator[None]:
         yield
 
 
+def _unread(look: Look) -> str:
+    """What was not understood."""
+    place, why = look.unread[0]
+    return f"{many(len(look.unread), *look.unread_are)} not understood: {place}: {why}"
+
+
 def _explained(
     subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
 ) -> View:
@@ -599,10 +603,13 @@ def _explained(
     selected = tuple(tuple(filter(screen.selects, uses)) for uses in concerning(wanted, seen, brokers))
     found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
     if not found and not possible:
+        nobody = [f"no counter that was read holds {safe(subject)}"]
+        if seen.missing:
+            nobody.append(screen.nobody(seen, ()))
+        if seen.look.unread:
+            nobody.append(_unread(seen.look))
         raise InputError(
-            f"no counter that was read holds {safe(subject)}; {screen.nobody(seen, ())}"
-            if seen.missing
-            else f"no counter that was read holds {safe(subject)}",
+            "; ".join(nobody),
             hint="'kquota top --all' shows all; a counter is gone after an idle hour",
         )
     limited = [use for use in found if use.limit is not None]
