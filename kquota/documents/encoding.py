@@ -425,11 +425,16 @@ def entry_lines(path: Path, name: str) -> tuple[int, ...]:
 
 def root_of(text: str) -> Node:
     """The node of the document in a text. Raises InputError for a text that is not YAML."""
-    # Tabs between the values of JSON are none of YAML.
-    roots = _nodes("", text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text)
+    if text.lstrip()[:1] in ("{", "["):
+        # JSON may have tabs between values, and characters as pairs of escapes, which YAML has not.
+        text = _ESCAPE.sub(lambda found: "\\uFFFD" if found[1] else found[0], text.replace("\t", " "))
+    roots = _nodes("", text)
     if not roots:
         raise InputError(": nothing is in it")
     return roots[0]
+
+
+_ESCAPE = re.compile(r"\\(?:(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 
 
 def schemas_folder() -> Traversable:
