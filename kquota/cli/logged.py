@@ -93,7 +93,7 @@ def _answer(answers: AnswersOf) -> str:
     seen = len({name.client for name in answers})
     throttled = throttled_clients(answers)
     if not throttled:
-        return f"the brokers throttled nobody: no request of {many(seen, 'client')} was delayed"
+        return f"in the log itself, the brokers throttled nobody: no request of {many(seen, 'client')} was delayed"
     return f"in the log itself, the brokers throttled {throttled} (of {many(seen, 'client')})"
 
 

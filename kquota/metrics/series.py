@@ -92,10 +92,10 @@ _QUOTA: Final = re.compile(
     rf"kafka_server_(?:quota_)?(?:(?P<type>produce|fetch|request|controllermutation)_)?{_ATTRIBUTE}", re.I
 )
 _IN_NAME: Final = re.compile(
-    rf"kafka_server_(?:quota_)?(?P<type>produce|fetch|request|controllermutation)_(?:user|client_id)_.+_{_ATTRIBUTE}",
+    rf"kafka_server_(?:quota_)?(?P<type>produce|fetch|request|controllermutation)_.+_{_ATTRIBUTE}",
     re.I,
 )
-"""What rules such as `kafka.server<type=(.+), client-id=(.+)><>(.+)` make of a user and a client-id."""
+"""What rules such as `kafka.server<type=(.+), client-id=(.+)><>(.+)` make of a user or a client-id."""
 _REDPANDA: Final = re.compile(r"(?:redpanda|vectorized)_kafka_quotas_client_quota_throughput_by_entity(?:_total)?")
 _TOKENS: Final = re.compile(r"kafka_server_(?:quota_)?(?:(?P<type>controllermutation)_)?(?P<attribute>tokens)", re.I)
 _CONNECTIONS: Final = re.compile(r"kafka_server_socket_server_metrics_connection_accept_rate", re.I)
@@ -105,12 +105,12 @@ _MBEAN: Final = re.compile(
     re.S,
 )
 SELECTOR: Final = (
-    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(user_.+_)?)?'
+    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(.+_)?)?'
     '(byte_rate|request_time|mutation_rate|throttle_time(_ms)?))|.*_client_quota_throughput_by_entity(_total)?"}'
 )
 """The series above, as Prometheus selects them."""
 LIVE_SELECTOR: Final = (
-    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(user_.+_)?)?'
+    '{__name__=~"(?i:kafka_server_(quota_)?((produce|fetch|request|controllermutation)_(.+_)?)?'
     "(byte_rate|request_time|mutation_rate|tokens|throttle_time(_ms)?)|"
     'kafka_server_socket_server_metrics_connection_accept_rate)|.*_client_quota_throughput_by_entity(_total)?"}'
 )

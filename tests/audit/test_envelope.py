@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from collections.abc import Callable
@@ -106,6 +107,12 @@ def test_sorted_and_flattened_keys_are_the_same_request() -> None:
         ("[2026-05-04 12:20:30,456 CEST]", UTC),
         ("[2026-05-04 12:20:30,456 GMT+02:00]", UTC),
         ("[2026-05-04 12:20:30,456 Europe/Berlin]", UTC),
+        ("2026-05-04T12:20:30,456[Europe/Berlin] (1)", UTC),
+        ("[2026-05-04 08:20:30,456 Etc/GMT+2]", UTC),
+        ("[2026-05-04 03:20:30,456 US/Pacific]", UTC),
+        ("[2026-05-04 12:20:30,456 UTC+2]", UTC),
+        ("[2026-05-04 12:20:30,456 (CEST)]", UTC),
+        ("[2026-05-04 12:20:30,456 SAST]", ZoneInfo("Africa/Johannesburg")),
         ("[2026-05-04 05:20:30,456 CDT]", UTC),
         ("2026/05/04 10:20:30.456", UTC),
         ("20260504T102030,456", UTC),
@@ -125,7 +132,10 @@ def test_a_zone_that_a_line_carries_counts(time: str, zone: timezone) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[2026-05-04 18:20:30,456 CST] Completed request:", "the zone CST of a time is that of several places"),
+        ("[2026-05-04 18:20:30,456 CST] Completed request:", "the zone CST of a time is of several places"),
+        ("[2026-05-04 12:20:30,456 SAST] Completed request:", "the zone SAST of a time is of several places, or not"),
+        ("[2026-05-04 12:20:30,456 Central European Summer Time] Completed request:", "the zone Central European"),
+        ("[2026-05-04 12:20:30,456 Europe/Berlim] Completed request:", "the zone Europe/Berlim of a time is not known"),
         ("May  4 10:20:30 kafka-0 Completed request:", "no timestamp before the request; these are read: "),
     ],
 )
@@ -154,6 +164,10 @@ def test_what_cannot_be_read_is_named(text: str, reason: str) -> None:
     ("name", "content", "reason"),
     [
         ("log.txt", "[2026-05-04".encode("utf-16"), "UTF-16 text"),
+        ("log.txt", "[2026-05-04".encode("utf-16-le"), "UTF-16 text"),
+        ("log.txt.gz", gzip.compress("[2026-05-04".encode("utf-16")), "UTF-16 text"),
+        ("log.lz4", b"\x04\x22\x4d\x18rest", "lz4"),
+        ("bundle.gz", gzip.compress(b"x" * 257 + b"ustar" + b"x" * 300), "an archive, whose members"),
         ("log.zip", b"PK\x03\x04rest", "a zip archive"),
         ("log.xz", b"\xfd7zXZ\x00rest", "xz"),
         ("logs.tar", b"x" * 257 + b"ustar" + b"x" * 300, "an archive, whose members may be of several brokers"),

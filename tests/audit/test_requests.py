@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from kquota.audit import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources.lost import notes
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
@@ -143,6 +145,41 @@ def test_a_part_that_was_forgotten_is_known_by_its_sketch(monkeypatch: pytest.Mo
     requests.news(keys[:2000], "b.log")
     with pytest.raises(InputError, match=r"a\.log and b\.log"):
         check([requests.sketch()])
+
+
+CUT = (
+    '{"isForwarded":false,"requestHeader":{"requestApiKey":1,"clientId":%s,"requestApiKeyName":"FETCH"},"request":{"max'
+)
+APP = CUT % '"app"'
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "client"),
+    [
+        (APP, 2, "app"),
+        (json.dumps({"log": APP}), 2, "app"),
+        (json.dumps({"m": json.dumps([APP])}), 2, "app"),
+        (f'"{APP.replace(chr(34), chr(34) * 2)}', 2, "app"),
+        (CUT % '"a\\"pp"', 2, ""),  # not an app called a
+        (CUT % '""', 2, ""),
+        (APP[:90], 4, "app"),  # what it asked for is cut off, too
+        (f"[{APP},{CUT % 1}", 4, ""),  # two in a line
+        ("Completed request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=app, correlationId=3) -- {re", 2, "app"),
+        (
+            "Completed request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=a, correlationId=3, correlationId=4",
+            2,
+            "",
+        ),
+        ("Suppressed 80 messages from kafka.service", 4, ""),
+        ("imjournal: 20 messages lost due to rate-limiting", 4, ""),
+        ("dropped 12 log events: queue is full", 4, ""),
+        ("Deleted 3 log segments, lost leadership of 3 partitions", 0, ""),
+    ],
+)
+def test_what_a_line_that_cannot_be_read_leaves_open(text: str, keys: int, client: str) -> None:
+    """Whatever it may be charged to, by the API and the client-id that are left of it."""
+    found = [note.split("\0") for note in set(notes(text))]
+    assert (len(found), {note[2] for note in found}) == (keys, {client} if keys else set())
 
 
 RANDOM = Random(4)

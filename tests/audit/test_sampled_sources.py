@@ -326,7 +326,15 @@ def test_a_form_of_another_tool(tmp_path: Path, text: str) -> None:
     assert times == pytest.approx(TIMES, rel=0, abs=500)  # a date without a fraction is of any time in its second
 
 
-@pytest.mark.parametrize("name", ["kafka_server_Produce_user_bob_byte_rate", "kafka_server_produce_user_a_b_byte_rate"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka_server_Produce_user_bob_byte_rate",
+        "kafka_server_produce_user_a_b_byte_rate",
+        "kafka_server_Produce_client_id_app_byte_rate",
+        "kafka_server_Produce_bob_byte_rate",
+    ],
+)
 def test_a_user_in_the_name_of_a_metric_is_said(tmp_path: Path, name: str) -> None:
     """With the kind of rule that did it; nobody is said to be unseen by it."""
     path = tmp_path / "x.prom"

@@ -267,10 +267,13 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
         except OSError as error:  # a bad disk, or a share that is gone
             raise UnreadableFile(f"{file}: {error.strerror}") from None
     compressed, size = head.startswith(b"\x1f\x8b"), file.size
+    head = file.beginning
+    if re.match(rb"(?:\0[^\0]){3}|(?:[^\0]\0){3}", head):
+        head = b"\xff\xfe"
     for magic, (form, command) in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(f"{file}: {form}, which is not read", hint=f"{command} makes a file that is")
-    if file.name.endswith((".tar", ".tgz", ".tar.gz")) or file.beginning[257:262] == b"ustar":
+    if file.name.endswith((".tar", ".tgz", ".tar.gz")) or head[257:262] == b"ustar":
         raise InputError(
             f"{file}: an archive, whose members may be of several brokers",
             hint="unpack it, and give its folder: a folder for each broker",
@@ -291,6 +294,9 @@ _FOREIGN: Final = {
     b"BZh": ("bzip2", "bunzip2"),
     b"\xfd7zXZ": ("xz", "unxz"),
     b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"\x04\x22\x4d\x18": ("lz4", "unlz4"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
+    b"\x1f\x9d": ("compress", "uncompress"),
 }
 """What no text begins with, its name, and what makes a text of it."""
 

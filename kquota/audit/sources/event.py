@@ -68,10 +68,14 @@ class UsageEvent(NamedTuple):
     controller: ControllerLine | None = None
     number: int = 0
     """That its client gave it (`correlationId`)."""
+    in_flight: bool = False
+    """Whether it came before the log did, so that the line does not hold it: it is counted, and no event of the log."""
 
     @property
     def exemption(self) -> str | None:
         """Why it is exempt, None where it is charged."""
+        if self.in_flight:
+            return "in_flight"
         if not self.exempt:
             return None
         if self.controller is not None and self.controller.fields["isForwarded"]:

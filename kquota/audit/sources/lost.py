@@ -20,14 +20,21 @@ from kquota.core.quotas.quota import QuotaKey
 REASON: Final = "some requests in the recording cannot be read, and may be of this counter"
 _REQUEST: Final = re.compile(r"Completed request:|isForwarded|requestHeader|requestApiKeyName")
 _API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
-_CLIENT: Final = re.compile(r'(?:clientId[\\"]*\s*:\s*[\\"]+([^"\\]*)[\\"]|clientId=(.*?), correlationId)')
+_CLIENT: Final = re.compile(
+    r'(\\*"+)clientId\1\s*:\s*\1(?P<name>[^"\\]*)\1\s*[,}]'
+    r"|clientId=(?P<old>(?:(?!correlationId).)*?), correlationId=(?!.*correlationId)"
+)
+"""A client-id that stands there whole, and without escapes."""
 _CHARGED: Final = {
     "PRODUCE": QuotaKey.PRODUCER_BYTE_RATE,
     **dict.fromkeys(("FETCH", "SHARE_FETCH"), QuotaKey.CONSUMER_BYTE_RATE),
     **dict.fromkeys(("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS"), QuotaKey.CONTROLLER_MUTATION_RATE),
 }
 """What a request is charged to besides thread time, by its API."""
-_SUPPRESSED: Final = re.compile(r"[Ss]uppressed \d+ messages")
+_GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt)"
+_THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
+_SUPPRESSED: Final = re.compile(rf"{_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}", re.IGNORECASE)
+"""What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"
 _GAP: Final = "gap"
 _MOST: Final = 1_000
@@ -49,9 +56,12 @@ def notes(text: str) -> Iterator[str]:
         yield from _ANY
     if not _REQUEST.search(text):
         return
-    api, client = _API.search(text), _CLIENT.search(text)
-    name = "" if client is None else client[1] or client[2] or ""
-    charged = _CHARGED.values() if api is None else [_CHARGED[api[1]]] if api[1] in _CHARGED else []
+    apis, client = _API.findall(text), _CLIENT.search(text)
+    if len(apis) > 1:  # several requests in one line
+        yield from _ANY
+        return
+    name = "" if client is None else client["name"] or client["old"] or ""
+    charged = [_CHARGED[api] for api in apis if api in _CHARGED] if apis else _CHARGED.values()
     for key in {*charged, QuotaKey.REQUEST_PERCENTAGE}:
         yield f"{_NOTE}\0{key.value}\0{name}"
 

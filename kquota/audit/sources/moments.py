@@ -32,6 +32,11 @@ _HOURS: Final = {
 }
 _AMBIGUOUS: Final = ("CST", "IST", "BST", "AST", "ADT", "SST", "WAT", "ECT", "GST", "PKT")
 _NAMES: Final = "|".join(sorted([*_HOURS, *_AMBIGUOUS], key=len, reverse=True))
+_OTHER_NAMES: Final = r"[A-Z]{2,3}T|WIB|WITA|[A-Z][a-z]+(?:\ [A-Z][a-z]+)*\ Time"
+"""Names of zones whose hours are not known here."""
+_REGIONS: Final = (
+    "Africa|America|Antarctica|Arctic|Asia|Atlantic|Australia|Brazil|Canada|Chile|Etc|Europe|Indian|Pacific|US"
+)
 _CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 STAMP: Final = re.compile(
     rf"""(?<![0-9])(?:
@@ -41,8 +46,8 @@ STAMP: Final = re.compile(
       | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
     )
     (?:[.,](?P<fraction>[0-9]{{1,9}}))?
-    (?:\ ?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])|(?:{_NAMES})(?![A-Za-z])
-      |[A-Z][a-z]+/[A-Z][A-Za-z_]+(?:/[A-Z][A-Za-z_]+)?))?(?![0-9])""",
+    (?:\ ?(?:[\[(](?=[A-Z]))?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])
+      |(?:{_NAMES}|{_OTHER_NAMES})(?![A-Za-z])|(?:{_REGIONS})/[A-Za-z_+\-0-9/]+))?(?![0-9])""",
     re.VERBOSE,
 )
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
@@ -169,4 +174,4 @@ def _zone(text: str, moment: datetime, zone: tzinfo) -> tzinfo:
             raise ValueError(f"the zone {text} of a time is not known") from None
     if moment.replace(tzinfo=zone).tzname() == text:
         return zone
-    raise ValueError(f"the zone {text} of a time is that of several places: --log-timezone says which")
+    raise ValueError(f"the zone {text} of a time is of several places, or not known: --log-timezone says which")

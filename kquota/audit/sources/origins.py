@@ -92,7 +92,8 @@ class Origins:
         """Takes a connection, and when it sent requests."""
         local = _LOCAL.match(connection)
         if local is not None and not local["host"].startswith(_LOOPBACK):
-            self._span(f"port {local['port']} is that of", local["host"], first_ms, last_ms)
+            of = "in IPv6 " if ":" in local["host"] else ""
+            self._span(f"port {local['port']} {of}is that of", local["host"], first_ms, last_ms)
 
     def _span(self, what: str, where: str, first_ms: int, last_ms: int) -> None:
         where = where.replace("\0", " ")

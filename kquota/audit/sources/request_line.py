@@ -100,7 +100,10 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         raise TypeError
     charged = position = 0
     acks, sized = None, True
-    if api == "PRODUCE":
+    in_flight = fields.get("request") == "" and api in ("PRODUCE", "FETCH")
+    if in_flight:  # when the logger was switched on
+        exempt = True
+    elif api == "PRODUCE":
         request = fields["request"]
         charged = produce_request_size(header, request)
         acks = request["acks"]
@@ -158,6 +161,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         sized,
         controller,
         number if type(number) is int else 0,
+        in_flight,
     )
 
 

@@ -40,6 +40,7 @@ EXEMPTIONS: Final = {
     "acks_0": "with acks=0",
     "follower_fetch": "of followers",
     "forwarded": "forwarded",
+    "in_flight": "begun before the log",
     "inter_broker": "among brokers",
 }
 """Why the thread time of requests is exempt."""
