@@ -1,4 +1,5 @@
-"""Writes the files that are generated from the code: completions, man pages, and pages and tables of the documentation.
+"""Writes the files that are generated from the code: completions, man pages, pages of the documentation,
+and the members of a finding in a schema.
 
     python -m tools.generate            writes the files
     python -m tools.generate --check    exits with 1 when one is stale
@@ -17,7 +18,7 @@ from click.shell_completion import ShellComplete
 
 from kquota.cli.completion.shells import Bash, Fish, Zsh
 from kquota.cli.main import cli
-from tools import manpages, pages
+from tools import manpages, pages, schemas
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,7 +44,7 @@ def files() -> dict[Path, str]:
 def _quick_files() -> dict[Path, str]:
     generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
     generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
-    return generated | dict(pages.pages())
+    return generated | dict(pages.pages()) | {schemas.PATH: schemas.audit_schema()}
 
 
 def _pages_with_parts() -> list[Path]:

@@ -58,6 +58,15 @@ several counters is one finding, under the lowest of their limits.
 """
 
 
+def findings_table(columns: Mapping[str, Any], count: int) -> pa.Table:
+    """The table of so many findings; a column that is missing is null in all of them."""
+    arrays = [
+        pa.array(columns[each.name], each.type) if each.name in columns else pa.nulls(count, each.type)
+        for each in SCHEMA
+    ]
+    return pa.table(arrays, schema=SCHEMA)
+
+
 ROWS_AT_ONCE = 10_000
 """Rows of a findings table that are Python values at the same time: these take several times the memory."""
 

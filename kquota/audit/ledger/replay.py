@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import KEYS, UNKNOWN, Int64s
-from kquota.audit.findings import SCHEMA
+from kquota.audit.findings import SCHEMA, findings_table
 from kquota.audit.ledger.part import Part, enforce
 from kquota.audit.ledger.retries import KnownSizes, fill_in
 from kquota.audit.ledger.rows import CHARGES, NEVER, CounterRef, Governing, Judged, Ledger
@@ -21,6 +21,11 @@ from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.findings.finding import Basis, Logged
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
 
+_LOGGED: Final = {
+    "logged_throttled_events": "hits",
+    "logged_throttle_time_ms": "logged",
+    "logged_throttle_time_max_ms": "longest",
+}
 _INCOMPLETE: Final = "the log does not record everything that this quota counts"
 
 
@@ -123,35 +128,34 @@ class Replay:
         asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
         clients = self._clients((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
         rebuilt = totals["rebuilt"] > 0
-        table = pa.table(
-            [
-                pa.array([ref.broker for ref in refs], pa.string()),
-                pa.array([ref.key.value for ref in refs], pa.string()),
-                pa.array([ref.sensor for ref in refs], pa.string()),
-                pa.array([quota.entity for quota in governing], pa.string()),
-                pa.array([quota.level for quota in governing], pa.int8()),
-                pa.array([quota.limit for quota in governing], pa.float64()),
-                pa.array(map(_changes, self._governing), pa.int64()),
-                pa.array(self._verdicts, pa.string()),
-                pa.array([None if each else _INCOMPLETE for each in known.tolist()], pa.string()),
-                pa.array([Basis.REQUESTS.value] * count, pa.string()),
-                pa.array(totals["events"]),
-                whole(throttled, known),
-                whole(summaries["total_ms"], known),
-                whole(summaries["max_ms"], known),
-                pa.array(summaries["peak_rate"], pa.float64()),
-                pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
-                whole(summaries["first_ms"], happened),
-                whole(summaries["last_ms"], happened),
-                *(whole(totals[name], self._told) for name in ("hits", "logged", "longest")),
-                pa.array(totals["unsized"]),
-                pa.array(totals["rebuilt"]),
-                pa.array(np.where(rebuilt, self._shares, 0) / 1e6, mask=~rebuilt),
-                pa.array(np.bincount(self._members.column("number").to_numpy(), minlength=count)),
-                clients.cast(SCHEMA.field("clients").type),
-            ],
-            schema=SCHEMA,
-        )
+        logged = {name: whole(totals[key], self._told) for name, key in _LOGGED.items()}
+        columns = {
+            "broker": [ref.broker for ref in refs],
+            "key": [ref.key.value for ref in refs],
+            "sensor": [ref.sensor for ref in refs],
+            "entity": [quota.entity for quota in governing],
+            "level": [quota.level for quota in governing],
+            "limit": [quota.limit for quota in governing],
+            "limit_changes": [_changes(periods) for periods in self._governing],
+            "verdict": self._verdicts,
+            "reason": [None if each else _INCOMPLETE for each in known.tolist()],
+            "basis": [Basis.REQUESTS.value] * count,
+            "events": totals["events"],
+            "throttled_events": whole(throttled, known),
+            "throttle_time_ms": whole(summaries["total_ms"], known),
+            "throttle_time_max_ms": whole(summaries["max_ms"], known),
+            "peak_rate": summaries["peak_rate"],
+            "peak_rate_max": pa.array(summaries["peak_rate"], pa.float64(), mask=~known),
+            "first_throttled_ms": whole(summaries["first_ms"], happened),
+            "last_throttled_ms": whole(summaries["last_ms"], happened),
+            **logged,
+            "estimated_events": totals["unsized"],
+            "rebuilt_events": totals["rebuilt"],
+            "rebuilt_share": pa.array(np.where(rebuilt, self._shares, 0) / 1e6, mask=~rebuilt),
+            "client_count": np.bincount(self._members.column("number").to_numpy(), minlength=count),
+            "clients": clients.cast(SCHEMA.field("clients").type),
+        }
+        table = findings_table(columns, count)
         variants = np.array([ref.variant for ref in refs], np.int64)
         return [table.filter(pa.array(variants == variant)) for variant in range(len(self.settings.variants))]
 
