@@ -2,8 +2,9 @@
 
     python -m benchmarks.protocol [--entities N] [--repeat N] [--tool-repeat N]
 
-Kafka's tool is `kafka.admin.ConfigCommand` started as a plain JVM with a class path, without the shell script around it
-and with the quickest start that a JVM has. Commands are whole processes, by wall time, kquota's and Kafka's in turns.
+Kafka's tool is `org.apache.kafka.tools.ConfigCommand` started as a plain JVM with a class path, without the shell
+script around it and with the quickest start that a JVM has. Commands are whole processes, by wall time, kquota's
+and Kafka's in turns.
 
 The bare round trip sends the frames that kquota sends, made beforehand, and reads the answers without looking at them;
 the ratio is what encoding, decoding, entities, sorting and comparing cost. An alter of kquota describes first, which

@@ -18,13 +18,14 @@ WARNING = (
 QUOTA = '{"version":1,"config":{"producer_byte_rate":"1024"}}'
 
 
-def test_kafkas_answers_are_ours(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("backend", runner.SERVERS)
+def test_kafkas_answers_are_ours(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On a ZooKeeper, a broker of a current Kafka, and one that runs with ZooKeeper."""
-    code = runner.main([str(RECORDED)])
+    code = runner.main([str(RECORDED), "--backend", backend])
     lines = capsys.readouterr().out.splitlines()
     assert code == 0, lines
-    assert [line.partition(":")[0] for line in lines[:-1]] == list(runner.SERVERS)
-    assert int(lines[-1].split()[2]) > 200
+    assert lines[0].startswith(f"{backend}: ")
+    assert int(lines[-1].split()[2]) > 70
 
 
 def case(**changes: Any) -> dict[str, Any]:

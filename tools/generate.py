@@ -82,11 +82,19 @@ def predictions_of_three() -> str:
     return brief_page(figures_of(FIGURES_OF_THREE))
 
 
+def releases() -> str:
+    """What was found with brokers of each release."""
+    from tools.releases import table
+
+    return table()
+
+
 _PARTS = {
     "commands": pages.command_table,
     "accuracy": accuracy,
     "predictions": predictions,
     "predictions of three brokers": predictions_of_three,
+    "releases": releases,
 }
 _BEGIN, _END = "<!-- generated: {} -->\n", "<!-- end -->"
 

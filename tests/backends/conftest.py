@@ -176,6 +176,9 @@ def cluster(certificates: Certificates, authorization_server: AuthorizationServe
                 "oauthbearer.sasl.jaas.config": f"{bearer};",
                 "oauthbearer.sasl.server.callback.handler.class": f"{BEARER}ValidatorCallbackHandler",
                 "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": authorization_server.jwks.as_uri(),
+                # Kafka 4.4 asks for an audience and an issuer, or for these.
+                "oauthbearer.sasl.oauthbearer.allow.unverified.audience": "true",
+                "oauthbearer.sasl.oauthbearer.allow.unverified.issuer": "true",
             },
         ),
     ]

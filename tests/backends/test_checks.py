@@ -47,7 +47,7 @@ def by_subject(checks: list[Check]) -> dict[str, Check]:
 def test_a_login_that_may_do_everything(cluster: Cluster, certificates: Certificates) -> None:
     tls = tls_from_files(truststore=certificates / "ca.pem")
     for bootstrap, security, says in (
-        (cluster.plain, None, "Kafka 4.3, KRaft, no TLS, no login"),
+        (cluster.plain, None, "Kafka 4.4 or later, KRaft, no TLS, no login"),
         (cluster.tls, KafkaSecurity(tls), "KRaft, TLS, no login"),
         (cluster.sasl, KafkaSecurity(sasl=plain("admin")), "no TLS, logged in as 'admin' by PLAIN"),
         (cluster.sasl_tls, KafkaSecurity(tls, plain("admin")), "TLS, logged in as 'admin' by PLAIN"),

@@ -136,7 +136,7 @@ def test_the_drop_in_takes_kafkas_own_options(secured_zookeeper: SecuredZooKeepe
     assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
     assert "producer_byte_rate=2048" in kquota(*where, "--describe", cwd=zookeeper_files, **options).out
     others = {"KAFKA_OPTS": "-Djava.security.auth.login.config=brokers.conf"}  # nothing about ZooKeeper: anonymous
-    assert "NoAuth" in kquota(*where, "--describe", cwd=zookeeper_files, **others).err
+    assert "ACLs forbid" in kquota(*where, "--describe", cwd=zookeeper_files, **others).err
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """A real Kafka broker from Maven artifacts: KRaft combined mode, loopback only, JSON request log on.
 
-Version: 4.3.1 is the newest release whose artifacts are all on Maven Central; of 4.4.0 the broker, the clients and the
-server are there, `kafka-tools` and `kafka-tools-api` (which the broker's pom names) are not. A broker of 4.4.0 runs
-without them (`tools.recording.cluster`), but Kafka's own quota tool, `kafka.admin.ConfigCommand`, is in `kafka_2.13` up
-to 4.3.1.
+Since 4.4 Kafka's own quota tool, `org.apache.kafka.tools.ConfigCommand`, is in kafka-tools.
 """
 
 from __future__ import annotations
@@ -17,13 +14,16 @@ from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
 from tests.support.processes import free_ports
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
+CONFIG_COMMAND = "org.apache.kafka.tools.ConfigCommand"
+"""The main class of kafka-configs."""
 NAME = f"kafka-{VERSION}"
 """The jars of that release, and the archive of their classes."""
 COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
     # The binding of slf4j 1.7 to the log4j-core that kafka-server brings; Kafka itself leaves it to its distribution.
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
 )
 AT_ONCE = {"controller.quorum.append.linger.ms": "0"}
 """Settings of a broker that writes at once: a controller waits up to 25 ms for more to write."""
@@ -83,6 +83,7 @@ class KafkaBroker(Nodes):
     """
 
     version = VERSION
+    coordinates: Sequence[str] = COORDINATES
     _patience_s = 15
 
     def __init__(
@@ -162,7 +163,7 @@ class KafkaBroker(Nodes):
         """
         where = ("--bootstrap-server", bootstrap or self.bootstrap)
         base = _AS_SHIPPED if as_shipped else SMALL
-        command = self.command("kafka.admin.ConfigCommand", *where, *args, options=jvm_flags, base=base)
+        command = self.command(CONFIG_COMMAND, *where, *args, options=jvm_flags, base=base)
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def kill(self) -> None:
@@ -176,7 +177,7 @@ class KafkaBroker(Nodes):
         self._run(*self._launched)
 
     def _start(self) -> None:
-        self._jars = retrieve(NAME, COORDINATES)
+        self._jars = retrieve(f"kafka-{self.version}", self.coordinates)
         controller, *ports = free_ports(1 + len(self._listeners))
         self.controller = f"127.0.0.1:{controller}"
         self.addresses = {each.name: f"127.0.0.1:{port}" for each, port in zip(self._listeners, ports, strict=True)}

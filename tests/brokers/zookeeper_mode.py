@@ -69,17 +69,18 @@ class ZooKeeperModeBroker(KafkaBroker):
     """
 
     version = VERSION
-    coordinates: Sequence[str] = COORDINATES
+    coordinates = COORDINATES
 
     def __init__(
         self,
         zookeeper: str,
         *,
         settings: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = (),
         heap: str = "512m",
         ready_seconds: float = 240,
     ) -> None:
-        super().__init__(settings=settings, heap=heap, ready_seconds=ready_seconds)
+        super().__init__(settings=settings, jvm_flags=jvm_flags, heap=heap, ready_seconds=ready_seconds)
         self.zookeeper = zookeeper
         self._quorum = ""
 
@@ -151,7 +152,11 @@ class ZooKeeperModeBroker(KafkaBroker):
         self._run(self.folder / "server.properties", self._options())
 
     def _options(self) -> tuple[str, ...]:
-        return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}")
+        return (
+            f"-Xmx{self._heap}",
+            f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
+            *self._jvm_flags,
+        )
 
 
 def scram_credential(password: str, iterations: int = 4096) -> str:

@@ -22,7 +22,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.foreign import kafka_configs
 from kquota.documents.quotas import quotas_text, read_quota_file
-from tests.brokers.kafka import AT_ONCE, KafkaBroker
+from tests.brokers.kafka import AT_ONCE, CONFIG_COMMAND, KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, filled
 
@@ -159,7 +159,7 @@ def test_kafkas_own_tool_runs_what_was_exported(tmp_path: Path) -> None:
     assert not exported.unsaid
     (tmp_path / "quotas.sh").write_text(exported.text, encoding="utf-8")
     with KafkaBroker(settings=AT_ONCE) as broker, KafkaBackend(broker.bootstrap) as backend:
-        own = broker.command("kafka.admin.ConfigCommand")
+        own = broker.command(CONFIG_COMMAND)
         for command in (own, [sys.executable, "-m", "kquota", "kafka-configs"]):
             done = subprocess.run(
                 ["sh", "quotas.sh", "--bootstrap-server", broker.bootstrap],

@@ -6,9 +6,9 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Kafka's own kafka-configs, many times in one process. One command line a line on stdin, each word in Base64 behind a
@@ -30,12 +30,16 @@ public class ConfigCommands {
         // Before Scala's console takes the streams that it prints to.
         System.setOut(new PrintStream(OUT, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(ERR, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((code, message) -> {
+        Class<?> procedure = either("org.apache.kafka.common.utils.internals.Exit$Procedure",
+            "org.apache.kafka.common.utils.Exit$Procedure");
+        Object exit = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure}, (self, of, with) -> {
             // The tool takes what is thrown here for an error of its own and exits once more: the first one counts.
-            take(code);
+            take((int) with[0]);
             throw new Exited();
         });
-        Method tool = Class.forName("kafka.admin.ConfigCommand").getMethod("main", String[].class);
+        procedure.getDeclaringClass().getMethod("setExitProcedure", procedure).invoke(null, exit);
+        Method tool = either("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand")
+            .getMethod("main", String[].class);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] words = line.isEmpty() ? new String[0] : line.split(" ");
@@ -54,6 +58,15 @@ public class ConfigCommands {
                 }
             }
             answers.println(answer);
+        }
+    }
+
+    /** The class since 4.4, or where it was before. */
+    private static Class<?> either(String since, String before) throws ClassNotFoundException {
+        try {
+            return Class.forName(since);
+        } catch (ClassNotFoundException missing) {
+            return Class.forName(before);
         }
     }
 

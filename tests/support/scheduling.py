@@ -120,12 +120,13 @@ NIGHTLY: Sequence[str] = (
     "tests/audit/test_damage.py::test_files_that_cannot_be_read_on_every_engine",
     # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
     *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
-    "tests/brokers/test_zookeeper_mode.py",
+    *("tests/brokers/test_zookeeper_mode.py", "tests/tools/test_releases.py"),
     "tests/backends/test_security_kafka.py::test_kafkas_own_tool_reads_the_same_file",
     "tests/backends/test_security_zookeeper_cli.py::test_a_named_context_gets_no_credentials_of_the_environment",
     "tests/backends/test_security_zookeeper_cli.py::test_the_drop_in_takes_kafkas_own_options",
     # Kafka's own tool, and its classes with many examples: test_one_broker.py asks these each day.
-    *("tests/test_kafka_configs.py", "tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
+    *("tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
+    *(f"tests/test_kafka_configs.py::test_kafkas_answers_are_ours[protocol-{mode}]" for mode in ("kraft", "zkbroker")),
     # Kills and races.
     *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
     # Simulations of minutes, whose short forms the module tries as well.

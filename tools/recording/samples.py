@@ -23,7 +23,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers.kafka import USERS, VERSION, KafkaBroker, password_of
+from tests.brokers.kafka import COORDINATES, USERS, VERSION, KafkaBroker, password_of
 from tests.brokers.maven import class_path, retrieve
 from tests.support.processes import free_ports
 from tools.recording.traffic import Traffic
@@ -154,7 +154,7 @@ def agent_flag(port: int, config: Path) -> str:
 
 def jmx_tool(jmx_port: int, *arguments: str) -> list[str]:
     """The command line of Kafka's JmxTool, as `kafka-jmx.sh` starts it."""
-    jars = retrieve(f"kafka-tools-{VERSION}", (f"org.apache.kafka:kafka-tools:{VERSION}",))
+    jars = retrieve(f"kafka-{VERSION}", COORDINATES)
     url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{jmx_port}/jmxrmi"
     java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", class_path(jars), "org.apache.kafka.tools.JmxTool"]
     return [*java, "--jmx-url", url, *arguments]

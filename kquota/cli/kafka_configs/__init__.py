@@ -79,7 +79,7 @@ class _Untouched(click.Command):
 def command(argv: tuple[str, ...]) -> int:
     """Do what Kafka's kafka-configs does to quotas: same options, stdout and exit codes.
 
-    With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.3.1. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current
+    With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.4.0. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current
     chooses the tool, whatever the connection. Alters are written down for 'kquota history' and 'kquota
     undo', in the folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
 

@@ -26,7 +26,7 @@ _WITH_ARGUMENT = {*TYPES, *_CONNECTIONS, "zk-tls-config-file", "command-config",
     *("add-config", "add-config-file", "delete-config")
 }
 _WITHOUT_ARGUMENT = {*DEFAULTS, "alter", "describe", "all", "entity-default", "force", "help", "version"}
-VERSIONS = {"2.8": "2.8.2 (Commit:3146c6ff4a24cc24)", "3.9": "3.9.1", "current": "4.3.1"}
+VERSIONS = {"2.8": "2.8.2 (Commit:3146c6ff4a24cc24)", "3.9": "3.9.1", "current": "4.4.0"}
 """The tools that kquota stands in for, and what `--version` prints."""
 
 TITLE = "This tool helps to manipulate and describe entity config for a topic, client, user, broker or ip"
@@ -51,7 +51,7 @@ Option                                Meaning
 --help, --version                     Print this text, or the version.
 
 Environment                           Meaning
-KQUOTA_KAFKA_CONFIGS                  Whose tool this is: 2.8, 3.9 or current (4.3). Without it: 2.8 with --zookeeper,
+KQUOTA_KAFKA_CONFIGS                  Whose tool this is: 2.8, 3.9 or current (4.4). Without it: 2.8 with --zookeeper,
                                       else the current one.
 KQUOTA_KAFKA_CONFIGS_JOURNAL          off: do not write down what is altered for 'kquota history' and 'kquota undo'.
 KQUOTA_JOURNAL                        The folder of that journal."""

@@ -9,7 +9,7 @@ import pytest
 
 from kquota.backends import wire
 from tests.backends.test_kafka_peers import Peer
-from tests.brokers.kafka import KafkaBroker
+from tests.brokers.kafka import CONFIG_COMMAND, KafkaBroker
 from tests.cli.kafka_configs.conftest import Ran, Tool
 
 
@@ -64,7 +64,7 @@ def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) 
         ("s1", "SCRAM-SHA-512=[iterations=5000,password=x]"),
         ("s2", "SCRAM-SHA-512=[password=x]"),
     ):
-        kraft.run_tool("kafka.admin.ConfigCommand", *f"{line} --alter --user {user} --add-config {mechanisms}".split())
+        kraft.run_tool(CONFIG_COMMAND, *f"{line} --alter --user {user} --add-config {mechanisms}".split())
     assert tool(f"{line} --alter --user s1 --add-config producer_byte_rate=7").code == 0
     try:
         # The order of the mechanisms is the broker's, and another one in each of its lives.
@@ -91,7 +91,7 @@ def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) 
         tool(f"{line} --alter --user s1 --delete-config producer_byte_rate")
         for user, mechanisms in (("s1", "SCRAM-SHA-256"), ("s1", "SCRAM-SHA-512"), ("s2", "SCRAM-SHA-512")):
             argv = f"{line} --alter --user {user} --delete-config {mechanisms}"
-            kraft.run_tool("kafka.admin.ConfigCommand", *argv.split())
+            kraft.run_tool(CONFIG_COMMAND, *argv.split())
 
 
 def test_credentials_that_a_broker_does_not_show(tool: Tool) -> None:
