@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.documents.foreign.prometheus import JMX_EXPORTER_RULES
+from kquota.documents.foreign.prometheus import shipped
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
@@ -80,7 +80,7 @@ def started(release: str) -> Iterator[tuple[KafkaBroker, str]]:
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         page = Path(folder) / "rules.yaml"
-        page.write_text(JMX_EXPORTER_RULES)
+        page.write_text(shipped("jmx-exporter.yaml"))
         zookeeper = "" if release >= "4" else stack.enter_context(Sandbox()).connect
         broker = stack.enter_context(broker_of(release, zookeeper, page, port))
         admin = AdminClient(broker.client())  # held until it is answered: what is collected gives up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import socket
 import threading
 import time
@@ -393,6 +394,8 @@ def test_what_kquota_does_not_know_is_a_problem_and_not_a_crash() -> None:
         wire.QuotaEntry([part("ip", "::1"), part("user", "u")], [value("producer_byte_rate", 1.0)]),
         wire.QuotaEntry([part("user", "alice")], [value("new_rate", 1.5), value(CONNECTIONS.value, 3.0)]),
         wire.QuotaEntry([part("user", "bob")], [value("new_rate", 1e300), value("producer_byte_rate", -0.0)]),
+        # Kafka 4.3 stored it, and 4.4 keeps what is there.
+        wire.QuotaEntry([part("user", "carol")], [value("producer_byte_rate", math.nan)]),
     ]
 
     def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
@@ -411,7 +414,9 @@ def test_what_kquota_does_not_know_is_a_problem_and_not_a_crash() -> None:
         "user=alice",
         "user=alice",
         "user=bob",
+        "user=carol",
     ]
+    assert snapshot.problems[7].message == "producer_byte_rate is NaN, not a LONG: no limit is in effect"
     assert snapshot.problems[4].message == "new_rate=1.5 is a quota key that kquota does not know"
 
 

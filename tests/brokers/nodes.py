@@ -27,8 +27,8 @@ auto.create.topics.enable=false
 """Settings of a broker whose own topics are small, and that makes no others by itself."""
 MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
 """Times of the request log that log4j 2 can print and log4j 1 cannot."""
-_META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
-"""What a formatted log directory consists of: the ids, and the features that the cluster begins with."""
+_META = "meta.properties"
+"""The file that holds the ids of a node; beside it are the features that it begins with."""
 _LOG4J2 = """\
 status = error
 appender.request.type = File
@@ -106,13 +106,14 @@ class Nodes(Processes):
             # A cluster that began in ZooKeeper mode has drawn its id itself: it may begin with a hyphen.
             tool = ("format", f"--cluster-id={cluster_id}", "-c", str(properties))
             self.run_tool("kafka.tools.StorageTool", *tool, options=options)
-            if {file.name for file in folder.iterdir()} == {_META, _CHECKPOINT}:
-                draft = template.with_name(f"{template.name}.{uuid.uuid4().hex}")
-                shutil.copy(folder / _CHECKPOINT, draft)
-                draft.replace(template)
+            draft = template.with_name(f"{template.name}.{uuid.uuid4().hex}")
+            shutil.copytree(folder, draft, ignore=shutil.ignore_patterns(_META))
+            try:
+                draft.rename(template)
+            except OSError:  # another worker was first
+                shutil.rmtree(draft)
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(template, folder / _CHECKPOINT)
+        shutil.copytree(template, folder, dirs_exist_ok=True)
         ids = {"node.id": settings["node.id"], "directory.id": new_cluster_id(), "cluster.id": cluster_id}
         (folder / _META).write_text("version=1\n" + "".join(f"{name}={value}\n" for name, value in ids.items()))
 
@@ -125,7 +126,7 @@ class Nodes(Processes):
             if name.startswith(kinds)
         )
         assert self._jars is not None, f"no {self._name} is started"
-        return self._jars / f"{hashlib.sha256(repr(chosen).encode()).hexdigest()[:16]}.checkpoint"
+        return self._jars / f"{hashlib.sha256(repr(chosen).encode()).hexdigest()[:16]}.storage"
 
     def _launch_node(self, name: str, properties: Path, options: Sequence[str]) -> None:
         """Starts a node in the folder of its properties."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,18 +65,19 @@ def test_it_is_the_release_that_was_asked_for(broker: KafkaBroker) -> None:
 def test_storage_is_formatted_as_by_kafkas_own_tool(broker: KafkaBroker, tmp_path: Path) -> None:
     """The tool runs for the first node of a kind; others get the same files, with ids of their own."""
     settings = (broker.folder / "server.properties").read_text()
-    written: list[tuple[set[str], bytes, dict[str, str]]] = []
+    written: list[tuple[dict[str, bytes], dict[str, str]]] = []
     for name in ("tool", "copy"):
         properties, data = tmp_path / f"{name}.properties", tmp_path / name
         properties.write_text(f"{settings}log.dirs={data}\nunstable.of.this.test={tmp_path}\n")
         broker._format_storage(properties, f"{name}AAAAQACAAAAAAAAAAA")
         meta = dict(line.split("=") for line in (data / "meta.properties").read_text().splitlines() if line[0] != "#")
-        written.append(({file.name for file in data.iterdir()}, (data / "bootstrap.checkpoint").read_bytes(), meta))
-    broker._storage_template(properties).unlink()
+        files = (file for file in data.rglob("*") if file.is_file() and file.name != "meta.properties")
+        written.append(({str(file.relative_to(data)): file.read_bytes() for file in files}, meta))
+    shutil.rmtree(broker._storage_template(properties))
 
-    (files, _, meta), (same_files, _, other) = written
-    assert files == same_files
-    assert len({checkpoint for _, checkpoint, _ in written}) == 1
+    (files_of_tool, meta), (files_of_copy, other) = written
+    assert len(files_of_tool) == 1
+    assert files_of_tool == files_of_copy
     assert [each.pop("cluster.id")[:4] for each in (meta, other)] == ["tool", "copy"]
     assert meta.pop("directory.id") != other.pop("directory.id")
     assert meta == other

@@ -69,7 +69,7 @@ class ZooKeeperModeBroker(KafkaBroker):
     """
 
     version = VERSION
-    coordinates = COORDINATES
+    coordinates: Sequence[str] = COORDINATES
 
     def __init__(
         self,
