@@ -165,14 +165,3 @@ def test_the_plan_of_an_edit_leaves_alone_what_was_not_shown() -> None:
         bob: {},
     }
     assert not plan_of_edit(current, shown, shown)
-
-
-def test_a_stored_nan_is_no_change() -> None:
-    """Brokers keep one, and it is not equal to itself."""
-    stored = [QuotaSnapshot({ALICE: {REQUEST: parsed, PRODUCER: 1}}) for parsed in (float("nan"), float("nan"))]
-    assert not plan(stored[0], stored[1], prune=True)
-    planned = plan(stored[0], {ALICE: {PRODUCER: 2}})
-    (change,) = planned.changes
-    assert change.keys == (PRODUCER,)
-    assert still_due(planned, stored[1]) == (planned, ())
-    assert change.alteration.applied_to(stored[1][ALICE])[PRODUCER] == 2
