@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
-from collections.abc import Callable
-from datetime import UTC, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -19,34 +16,9 @@ from kquota.audit.sources import plan_splits
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.request_line import parse, parse_line
 from kquota.errors import InputError
+from tests.audit.mangled import WRAPPERS, Around
 from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
 
-Wrapper = Callable[[str], str]
-
-
-def as_csv(text: str) -> str:
-    """A line of a viewer's export."""
-    out = io.StringIO()
-    csv.writer(out).writerow(["May 4, 2026 @ 10:20:31.000", text])
-    return out.getvalue().rstrip("\r\n")
-
-
-WRAPPERS: dict[str, Wrapper] = {
-    "docker": lambda text: json.dumps({"log": text + "\n", "stream": "stdout", "time": "2026-05-04T10:20:31.1Z"}),
-    "layout": lambda text: json.dumps({"timeMillis": MOMENT + 700, "level": "DEBUG", "message": text}),
-    "compact": lambda text: json.dumps({"labels": {"pod": "kafka-0"}, "anything": text}, separators=(",", ":")),
-    "deep": lambda text: json.dumps({"result": {"_raw": text, "n": 3}, "rows": [1, 2]}),
-    "journal": lambda text: json.dumps(
-        {"__REALTIME_TIMESTAMP": str(MOMENT * 1000), "MESSAGE": text}, ensure_ascii=False
-    ),
-    "values": lambda text: json.dumps([str(MOMENT * 1_000_000), text]),
-    "element": lambda text: f"  {json.dumps({'m': text})},",
-    "csv": as_csv,
-    "logfmt": lambda text: f"ts=2026-05-04T10:20:31Z level=debug msg={json.dumps(text)} pod=kafka-0",
-    "cri": lambda text: f"2026-05-04T10:20:31.123456789Z stdout F {text}",
-    "compose": lambda text: f"kafka-1  | {text}",
-    "kubectl": lambda text: f"[pod/kafka-0/kafka] {text}",
-}
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 
 
@@ -59,7 +31,7 @@ def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, f
     bare = line(made)
     wrapped = bare
     for name in wrappers:
-        wrapped = WRAPPERS[name](wrapped)
+        wrapped = WRAPPERS[name](wrapped, Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0"))
     assert parse_line(wrapped, "1", UTC) == parse_line(bare, "1", UTC)
 
 

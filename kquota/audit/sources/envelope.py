@@ -108,7 +108,10 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
     if _DOUBLED.search(text):
         for delimiter in ",;\t":
-            row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter))
+            try:
+                row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter, strict=True))
+            except csv.Error:  # another delimiter stands behind a quoted field
+                continue
             if len(row) > 1 and any(map(_holds, row)):
                 return _in_value(row, zone, outer, levels)
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):

@@ -31,7 +31,8 @@ _SKETCH: Final = 256
 _COMMON: Final = 2
 """Where two parts have so many of them in common, their files hold the same requests."""
 _ENOUGH: Final = 20
-"""From fewer requests of a connection nothing follows."""
+"""From fewer requests of a connection nothing follows by themselves."""
+_FEW: Final = 4
 _WHOLE, _SPARSE = 0.95, 0.12
 """The share of its numbers that a connection has if none is missing, and that none has where most are."""
 _DENSE, _JUMP, _JUMPS = 0.8, 10, 3
@@ -117,6 +118,9 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     ends = np.cumsum(counts)
     spans = numbers[ends - 1] - numbers[ends - counts] + 1
     many = (counts >= _ENOUGH) & (spans < 1 << 31)
+    if not many.any():  # a few requests of each of some connections are enough together, if most are missing
+        many = (counts >= _FEW) & (spans < 1 << 31)
+        many &= _ENOUGH <= counts[many].sum() < _SPARSE * spans[many].sum()
     whole = int(numbers.max() - numbers.min() + 1) if len(numbers) else 0
     # Numbers that all connections share, each of them once, are nobody's own.
     if not many.any() or (len(connections) > 1 and whole * _DENSE < len(np.unique(numbers)) > _DENSE * len(numbers)):
@@ -125,6 +129,6 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     single, jumps = (np.bincount(owner[inside & each], minlength=len(counts)) for each in (steps <= 1, steps > _JUMP))
     numbered = np.bincount(owners[own], minlength=len(counts)) > 0
     lacking = (numbered & (counts < _WHOLE * spans)) | ((single >= _DENSE * counts) & (jumps >= _JUMPS))
-    if (counts < _SPARSE * spans)[many].all():
+    if counts.max() < _ENOUGH or (counts < _SPARSE * spans)[many].all():
         lacking = many
     return int((spans - counts)[many & lacking].sum())
