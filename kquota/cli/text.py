@@ -160,9 +160,7 @@ def _is_amount(text: str, found: re.Match[str]) -> bool:
     return text[found.end() : found.end() + 1] not in ("-", ".", ":") and not found[1].startswith("+")
 
 
-def print_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, title: str = "", styles: Iterable[str] = ()
-) -> None:
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, styles: Iterable[str] = ()) -> None:
     """Prints a table; on a terminal it fits the width, in a pipe each row is one whole line.
 
     A cell that is a tuple stands in lines of its own on a terminal. `styles` gives a style per row (empty for none).
@@ -175,78 +173,61 @@ def print_table(
     folded = sys.stdout.isatty()
     if not folded and not coloured(sys.stdout):
         said = rows if is_sorted else said_once(columns, rows)
-        plain = itertools.chain([title] if title else [], _plain_lines(columns, said, headings=wanted.headings))
+        plain = _plain_lines(columns, said, headings=wanted.headings)
         while part := [*itertools.islice(plain, _LINES_AT_ONCE)]:
             click.echo("\n".join(part))
         return
-    from rich.table import Table
-    from rich.text import Text
-
     screen = console(sys.stdout)
-    table_rows, row_styles = [list(row) for row in rows], list(styles)
+    rows, styles = list(rows), list(styles)
 
     def parts(cell: object) -> list[str]:
         return _parts(cell) if folded else [" ".join(_parts(cell))]
 
-    widest = [
-        max(
-            [
-                _width(column.heading) if wanted.headings else 0,
-                *(_width(part) for row in table_rows for part in parts(row[place])),
-            ]
-        )
-        for place, column in enumerate(columns)
-    ]
+    heads = [[column.heading for column in columns]] if wanted.headings else []
+    # For each column all that stands in it, in lines.
+    stands = [[part for row in (*heads, *rows) for part in parts(row[place])] for place in range(len(columns))]
+    widest = [max(map(_width, texts), default=0) for texts in stands]
     # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
-    whole = [column.number or column.whole for column in columns]
     least = [
-        width if whole[place] else min(width, columns[place].least or READABLE) for place, width in enumerate(widest)
+        width if column.number or column.whole else min(width, column.least or READABLE)
+        for column, width in zip(columns, widest, strict=True)
     ]
     kept, fits = columns_that_fit(columns, least, screen.width) if folded else ([*range(len(columns))], True)
     if not fits or (wanted.complete and len(kept) < len(columns)):
         # Nothing is left to leave out.
-        _print_records(screen, columns, table_rows, row_styles, headings=wanted.headings)
+        _print_records(screen, columns, rows, styles, headings=wanted.headings)
         return
-    table = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title=title or None,
-        title_justify="left",
-        show_header=wanted.headings,
-    )
     widths = widest
     if folded:
-        longest = [
-            max([0, *(_longest_unit(part) for row in table_rows for part in parts(row[place]))])
-            for place in range(len(columns))
-        ]
+        longest = [max(map(_longest_unit, texts[len(heads) :]), default=0) for texts in stands]
         easy = [max(few, min(most, long, EASY)) for few, most, long in zip(least, widest, longest, strict=True)]
-        widths = _shared_out([*kept], least, easy, widest, screen.width)
-    for place in kept:
-        column = columns[place]
-        table.add_column(
-            "\n".join(_folded(column.heading, widths[place])),
-            justify="right" if column.number else "left",
-            style=column.style or None,
-            no_wrap=True,
-            width=widths[place],
-        )
-    said_rows = table_rows if is_sorted else said_once(columns, table_rows)
-    for row, style in itertools.zip_longest(said_rows, row_styles[: len(table_rows)], fillvalue=""):
-        cells = ([line for part in parts(row[place]) for line in _folded(part, widths[place])] for place in kept)
-        table.add_row(*[Text("\n".join(lines)) for lines in cells], style=str(style) or None)
-    if not folded:
-        screen.width = table.__rich_measure__(screen, screen.options.update(width=100_000)).maximum
-    with screen.capture() as capture:
-        screen.print(table)
-    # rich pads every line to the table's width; trailing blanks are noise in golden files.
-    lines = capture.get().splitlines()
-    click.echo("\n".join(line.rstrip() for line in lines))
+        widths = _shared_out(kept, least, easy, widest, screen.width)
+    for head in heads:
+        _print_row(screen, [(columns[place].number, "bold", [head[place]], widths[place]) for place in kept])
+    for row, style in itertools.zip_longest(
+        rows if is_sorted else said_once(columns, rows), styles[: len(rows)], fillvalue=""
+    ):
+        shown = [(columns[place], parts(row[place]), widths[place]) for place in kept]
+        _print_row(screen, [(column.number, f"{column.style} {style}", lines, width) for column, lines, width in shown])
     if len(kept) < len(columns):
         names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
         hint = f"{wanted.hint} shows all, as blocks" if wanted.hint else "a pipe shows all columns: | cat"
         note(f"left out, as the terminal is narrow: {names} ({hint})")
+
+
+def _print_row(screen: Console, cells: Sequence[tuple[bool, str, Sequence[str], int]]) -> None:
+    """Prints cells beside each other: of each whether it is a number, its style, its lines and its width."""
+    from rich.text import Text
+
+    folded = [[line for part in lines for line in _folded(part, width)] for _, _, lines, width in cells]
+    for lines in itertools.zip_longest(*folded, fillvalue=""):
+        row = Text()
+        for line, (number, style, _, width) in zip(lines, cells, strict=True):
+            blanks = " " * (width - _width(line))
+            row.append(blanks + line if number else line + blanks, style.strip())
+            row.append("  ")
+        row.rstrip()
+        screen.print(row, soft_wrap=True)
 
 
 def _shared_out(
@@ -315,23 +296,16 @@ def _print_records(
     headings: bool,
 ) -> None:
     """Prints each row as a block, with a line for each cell that holds something."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    if headings:
-        table.add_column(style="bold", overflow="fold", max_width=screen.width // 2)
-    table.add_column(overflow="fold")
+    head = min(max(_width(column.heading) for column in columns), screen.width // 2) if headings else -2
+    room = max(screen.width - head - 2, 1)
     for number, (row, style) in enumerate(itertools.zip_longest(rows, styles[: len(rows)], fillvalue="")):
         if number:
-            table.add_row("")
+            screen.print()
         for column, cell in zip(columns, row, strict=True):
-            text = Text("\n".join(_parts(cell)), style=column.style)
-            if text:
-                table.add_row(*([Text(column.heading)] if headings else []), text, style=str(style) or None)
-    with screen.capture() as capture:
-        screen.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+            lines = _parts(cell)
+            if any(lines):
+                named = [(False, f"bold {style}", [column.heading], head)] if headings else []
+                _print_row(screen, [*named, (False, f"{column.style} {style}", lines, room)])
 
 
 def _sorted(
