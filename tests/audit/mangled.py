@@ -134,11 +134,11 @@ def made(random: Random) -> Made:
     masked = random.random() < 0.2
     lines: list[tuple[datetime, str, QuotaKey]] = []
     for broker in range(brokers):
-        for second in range(120):
+        for number in range(400 if damage == "sampled" else 120):
             for place, (user, key) in enumerate(QUOTAS):
-                at = _BEGIN + timedelta(milliseconds=500 * second + 7 * place + broker)
+                at = _BEGIN + timedelta(milliseconds=500 * number + 7 * place + broker)
                 if user != "absent":
-                    text = LAYOUTS[layout](at, _request(USERS[user], key, second, place, broker, masked=masked))
+                    text = LAYOUTS[layout](at, _request(USERS[user], key, number, place, broker, masked=masked))
                     lines.append((at, _wrapped(text, wrappers, at, f"kafka-{broker}"), key))
     requests = len(lines)
     lines.sort()
@@ -151,7 +151,7 @@ def made(random: Random) -> Made:
     elif damage == "cut at all":
         texts = [text[: random.randrange(len(text))] if random.random() < 0.3 else text for text in texts]
     elif damage == "sampled":
-        kept = random.choice([0.05, 0.08])
+        kept = random.choice([0.03, 0.06])
         texts = [text for text in texts if random.random() < kept]
     elif damage == "bursts":
         texts = [text for place, text in enumerate(texts) if place % 80 < 40]
