@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import rivals
 from benchmarks.usage import hour_quotas, quotas, write_hour, write_usage
-from kquota.audit import local, spark
+from kquota.audit.engines import local, spark
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits

@@ -28,11 +28,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from benchmarks.request_log import QUOTAS, line, write_log
-from kquota.audit import local
+from kquota.audit.engines import local
+from kquota.audit.follow.follow import Follower
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.stream.follow import Follower
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import to_json
 from kquota.documents.quotas import quotas_document

@@ -26,8 +26,8 @@ from typing import Any
 
 from kquota.audit import sources
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.engines.portable import encode
 from kquota.audit.ledger.charge import Charger
-from kquota.audit.portable import encode
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, Split, plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column
+from kquota.audit.follow.counters import Counters
+from kquota.audit.follow.follow import SETTLE_MS
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.counters import Counters
-from kquota.audit.stream.follow import SETTLE_MS
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import PRODUCE
 from kquota.core.quotas.entity import DEFAULT, Entity

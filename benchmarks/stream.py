@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.audit import Measured, Meter, measured
 from benchmarks.usage import quotas, write_usage
-from kquota.audit import spark
+from kquota.audit.engines import spark
+from kquota.audit.follow.frames import AuditStream, audit_frames
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.frames import AuditStream, audit_frames
 from kquota.core.change.history import QuotaHistory
 
 

@@ -81,8 +81,8 @@ def recorded_traffic(
 ) -> Traffic:
     """Recorded requests of any dialect, as they came. Raises InputError, and MissingDependency without pyarrow."""
     try:
-        from kquota.audit.events import read_events, spread_events
         from kquota.audit.sources import ReadSettings
+        from kquota.audit.sources.events import read_events, spread_events
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
     recording = read_events(paths, "auto", ReadSettings(version=facts.version), Brokers(), left_out)

@@ -1,17 +1,27 @@
-"""The audit: usage exports → resolve → order per counter → enforcement → findings. The only room that knows Spark.
+"""Who would be throttled, when, by which quota and by how much: recorded usage under quotas.
 
-sources/    one module per export dialect: splits of files → batches of usage events, or samples
-ledger/     batch → ledger (charge) → findings (replay)
-judge.py    samples → findings: what follows from them, by bounds.py; accounts.py brings them together
-stages.py   the two halves of an audit: what is charged, and what is found
-local.py    an engine for the tasks: processes on this machine
-spark.py    another: a Spark job; package.py ships this package to its executors
-findings.py what comes out; timeline.py and demand.py look at the events on the way
-whatif.py   two findings compared; recommend.py the quotas that would be enough
-stream/     an audit of usage that is still being written, by the same two sides.
-run.py      an audit from its input to its findings, for the library and the commands
+The package is a function, `kquota.audit.run.audit`; `help(kquota.audit.run.audit)` has all arguments:
 
-The package is a function as well: `kquota.audit(...)` is `kquota.audit.run.audit`.
+    kquota.audit(usage, quotas, *, against=None, kafka_version="4.0", in_force=False, …) -> AuditResult
+
+`usage` is a path, several, or a `Usage`. `quotas` is a mapping, a snapshot, or a file. The result has `findings`, a
+pyarrow Table with a row for each counter: times in ms, rates in the unit of the key per second and broker. It has
+`quotas`, a verdict for each quota that is set, and `rejects`, the records that could not be read. Raises InputError for
+a wrong input, and MissingDependency without the libraries of the audit.
+
+    result = kquota.audit("kafka-request.log", {"user=alice": {"producer_byte_rate": "10MB"}})
+    print(result.throttled, result.findings.to_pandas())
+
+The rooms, in the order in which a log line passes them. Imports go from the later ones to the earlier ones.
+
+sources/     files → batches of requests, or samples: one module for each dialect; batch.py is what they give.
+ledger/      batches → rows that are charged to counters, sorted → the enforcement kernel → findings.
+evidence/    what the recording shows of counters and clients: predictions, bounds, and the verdict.
+engines/     which process runs what: on this machine, or on Spark.
+follow/      the same of usage that is still being written.
+answers/     questions to findings: what other quotas change, and which quotas would be enough.
+
+settings.py is what is asked. findings.py and result.py are what is found. run.py leads from the input to the findings.
 """
 
 from kquota.callables import make_callable

@@ -49,9 +49,9 @@ share the counter; `value` is bytes, ns of thread time, partitions, or connectio
 `logged_throttled_events` where the export does not say.
 
 A counter that would not have been throttled, but whose clients were while the export was recorded, is undetermined
-(`kquota.audit.held_back`): `peak_rate` is then the least that they wanted.
+(`evidence.held_back`): `peak_rate` is then the least that they wanted.
 
-Where the `basis` is not `requests` but samples (`kquota.audit.judge`), `events` counts these, and `throttled_*` is null
+Where the `basis` is not `requests` but samples (`evidence.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,
 and `logged_*` counts readings of the broker's throttle time above 0, with the longest mean. A series that adds up
 several counters is one finding, under the lowest of their limits.

@@ -22,7 +22,7 @@ from kquota.files import replacing
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.rows import CounterRef
-    from kquota.audit.timeline import Timeline
+    from kquota.audit.ledger.timeline import Timeline
     from kquota.core.findings.closed_loop import ClosedLoop
     from kquota.core.findings.demand import Measured
     from kquota.core.findings.prediction import CounterName, Prediction

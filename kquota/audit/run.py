@@ -19,11 +19,11 @@ from kquota.errors import InputError, MissingDependency
 from kquota.inputs import Quotas, history_of
 
 if TYPE_CHECKING:
-    from kquota.audit.recommend import Wanted
+    from kquota.audit.answers.recommend import Wanted
+    from kquota.audit.follow.frames import AuditStream
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
-    from kquota.audit.stream.frames import AuditStream
     from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.findings.episode import Episode
     from kquota.core.findings.recommendation import Recommendations
@@ -104,7 +104,7 @@ def auditor(
     where each request is needed.
     """
     if usage.table is not None:
-        from kquota.audit import spark
+        from kquota.audit.engines import spark
 
         table = usage.table
         with _on_spark(usage.master, lambda session, its: spark.audit_table(session, table, its), progress) as audit:
@@ -137,7 +137,7 @@ def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress
     from kquota.audit import engines
 
     if engines.choose(usage.engine, splits, usage.master) == "local":
-        from kquota.audit import local
+        from kquota.audit.engines import local
 
         def run(settings: AuditSettings) -> AuditResult:
             with progress("auditing") as show:
@@ -147,7 +147,7 @@ def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress
 
         yield run
         return
-    from kquota.audit import spark
+    from kquota.audit.engines import spark
 
     with _on_spark(usage.master, lambda session, its: spark.audit(session, splits, its, what), progress) as audit:
         yield audit
@@ -158,7 +158,7 @@ def _on_spark(
     master: str | None, audit: Callable[[Any, AuditSettings], AuditResult], progress: Progress
 ) -> Iterator[Audit]:
     """Audits on one session, which is started for the first of them and stopped at the end."""
-    from kquota.audit import spark
+    from kquota.audit.engines import spark
 
     session = None
 
@@ -219,7 +219,7 @@ def audit(
         recorded_under=None if recorded_under is None else history_of(recorded_under),
         read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
     )
-    from kquota.audit.held_back import audited
+    from kquota.audit.evidence.held_back import audited
 
     with auditor(asked, settings) as run:
         return audited(run, settings)
@@ -257,7 +257,7 @@ def audit_stream(
         stream = audit_stream(frame, "quotas.yaml", "/mnt/shared/audit", on_episodes=print)
         stream.query.awaitTermination()
     """
-    from kquota.audit.stream.frames import audit_frames
+    from kquota.audit.follow.frames import audit_frames
 
     given = (quota_window_num, quota_window_size_seconds)
     settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given, against=against)
@@ -281,7 +281,7 @@ def recommend(
     """The smallest quotas under which clients are rarely throttled, with headroom, by recorded usage.
 
     `usage` and the brokers' settings are as for `audit`; samples are not enough. `quotas` are the quotas that were in
-    force. `wanted` (`kquota.audit.recommend.Wanted`) says for whom, which keys and what is acceptable; by default all
+    force. `wanted` (a `Wanted` of `answers.recommend`) says for whom, which keys and what is acceptable; by default all
     users, throttled for at most 1 % of their active time, with 20 % headroom.
 
     The result has `quotas`, a Recommendation each: `value` in the unit of its key, per broker, and its interval. It
@@ -293,7 +293,7 @@ def recommend(
     """
     given = (quota_window_num, quota_window_size_seconds)
     settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given)
-    from kquota.audit.recommend import Wanted, recommendations
+    from kquota.audit.answers.recommend import Wanted, recommendations
 
     asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
     with auditor(asked, settings, "a recommendation") as run:

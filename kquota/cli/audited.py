@@ -142,7 +142,7 @@ def answered(
     asked: usage.Asked, wanted: Wanted, settings: AuditSettings, run: Audit, output: str, *, in_a_line: bool = False
 ) -> View:
     """What an audit finds: writes what is wanted besides; the document is in a line where others came before it."""
-    from kquota.audit.held_back import audited
+    from kquota.audit.evidence.held_back import audited
 
     result = audited(run, settings)
     if wanted.closed_loop:
@@ -152,7 +152,7 @@ def answered(
     auditing.say_recorded_under(result, settings)
     comparison = None
     if settings.against is not None:
-        from kquota.audit.whatif import compare
+        from kquota.audit.answers.whatif import compare
 
         comparison = compare(result, settings)
         result = result.naming(wanted.top)

@@ -35,9 +35,9 @@ from kquota.documents.watch import utc
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
+    from kquota.audit.follow.follow import Follower, Live, Turn
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
-    from kquota.audit.stream.follow import Follower, Live, Turn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -164,7 +164,7 @@ class _Watched:
 
     def live(self) -> Live:
         """The quotas as they begin, for a follower."""
-        from kquota.audit.stream.follow import Live
+        from kquota.audit.follow.follow import Live
 
         return Live(self._quotas.variant, QuotaHistory.of(self._latest), self._quotas.enforced)
 
@@ -234,8 +234,8 @@ def follow(
     nothing was read, Refused for a checkpoint of other settings, and what reading live quotas, and a target of
     episodes, raises.
     """
-    from kquota.audit.stream import sinks
-    from kquota.audit.stream.follow import SETTLE_MS, Follower
+    from kquota.audit.follow import sinks
+    from kquota.audit.follow.follow import SETTLE_MS, Follower
 
     with stoppable() as stop, ExitStack() as opened, nullcontext() if live is None else _Watched(live) as quotas:
         paths = usage.paths if usage.topic is None else (usage.topic,)

@@ -16,7 +16,7 @@ import os
 import sys
 from pathlib import Path
 
-from kquota.audit.package import write_package
+from kquota.audit.engines.package import write_package
 from kquota.cli.main import run
 from kquota.errors import InputError
 

@@ -84,8 +84,8 @@ def replay(
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
 
     try:
-        from kquota.audit.held_back import audited
-        from kquota.audit.whatif import compare
+        from kquota.audit.answers.whatif import compare
+        from kquota.audit.evidence.held_back import audited
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(facts)

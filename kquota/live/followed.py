@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kquota.audit.follow.counters import counter_of
+from kquota.audit.follow.follow import Follower, Live
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.counters import counter_of
-from kquota.audit.stream.follow import Follower, Live
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Under
 from kquota.core.quotas.snapshot import QuotaSnapshot

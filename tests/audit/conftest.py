@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import spark as job
+from kquota.audit.engines import spark as job
 from kquota.audit.ledger import loops as ledger_loops
 from tests.audit.cluster import SparkCluster
 from tests.cli.conftest import kquota

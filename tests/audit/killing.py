@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from kquota.audit import spark
+from kquota.audit.engines import spark
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory

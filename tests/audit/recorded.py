@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kquota.audit import local
 from kquota.audit.batch import UNKNOWN, Batch, Tally
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from kquota.audit import spark as job
+from kquota.audit.engines import spark as job
 from tests.audit import streamed
 from tests.audit.killing import executors
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kquota.audit.follow.frames import AuditStream, audit_frames
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.frames import AuditStream, audit_frames
 from kquota.core.change.history import QuotaHistory
 from tests.audit import oracle, recorded
 from tests.audit.test_job import QUOTAS, many_events

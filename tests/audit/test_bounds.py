@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kquota.audit.bounds import Window, of_gauge, of_totals
+from kquota.audit.evidence.bounds import Window, of_gauge, of_totals
 from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
 from tests.core.enforcement.strategies import START, generations
 

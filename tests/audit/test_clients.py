@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
-from kquota.audit.clients import PACED, SATURATING, SOCKET_MS, SYNCHRONOUS, Requests, consumer, producer, resent
+from kquota.audit.evidence.clients import (
+    PACED,
+    SATURATING,
+    SOCKET_MS,
+    SYNCHRONOUS,
+    Requests,
+    consumer,
+    producer,
+    resent,
+)
 from kquota.audit.sources.request_line import sender_of
 
 

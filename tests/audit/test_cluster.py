@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from kquota.audit import local
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import read_quotas
@@ -112,7 +112,7 @@ def test_the_package_is_the_same_file_wherever_it_is_packed(tmp_path: Path) -> N
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         names = archive.namelist()
-    assert {"kquota/audit/stages.py", "kquota/documents/schemas/usage.schema.json"} <= set(names)
+    assert {"kquota/audit/engines/stages.py", "kquota/documents/schemas/usage.schema.json"} <= set(names)
     assert not any(name.endswith(".pyc") for name in names)
     code = "import kquota; from kquota.documents.encoding import schema_names; print(kquota.__file__, *schema_names())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "one.zip")}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.audit import spark
+from kquota.audit.engines import spark
 from kquota.errors import Unreachable
 from tests.audit.cluster import ConnectServer
 

@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from kquota.audit import local, sources
-from kquota.audit import spark as job
+from kquota.audit import sources
 from kquota.audit.batch import Tally
+from kquota.audit.engines import local
+from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import MAX_LINE_BYTES, Split, lines, plan_splits

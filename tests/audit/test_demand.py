@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import demand
-from kquota.audit.demand import measured
+from kquota.audit.ledger import demand
 from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.demand import measured
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger
 from kquota.audit.settings import AuditSettings, Question, together

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.audit import engines, local
+from kquota.audit import engines
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory

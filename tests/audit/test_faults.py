@@ -17,8 +17,8 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from kquota.audit import local
-from kquota.audit import spark as job
+from kquota.audit.engines import local
+from kquota.audit.engines import spark as job
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
@@ -112,7 +112,7 @@ def test_a_process_of_the_local_engine_is_killed(usage: Path, audit_settings: Au
 
 
 UNGUARDED = """\
-from kquota.audit import local
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs, orc
 
-from kquota.audit import local, sources
+from kquota.audit import sources
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, files, plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local
+from kquota.audit.engines import local
+from kquota.audit.follow import checkpoint, counters
+from kquota.audit.follow.follow import SETTLE_MS, Follower, Live
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.stream import checkpoint, counters
-from kquota.audit.stream.follow import SETTLE_MS, Follower, Live
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity

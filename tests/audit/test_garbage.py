@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from kquota.audit import local, sources
+from kquota.audit import sources
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local, sources
-from kquota.audit import spark as job
+from kquota.audit import sources
 from kquota.audit.batch import UNKNOWN, Batch, Column
+from kquota.audit.engines import local
+from kquota.audit.engines import spark as job
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import Ledger

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local
-from kquota.audit.judge import judge
+from kquota.audit.engines import local
+from kquota.audit.evidence.judge import judge
 from kquota.audit.result import AuditResult
-from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources.samples import Samples
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -140,7 +140,7 @@ def test_a_tighter_quota_throttles_for_certain(file: str) -> None:
 
 def test_spark_finds_the_same(spark: Any) -> None:
     """Distributed or not."""
-    from kquota.audit import spark as engine
+    from kquota.audit.engines import spark as engine
 
     audit_settings = AuditSettings(RECORDED, read=ReadSettings(broker="1"))
     paths = [str(DATA / name) for name in ("kafka-jmx.csv", "prometheus-raw.json")]

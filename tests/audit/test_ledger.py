@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local
+from kquota.audit.engines import local
+from kquota.audit.engines.portable import decode, encode
 from kquota.audit.findings import SCHEMA
 from kquota.audit.ledger import charge
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import Ledger
-from kquota.audit.portable import decode, encode
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory

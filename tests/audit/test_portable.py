@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit.batch import UnreadFile
+from kquota.audit.engines.portable import VERSION, decode, encode
+from kquota.audit.engines.stages import Account
+from kquota.audit.evidence.predicted import Predictions
+from kquota.audit.follow.follow import Follower
 from kquota.audit.ledger.rows import CounterRef
-from kquota.audit.portable import VERSION, decode, encode
-from kquota.audit.predicted import Predictions
 from kquota.audit.result import DataQuality
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stages import Account
-from kquota.audit.stream.follow import Follower
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -104,8 +104,8 @@ def planted(tree: str, blocks: str = "[]") -> bytes:
         b"something else",
         pickle.dumps({"files": []}),
         planted('{"record":["os:system",["true"]]}'),
-        planted('{"record":["kquota.audit.stages:Iterator",[]]}'),
-        planted('{"record":["kquota.audit.local:os.system",["true"]]}'),
+        planted('{"record":["kquota.audit.engines.stages:Iterator",[]]}'),
+        planted('{"record":["kquota.audit.engines.local:os.system",["true"]]}'),
         planted('{"record":["kquota.__main__:main",[]]}'),
         planted('{"record":["kquota.audit.batch:Column",[1]]}'),
         planted('{"choice":["kquota.core.quotas.quota:QuotaKey","nothing"]}'),

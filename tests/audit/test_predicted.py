@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota.audit.evidence.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.findings import SCHEMA, Findings
-from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
 from kquota.core.findings.finding import ORDER, Finding
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict

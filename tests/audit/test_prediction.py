@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 
-from kquota.audit import local
-from kquota.audit.held_back import audited as audited_twice
+from kquota.audit.answers.whatif import compare
+from kquota.audit.engines import local
+from kquota.audit.evidence.held_back import audited as audited_twice
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.audit.whatif import compare
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, ProduceSensor, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source

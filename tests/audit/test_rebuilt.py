@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kquota.audit import rebuilt
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.rebuilt import MARKER_BYTES, Rebuilder, first_us
-from kquota.audit.sizes import fetch_response_size
+from kquota.audit.ledger import rebuilt
+from kquota.audit.ledger.rebuilt import MARKER_BYTES, Rebuilder, first_us
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.sizes import fetch_response_size
 from tests.audit import recorded
 from tests.audit.request_lines import compact, fields
 from tools.accuracy.throttles import logs_of

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kquota.audit import local
-from kquota.audit import spark as job
-from kquota.audit.recommend import Wanted, recommendations
+from kquota.audit.answers.recommend import Wanted, recommendations
+from kquota.audit.engines import local
+from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings, Question
 from kquota.audit.sources import plan_splits

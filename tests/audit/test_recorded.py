@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.audit import spark as job
+from kquota.audit.engines import spark as job
+from kquota.audit.follow.follow import SETTLE_MS
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.stream.follow import SETTLE_MS
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas

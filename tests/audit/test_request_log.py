@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import local, sources
+from kquota.audit import sources
 from kquota.audit.batch import UNKNOWN, Batch, Exemption, Tally
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory

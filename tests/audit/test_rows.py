@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit.clients import _quantiles
-from kquota.audit.rows import Rows
+from kquota.audit.evidence.clients import _quantiles
+from kquota.audit.evidence.rows import Rows
 
 FIELDS = ("time", "size", "connection", "throttle", "detail")
 

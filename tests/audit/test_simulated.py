@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import simulated
-from kquota.audit.simulated import UNCOMPILED_ROWS, UNLOADED_ROWS, kernel_for
+from kquota.audit.evidence import simulated
+from kquota.audit.evidence.simulated import UNCOMPILED_ROWS, UNLOADED_ROWS, kernel_for
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 
 Install = Callable[[bool, bool], None]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.stream import sinks
+from kquota.audit.follow import sinks
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.findings.finding import Client
 from kquota.core.quotas.entity import Entity

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kquota.audit import spark as job
+from kquota.audit.engines import spark as job
+from kquota.audit.follow.follow import Follower
+from kquota.audit.follow.frames import audit_frames
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.follow import Follower
-from kquota.audit.stream.frames import audit_frames
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.errors import InputError, Refused

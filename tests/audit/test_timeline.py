@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit import local, timeline
+from kquota.audit.engines import local
+from kquota.audit.ledger import timeline
+from kquota.audit.ledger.timeline import MOST_BINS, Bin, Timeline, width_of
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.timeline import MOST_BINS, Bin, Timeline, width_of
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey

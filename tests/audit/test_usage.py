@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from kquota.audit import local
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.audit import local
+from kquota.audit.engines import local
+from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, usage_topic
-from kquota.audit.stream.follow import Follower
 from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kquota.audit import local
-from kquota.audit import spark as job
+from kquota.audit.answers.whatif import compare
+from kquota.audit.engines import local
+from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, plan_splits, sight_of, usage, usage_topic
 from kquota.audit.sources.connections import LOWER_BOUND
-from kquota.audit.whatif import compare
 from kquota.cli import verdicts as words
 from kquota.cli.main import cli
 from kquota.core.change.history import QuotaHistory
@@ -524,8 +524,9 @@ def test_connections_that_were_there_before_are_not_counted(tmp_path: Path) -> N
 @settings(max_examples=60, deadline=None)
 def test_the_lower_bound_is_one(gaps: list[int], delays: random.Random, limit: int) -> None:
     """Whenever it says throttled, the manager refuses some connection, however long each took to its first request."""
-    from kquota.audit.bounds import Window
-    from kquota.audit.sources.connections import SETUP_MS, ConnectionLog, judge_connections
+    from kquota.audit.evidence.bounds import Window
+    from kquota.audit.evidence.connections import SETUP_MS, judge_connections
+    from kquota.audit.sources.connections import ConnectionLog
     from kquota.core.enforcement import Generation, QuotaWindows
 
     log, manager, now, refused = ConnectionLog("1"), ConnectionManager({"A": None}, default_ip=limit), START_MS, False

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from kquota.audit import local
+from kquota.audit.answers.whatif import compare
+from kquota.audit.engines import local
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
-from kquota.audit.whatif import compare
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.whatif import Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity

@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.audit import local
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sizes import SHARE_FETCH_EMPTY
 from kquota.audit.sources import plan_splits
 from kquota.audit.sources.request_line import parse_line
+from kquota.audit.sources.sizes import SHARE_FETCH_EMPTY
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.alteration import Alteration

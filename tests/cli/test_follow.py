@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from kquota.access import Access
+from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.follow import Follower
 from kquota.backends.opening import connect
 from kquota.cli import following
 from kquota.core.change.history import QuotaHistory

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kquota.audit import local
-from kquota.audit.events import read_events
+from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources.events import read_events
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import (
     ConnectionManager,

@@ -1,4 +1,4 @@
-"""`kquota.audit.sizes` against Kafka's own message classes, every version that two releases know between them."""
+"""`sources.sizes` against Kafka's own message classes, every version that two releases know between them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.sizes import (
+from kquota.audit.sources.request_line import share_fetch_size
+from kquota.audit.sources.sizes import (
     FETCH_VERSIONS,
     PRODUCE_VERSIONS,
     SHARE_FETCH_EMPTY,
     fetch_response_size,
     produce_request_size,
 )
-from kquota.audit.sources.request_line import share_fetch_size
 from tests.brokers.maven import class_path, retrieve
 
 SOURCE = Path(__file__).with_name("RequestSizes.java")

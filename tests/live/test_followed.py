@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kquota.audit.follow import counters
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream import counters
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import Entity

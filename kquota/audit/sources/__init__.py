@@ -20,13 +20,13 @@ from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
-from kquota.audit.answers import answers_in
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.samples import Samples
+from kquota.audit.sources.answered import answers_in
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
+from kquota.audit.sources.samples import Samples
 from kquota.audit.sources.unpacked import damage_of
 from kquota.core.findings.verdicts import Need, Sight
 from kquota.core.quotas.quota import QuotaKey

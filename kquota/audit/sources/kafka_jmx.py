@@ -23,11 +23,11 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, broker_of, lines
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File, open_text
 from kquota.audit.sources.moments import moment_of
+from kquota.audit.sources.samples import Reading, Samples, gather
 from kquota.metrics.series import Series, checked, of_mbean
 
 DIALECT: Final = "kafka-jmx"

@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Final
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import unknown
+from kquota.audit.sources.samples import Reading, Samples, gather
 from kquota.metrics.exposition import labels_of, parse
 from kquota.metrics.series import Series, Swallowed, checked, of_labels
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from kquota.audit.batch import Tally
-from kquota.audit.samples import Reading, Samples, gather
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import unknown
+from kquota.audit.sources.samples import Reading, Samples, gather
 from kquota.metrics.series import Swallowed, checked, of_labels
 
 DIALECT: Final = "prometheus"

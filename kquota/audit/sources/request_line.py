@@ -18,7 +18,6 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, is_text
-from kquota.audit.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.audit.sources.envelope import unwrap
 from kquota.audit.sources.event import (
     UNKNOWN,
@@ -32,6 +31,7 @@ from kquota.audit.sources.event import (
 from kquota.audit.sources.moments import FORMS
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.request_text import parse_text
+from kquota.audit.sources.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
 
 _DAY_S: Final = 86_400

@@ -21,7 +21,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kquota.audit.sizes import fetch_response_size, produce_request_size
 from kquota.audit.sources.event import (
     UNKNOWN,
     UsageEvent,
@@ -30,6 +29,7 @@ from kquota.audit.sources.event import (
     client_address,
     position_of,
 )
+from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
 
 _LAST: Final = (2, 7, 0)

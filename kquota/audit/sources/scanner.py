@@ -19,7 +19,6 @@ from zlib import crc32
 import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
-from kquota.audit.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY
 from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import DATA_APIS, ID, NO_TRANSACTION, UNBOUNDED, UNKNOWN_OFFSET, DataLog
 from kquota.audit.sources.envelope import START
@@ -34,6 +33,7 @@ from kquota.audit.sources.request_line import (
     UNTOLD_MS,
 )
 from kquota.audit.sources.requests import Requests, identity
+from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY
 from kquota.audit.sources.walk import (
     BEGIN,
     CELLS,

@@ -31,7 +31,7 @@ from kquota.documents.recommendation import (
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.recommend import Wanted
+    from kquota.audit.answers.recommend import Wanted
 
 _SCOPES = {
     "users": ("users", False),
@@ -151,7 +151,7 @@ def command(
     for path in asked.paths:
         _refuse_workload(path)
     settings = asked.settings()
-    from kquota.audit.recommend import Wanted, recommendations
+    from kquota.audit.answers.recommend import Wanted, recommendations
 
     if before is not None:
         # In every other command, --for is a length of time.

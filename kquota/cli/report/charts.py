@@ -10,7 +10,7 @@ from kquota.cli.drawing import AS_AROUND
 from kquota.core.quotas.quota import QuotaKey
 
 if TYPE_CHECKING:
-    from kquota.audit.timeline import Timeline
+    from kquota.audit.ledger.timeline import Timeline
 
 WIDE: Final = 624
 NARROW: Final = 272

@@ -11,9 +11,9 @@ from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
 
 if TYPE_CHECKING:
+    from kquota.audit.ledger.timeline import CounterName, Timeline
     from kquota.audit.result import DataQuality
     from kquota.audit.settings import AuditSettings
-    from kquota.audit.timeline import CounterName, Timeline
 
 MOST: Final = 8
 """Counters that get a chart."""

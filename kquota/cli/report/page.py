@@ -18,7 +18,7 @@ from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Stand
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
 
 if TYPE_CHECKING:
-    from kquota.audit.timeline import Timeline
+    from kquota.audit.ledger.timeline import Timeline
 
 MOST_ROWS: Final = 200
 """Counters in a table; the rest is in the JSON."""
@@ -184,7 +184,7 @@ def _clients(row: Finding) -> list[dict[str, Any]]:
 
 
 def _chart(report: Report, row: Finding, timeline: Timeline) -> dict[str, Any]:
-    from kquota.audit.timeline import width_of
+    from kquota.audit.ledger.timeline import width_of
 
     first, last = timeline.around or _period(report)
     coarse = timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit.package import write_package
+from kquota.audit.engines.package import write_package
 from kquota.core.enforcement import (
     FetchSensor,
     Generation,

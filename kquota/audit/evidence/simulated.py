@@ -1,7 +1,7 @@
 """The clients of some counters, run through the simulator: what they meet under the limits of these counters.
 
-The rows of a counter become clients, of each kind that fits (`kquota.audit.clients`). They run once for each kind, and
-the runs are the bounds of a prediction. `kquota.audit.prediction` decides whose clients run, and keeps the rows.
+The rows of a counter become clients, of each kind that fits (`evidence.clients`). They run once for each kind, and
+the runs are the bounds of a prediction. `evidence.prediction` decides whose clients run, and keeps the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.clients import (
+from kquota.audit.evidence.clients import (
     CONSUMER,
     MESSAGE_BYTES,
     PACED,
@@ -28,10 +28,10 @@ from kquota.audit.clients import (
     redrawn,
     resent,
 )
-from kquota.audit.in_force import scale_of
+from kquota.audit.evidence.in_force import scale_of
+from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.retries import keys_of
 from kquota.audit.ledger.rows import Judged
-from kquota.audit.rows import Rows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.traffic import NONE

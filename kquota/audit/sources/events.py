@@ -1,6 +1,6 @@
 """Usage tables and request logs as a workload: each client's requests as they were recorded, in the open loop.
 
-In memory and on one machine, for `kquota simulate --events`; `kquota.audit.spark` does the same for any amount.
+In memory and on one machine, for `kquota simulate --events`; `kquota.audit.engines.spark` does the same for any amount.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kquota.audit.batch import UNKNOWN, Batch, Int64s, Tally, UnreadFile
-from kquota.audit.samples import Samples
 from kquota.audit.sources import ReadSettings, hidden, plan_splits, read, usage
 from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.mutations import batches as topic_batches
+from kquota.audit.sources.samples import Samples
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PERMISSIVE, PRODUCE
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.apis import CONNECT_API

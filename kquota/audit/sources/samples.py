@@ -2,7 +2,7 @@
 
 Two natures must not be confused. A *rate* is the broker's own windowed rate at the moment of a reading; what lies
 between two readings further apart than a window is unseen. A *counter* becomes totals between its readings; how a total
-was placed inside its interval is unseen. What follows from each says `kquota.audit.bounds`.
+was placed inside its interval is unseen. What follows from each says `kquota.audit.evidence.bounds`.
 """
 
 from __future__ import annotations

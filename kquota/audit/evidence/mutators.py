@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.rows import Judged
-from kquota.audit.rows import Rows
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict

@@ -11,7 +11,7 @@ which only some requests have throttle times, all of them 0, counts as one witho
 
 The verdict of the replay stands where another quota still holds the same clients back as much as they were: then there
 is no more traffic than there was. Where the quotas in question were in force, the throttle times of the brokers decide
-(`kquota.audit.in_force`). Finding, prediction and quota get the same verdict.
+(`evidence.in_force`). Finding, prediction and quota get the same verdict.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota.audit.evidence.in_force import are_in_force
+from kquota.audit.evidence.predicted import Predictions
+from kquota.audit.evidence.prediction import CALM
 from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
-from kquota.audit.in_force import are_in_force
-from kquota.audit.predicted import Predictions
-from kquota.audit.prediction import CALM
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources.lost import NONE_LOST, Lost

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.accounts import THROTTLE_SEEN_MS
+from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.part import Part

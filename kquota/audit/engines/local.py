@@ -17,10 +17,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from kquota.audit import stages
+from kquota.audit.engines import stages
+from kquota.audit.engines.portable import decode, encode
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
-from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from kquota.audit.portable import decode, encode
+from kquota.audit.engines.portable import decode, encode
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import quotas_document

@@ -18,12 +18,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from kquota.audit.accounts import THROTTLE_SEEN_MS, Account, Scope, accounts_of
 from kquota.audit.batch import Int64s
-from kquota.audit.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
+from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS, Account, Scope, accounts_of
+from kquota.audit.evidence.bounds import UNKNOWN, Bounds, Window, of_gauge, of_totals
 from kquota.audit.findings import SCHEMA
-from kquota.audit.samples import Float64s, Samples
 from kquota.audit.settings import AuditSettings
+from kquota.audit.sources.samples import Float64s, Samples
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.quota import QuotaKey

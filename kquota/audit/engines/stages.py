@@ -1,6 +1,6 @@
 """The two halves of an audit, whatever runs them: splits → parcels by bucket → findings.
 
-An engine (`kquota.audit.local`, `kquota.audit.spark`) says who runs `charged` for which splits, and who runs `found`
+An engine (`local.py`, `spark.py`) says who runs `charged` for which splits, and who runs `found`
 for the parcels of which bucket. Between them parcels are values, or bytes by `portable.encode`. `result` takes all
 outputs.
 """
@@ -15,28 +15,29 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from kquota.audit.batch import Batch, Reject, Tally
-from kquota.audit.bounds import Window
-from kquota.audit.demand import measured
+from kquota.audit.evidence.bounds import Window
+from kquota.audit.evidence.connections import judge_connections
+from kquota.audit.evidence.held_back import settled
+from kquota.audit.evidence.judge import judge
+from kquota.audit.evidence.predicted import Predictions
+from kquota.audit.evidence.prediction import predictions
 from kquota.audit.findings import ordered
-from kquota.audit.held_back import settled
-from kquota.audit.judge import judge
 from kquota.audit.ledger.charge import Charger
+from kquota.audit.ledger.demand import measured
 from kquota.audit.ledger.names import fingerprint
+from kquota.audit.ledger.rebuilt import Rebuilder, first_us
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger
-from kquota.audit.predicted import Predictions
-from kquota.audit.prediction import predictions
-from kquota.audit.rebuilt import Rebuilder, first_us
+from kquota.audit.ledger.timeline import CounterName, Timeline, in_step, worst
 from kquota.audit.result import AuditResult, DataQuality
-from kquota.audit.samples import Samples
 from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, hidden, origins, read, request_log
-from kquota.audit.sources.connections import ConnectionLog, judge_connections, limits_ips
+from kquota.audit.sources.connections import ConnectionLog, limits_ips
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS, check
-from kquota.audit.timeline import CounterName, Timeline, in_step, worst
+from kquota.audit.sources.samples import Samples
 from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.verdicts import Governed, Governing, Verdict, gather, verdicts

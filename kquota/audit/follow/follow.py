@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from kquota.audit import local, stages
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
+from kquota.audit.engines import local, stages
+from kquota.audit.engines.portable import decode, encode
+from kquota.audit.follow import checkpoint
+from kquota.audit.follow.counters import Counters
+from kquota.audit.follow.spool import Place, Spool
+from kquota.audit.follow.tail import Increment, Tail
+from kquota.audit.follow.topic import TopicTail
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
-from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import ConnectionLog, limits_ips
 from kquota.audit.sources.data_log import DataLog
-from kquota.audit.stream import checkpoint
-from kquota.audit.stream.counters import Counters
-from kquota.audit.stream.spool import Place, Spool
-from kquota.audit.stream.tail import Increment, Tail
-from kquota.audit.stream.topic import TopicTail
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
-from kquota.audit.rows import Rows
+from kquota.audit.evidence.rows import Rows
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import (
     LOGGED,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kquota.audit.follow.tail import Followed, Increment, Tail
 from kquota.audit.sources import usage_topic
-from kquota.audit.stream.tail import Followed, Increment, Tail
 
 
 @dataclass

@@ -24,17 +24,17 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kquota.audit import spark, stages
 from kquota.audit.batch import Batch, Tally
+from kquota.audit.engines import spark, stages
+from kquota.audit.engines.portable import decode, encode
+from kquota.audit.follow import checkpoint
+from kquota.audit.follow.counters import Counters
+from kquota.audit.follow.follow import by_broker
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.names import fingerprint
-from kquota.audit.portable import decode, encode
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
-from kquota.audit.stream import checkpoint
-from kquota.audit.stream.counters import Counters
-from kquota.audit.stream.follow import by_broker
 from kquota.core.findings.episode import Episode
 from kquota.documents.encoding import to_json_line
 from kquota.documents.episode import episode_document

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column, Int64s
-from kquota.audit.sizes import FETCH_PARTS, compact_size, varint_size
 from kquota.audit.sources.data_log import NO_TRANSACTION, UNKNOWN_OFFSET, DataLog
+from kquota.audit.sources.sizes import FETCH_PARTS, compact_size, varint_size
 from kquota.core.enforcement.kind import FETCH
 
 MARKER_BYTES: Final = 78

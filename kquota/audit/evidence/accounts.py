@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.audit.samples import Float64s, Samples
+from kquota.audit.sources.samples import Float64s, Samples
 from kquota.core.quotas.quota import QuotaKey
 from kquota.metrics.series import Nature, Series
 

@@ -15,16 +15,16 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from kquota.audit.accounts import THROTTLE_SEEN_MS
 from kquota.audit.batch import KEYS, UNKNOWN, Int64s
+from kquota.audit.engines.portable import decode, encode
+from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS
+from kquota.audit.follow.episodes import Delays, Episodes
+from kquota.audit.follow.recent import Amounts, Recent
 from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
 from kquota.audit.ledger.replay import governing_of, refs_of
 from kquota.audit.ledger.retries import LastFetches
 from kquota.audit.ledger.rows import NEVER, CounterRef, Governing, Ledger
-from kquota.audit.portable import decode, encode
 from kquota.audit.settings import AuditSettings
-from kquota.audit.stream.episodes import Delays, Episodes
-from kquota.audit.stream.recent import Amounts, Recent
 from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_bytes, to_bytes
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import MUTATION

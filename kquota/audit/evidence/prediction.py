@@ -1,9 +1,9 @@
 """Predictions: the recorded clients of each counter that would be throttled, run through the simulator.
 
 The rows of one counter at a time are taken: those of counters that the replay throttles, or that the brokers held
-back. `kquota.audit.simulated` runs their clients. For all other counters the
-clients meet what was recorded, and under quotas that were in force as well (`kquota.audit.in_force`). The verdicts on
-these and on the findings are made one by `kquota.audit.held_back`.
+back. `evidence.simulated` runs their clients. For all other counters the
+clients meet what was recorded, and under quotas that were in force as well (`evidence.in_force`). The verdicts on
+these and on the findings are made one by `evidence.held_back`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kquota.audit import mutators
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.in_force import InForce, happened, scale_of
-from kquota.audit.ledger.rows import Judged
-from kquota.audit.predicted import AS_RECORDED, NO_DELAY, Predictions
-from kquota.audit.rows import Rows
-from kquota.audit.settings import Together
-from kquota.audit.simulated import (
+from kquota.audit.evidence import mutators
+from kquota.audit.evidence.in_force import InForce, happened, scale_of
+from kquota.audit.evidence.predicted import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.evidence.rows import Rows
+from kquota.audit.evidence.simulated import (
     BYTES,
     KEPT,
     MOST_TIME,
@@ -34,6 +32,8 @@ from kquota.audit.simulated import (
     models_of,
     simulated,
 )
+from kquota.audit.ledger.rows import Judged
+from kquota.audit.settings import Together
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder

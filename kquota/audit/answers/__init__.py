@@ -1,0 +1,1 @@
+"""Questions to findings: what other quotas would change (whatif.py), and which quotas to set (recommend.py)."""
