@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,9 @@ from kquota.cli.report.markdown import summary
 from kquota.cli.report.words import EXEMPTIONS
 from kquota.cli.text import Column, code, duration, entity_text, many, period, records_text, safe
 from kquota.cli.verdicts import lines
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, table_of
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
 from kquota.core.findings.closed_loop import Closed
 from kquota.core.findings.finding import Basis, Finding
-from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey
@@ -112,51 +110,21 @@ def audited_view(
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
 """What CSV has of a prediction, with the two bounds of each."""
-_OPEN_LOOP = ("throttled_events", "throttle_time_ms")
-_LINES_AT_ONCE = 10_000
+_OPEN_LOOP = {name: f"open_loop_{name}" for name in ("throttled_events", "throttle_time_ms")}
 
 
 def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
-    """The findings table as CSV, and what is predicted; what only an open loop says is named so.
-
-    A line is made when it is printed: a million of them, as values, would take two gigabytes.
-    """
-    names = [name for name in result.findings.schema.names if name != "clients"]
-    headings = [f"open_loop_{name}" if name in _OPEN_LOOP else name for name in names]
+    """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
+    own = [name for name in result.findings.schema.names if name != "clients"]
+    names = [f"{_OPEN_LOOP.get(name, name)}=0.{name.replace('logged_', 'logged.')}" for name in own]
     if result.closed_loop:
-        headings += [f"closed_loop_{name}" for name in _CLOSED]
-    predicted = bool(result.predictions) and any(found.prediction is not None for found in findings)
-    if predicted:
-        headings += ["client_kind", *(f"predicted_{name}_{end}" for name in _PREDICTED for end in ("low", "high"))]
-        headings += ["times_out"]
-
-    def lines() -> Iterator[list[object]]:
-        places: dict[tuple[str, str, str], int] = {}
-        for batch in result.findings.select(["broker", "key", "sensor"]).to_batches(_LINES_AT_ONCE):
-            for broker, key, sensor in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                places[sys.intern(broker), sys.intern(key), sensor] = len(places)
-        table = result.findings.select(names)
-        for first in range(0, len(findings), _LINES_AT_ONCE):
-            some = list(findings[first : first + _LINES_AT_ONCE])
-            columns = table.take([places[found.name] for found in some]).columns
-            cells = zip(*(column.to_pylist() for column in columns), strict=True)
-            for found, line in zip(some, map(list, cells), strict=True):
-                if result.closed_loop:
-                    closed = _closed(result, found)
-                    line += [None if closed is None else getattr(closed, name) for name in _CLOSED]
-                if predicted:
-                    line += _predicted_cells(found.prediction)
-                yield line
-
-    return Csv(headings, lines())
-
-
-def _predicted_cells(told: Prediction | None) -> list[object]:
-    """What CSV has of a prediction."""
-    if told is None:
-        return [None] * (2 * len(_PREDICTED) + 2)
-    ends = [end for name in _PREDICTED for each in (getattr(told, name),) for end in (each.low, each.high)]
-    return [told.client_kind, *ends, str(told.times_out).lower()]
+        names += [f"closed_loop_{name}=1.{name}" for name in _CLOSED]
+    if result.predictions and any(found.prediction is not None for found in findings):
+        ends = [(name, end) for name in _PREDICTED for end in ("low", "high")]
+        names += ["client_kind=0.prediction.client_kind"]
+        names += [f"predicted_{name}_{end}=0.prediction.{name}.{end}" for name, end in ends]
+        names += ["times_out=0.prediction.times_out"]
+    return csv_of(((found, _closed(result, found)) for found in findings), " ".join(names))
 
 
 COLUMNS = (
@@ -310,7 +278,7 @@ _MOST_DELAYED = 5
 
 def _closed(result: AuditResult, found: Finding) -> Closed | None:
     """What the counter of a finding did in the closed loop; None where only the open loop is known."""
-    return result.closed_loop[0].counters.get(found.name)
+    return result.closed_loop[0].counters.get(found.name) if result.closed_loop else None
 
 
 def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:

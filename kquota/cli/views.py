@@ -75,6 +75,7 @@ class Csv:
 def csv_of(things: Iterable[object], names: str, digits: int | None = None) -> Csv:
     """A row for each thing; `names` name its fields, as in `paths`. Fractions have so many digits."""
     headings, rows = tabulated(things, names)
+    rows = ([str(cell).lower() if isinstance(cell, bool) else cell for cell in row] for row in rows)
     if digits is not None:
         rows = ([round(cell, digits) if isinstance(cell, float) else cell for cell in row] for row in rows)
     return Csv(headings, rows)

@@ -235,20 +235,17 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
         yield f"\n{line}"
 
 
-def _who(change: ClientChange) -> tuple[str, str]:
-    """The user and the client-id; an ip in place of both."""
+def _who(change: ClientChange, show: Callable[[str], str] = str, empty: str = "(empty client-id)") -> tuple[str, str]:
+    """The user and the client-id, their names as `show` has them; an ip in place of both."""
     if change.ip is not None:
-        return f"ip={change.ip}", "-"
-    user = "(any)" if change.user is None else change.user
-    return user, "(any)" if change.client_id is None else change.client_id or "(empty client-id)"
+        return show(f"ip={change.ip}"), "-"
+    user = "(any)" if change.user is None else show(change.user)
+    client_id = "(any)" if change.client_id is None else show(change.client_id) if change.client_id else empty
+    return user, client_id
 
 
 def _who_markdown(change: ClientChange) -> tuple[str, str]:
-    if change.ip is not None:
-        return code(f"ip={change.ip}"), "-"
-    user = "(any)" if change.user is None else code(change.user)
-    client_id = "(any)" if change.client_id is None else code(change.client_id) if change.client_id else "(empty)"
-    return user, client_id
+    return _who(change, code, "(empty)")
 
 
 def _says_delays(comparison: Comparison) -> bool:

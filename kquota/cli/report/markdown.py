@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import words
-from kquota.cli.text import Markdown, code, many, markdown, markdown_table, records_text
+from kquota.cli.text import Column, Markdown, code, many, markdown, records_text
 from kquota.cli.verdicts import markdown_lines
+from kquota.cli.views import markdown_of, table_of
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""
-
-_HEADINGS: Final = ("broker", "who", "quota", "limit", "peak", "delayed", "muted", "longest", "delivered", "when (UTC)")
-_NUMBERS: Final = frozenset({"limit", "peak", "delayed", "muted", "longest", "delivered"})
 
 
 def summary(findings: Sequence[Finding], quality: DataQuality, quotas: Sequence[QuotaVerdict] = ()) -> str:
@@ -61,34 +59,35 @@ def _known(found: Finding) -> str:
 
 def findings_table(findings: Sequence[Finding]) -> str:
     """Findings, each a line: the first MOST_ROWS. Columns that nothing is known for are left out."""
-    rows = [_cells(found) for found in findings[:MOST_ROWS]]
+    some = findings[:MOST_ROWS]
     kept = [
-        place for place, name in enumerate(_HEADINGS) if name in _ALWAYS or any(row[place] not in _NONE for row in rows)
+        (column, told)
+        for column, told in _COLUMNS
+        if column.whole or any(told(found) not in ("", "-") for found in some)
     ]
-    return markdown_table(
-        [_HEADINGS[place] for place in kept], [[row[place] for place in kept] for row in rows], _NUMBERS
-    )
+    return markdown_of(table_of(some, kept))
 
 
-_ALWAYS: Final = frozenset({"who", "quota", "limit", "delayed"})
-_NONE: Final = frozenset({"", "-"})
+def _delayed(found: Finding) -> str:
+    if found.throttled_events is None:
+        return "?" if found.throttled else "undetermined"
+    return f"{words.share(found.throttled_events, found.events)} of {found.events:,}"
 
 
-def _cells(found: Finding) -> tuple[str, ...]:
-    quota = Markdown(f"{found.key.value} of {code(words.source(found)[0])}")
-    first, last = found.first_throttled_ms, found.last_throttled_ms
-    delayed = "?" if found.throttled else "undetermined"
-    if found.throttled_events is not None:
-        delayed = f"{words.share(found.throttled_events, found.events)} of {found.events:,}"
-    return (
-        found.broker,
-        code(found.subject),
-        quota,
-        words.limit(found),
-        words.peak(found),
-        delayed,
-        words.muted(found),
-        ", ".join(filter(None, [words.longest(found), words.times_out(found)])),
-        ", ".join(filter(None, [words.delivered(found), words.behind(found)])),
-        "-" if first is None or last is None else words.times(first, last),
-    )
+_COLUMNS: Final[Sequence[tuple[Column, Callable[[Finding], str]]]] = (
+    (Column("broker"), lambda found: found.broker),
+    (Column("who", whole=True), lambda found: code(found.subject)),
+    (Column("quota", whole=True), lambda found: Markdown(f"{found.key.value} of {code(found.entity)}")),
+    (Column("limit", number=True, whole=True), words.limit),
+    (Column("peak", number=True), words.peak),
+    (Column("delayed", number=True, whole=True), _delayed),
+    (Column("muted", number=True), words.muted),
+    (Column("longest", number=True), lambda found: _both(words.longest(found), words.times_out(found))),
+    (Column("delivered", number=True), lambda found: _both(words.delivered(found), words.behind(found))),
+    (Column("when (UTC)"), lambda found: words.when(found) or "-"),
+)
+"""The columns, with what they say of a finding; those that are `whole` always stay."""
+
+
+def _both(first: str, second: str) -> str:
+    return ", ".join(filter(None, (first, second)))

@@ -77,6 +77,7 @@ def _values(report: Report) -> dict[str, Any]:
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
     return {
+        "words": words,
         "version": __version__,
         "totals": words.totals(rows),
         "answer": words.answer(rows, quality.answers),
@@ -129,31 +130,8 @@ def _peak(row: Finding) -> float:
 
 
 def _counter(report: Report, row: Finding) -> dict[str, Any]:
-    """A row in words; with its chart and clients where it has a timeline."""
-    entity, level = words.source(row)
-    first, last = row.first_throttled_ms, row.last_throttled_ms
-    values: dict[str, Any] = {
-        "found": row,
-        "who": row.subject,
-        "doing": words.doing(row),
-        "requests": words.requests(row),
-        "entity": entity,
-        "level": level,
-        "limit": words.limit(row),
-        "per_broker": row.key is not QuotaKey.CONTROLLER_MUTATION_RATE,
-        "peak": words.peak(row),
-        "limit_then": None,
-        "share": None if row.throttled_events is None else words.share(row.throttled_events, row.events),
-        "suffering": words.suffering(row),
-        "muted": words.muted(row),
-        "longest": words.longest(row),
-        "delivered": words.delivered(row),
-        "behind": words.behind(row),
-        "times_out": words.times_out(row),
-        "when": None if first is None or last is None else words.times(first, last),
-        "clients": [],
-        "chart": None,
-    }
+    """A row; with its chart and clients where it has a timeline."""
+    values: dict[str, Any] = {"found": row, "limit_then": None, "clients": [], "chart": None}
     timeline = report.timelines.get(row.name)
     if timeline is not None:
         values["clients"] = _clients(row)

@@ -364,9 +364,10 @@ def peak_parts(found: Finding) -> tuple[str, str]:
     )
 
 
-def source(found: Finding) -> tuple[str, str]:
-    """Where the limit is set: the entity as commands have it, and the level in words."""
-    return str(found.entity), found.level.label
+def when(found: Finding) -> str:
+    """The first and the last throttle; empty where there was none."""
+    first, last = found.first_throttled_ms, found.last_throttled_ms
+    return "" if first is None or last is None else times(first, last)
 
 
 def times(first_ms: int, last_ms: int) -> str:
