@@ -19,69 +19,40 @@ Importing this package loads neither numpy nor numba.
 
 from __future__ import annotations
 
-from kquota.core.enforcement.broker import NOBODY, UNLIMITED, Throttle, Verdict
-from kquota.core.enforcement.connection import (
-    UNLIMITED_IP,
-    Acceptors,
-    Arrival,
-    Connection,
-    ConnectionManager,
-    ConnectionSensor,
-    Wait,
-    accept,
-)
-from kquota.core.enforcement.counter import Counter, Counters, from_bytes, to_bytes
-from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import REQUEST, Kind
-from kquota.core.enforcement.mutation import Mutation, MutationQuota, MutationResponse, MutationSensor
-from kquota.core.enforcement.replay import Events, Summaries, Summary
-from kquota.core.enforcement.sensors import (
-    ClientQuotaManager,
-    FetchSensor,
-    ProduceSensor,
-    RequestSensor,
-    fetch_with_request,
-    produce_with_request,
-    replay_counter,
-)
-
-__all__ = [
-    "NOBODY",
-    "REQUEST",
-    "UNLIMITED",
-    "UNLIMITED_IP",
-    "Acceptors",
-    "Arrival",
-    "ClientQuotaManager",
-    "Connection",
-    "ConnectionManager",
-    "ConnectionSensor",
-    "Counter",
-    "Counters",
-    "Events",
-    "FetchSensor",
-    "Generation",
-    "Kernel",
-    "Kind",
-    "Mode",
-    "Mutation",
-    "MutationQuota",
-    "MutationResponse",
-    "MutationSensor",
-    "ProduceSensor",
-    "QuotaWindows",
-    "RequestSensor",
-    "Summaries",
-    "Summary",
-    "Throttle",
-    "Verdict",
-    "Wait",
-    "accept",
-    "fetch_with_request",
-    "from_bytes",
-    "kernel",
-    "produce_with_request",
-    "replay_counter",
-    "to_bytes",
-]
+from kquota.core.enforcement.broker import NOBODY as NOBODY
+from kquota.core.enforcement.broker import UNLIMITED as UNLIMITED
+from kquota.core.enforcement.broker import Throttle as Throttle
+from kquota.core.enforcement.broker import Verdict as Verdict
+from kquota.core.enforcement.connection import UNLIMITED_IP as UNLIMITED_IP
+from kquota.core.enforcement.connection import Acceptors as Acceptors
+from kquota.core.enforcement.connection import Arrival as Arrival
+from kquota.core.enforcement.connection import Connection as Connection
+from kquota.core.enforcement.connection import ConnectionManager as ConnectionManager
+from kquota.core.enforcement.connection import ConnectionSensor as ConnectionSensor
+from kquota.core.enforcement.connection import Wait as Wait
+from kquota.core.enforcement.connection import accept as accept
+from kquota.core.enforcement.counter import Counter as Counter
+from kquota.core.enforcement.counter import Counters as Counters
+from kquota.core.enforcement.counter import from_bytes as from_bytes
+from kquota.core.enforcement.counter import to_bytes as to_bytes
+from kquota.core.enforcement.generation import Generation as Generation
+from kquota.core.enforcement.generation import QuotaWindows as QuotaWindows
+from kquota.core.enforcement.kernel import Kernel as Kernel
+from kquota.core.enforcement.kernel import Mode as Mode
+from kquota.core.enforcement.kernel import kernel as kernel
+from kquota.core.enforcement.kind import REQUEST as REQUEST
+from kquota.core.enforcement.kind import Kind as Kind
+from kquota.core.enforcement.mutation import Mutation as Mutation
+from kquota.core.enforcement.mutation import MutationQuota as MutationQuota
+from kquota.core.enforcement.mutation import MutationResponse as MutationResponse
+from kquota.core.enforcement.mutation import MutationSensor as MutationSensor
+from kquota.core.enforcement.replay import Events as Events
+from kquota.core.enforcement.replay import Summaries as Summaries
+from kquota.core.enforcement.replay import Summary as Summary
+from kquota.core.enforcement.sensors import ClientQuotaManager as ClientQuotaManager
+from kquota.core.enforcement.sensors import FetchSensor as FetchSensor
+from kquota.core.enforcement.sensors import ProduceSensor as ProduceSensor
+from kquota.core.enforcement.sensors import RequestSensor as RequestSensor
+from kquota.core.enforcement.sensors import fetch_with_request as fetch_with_request
+from kquota.core.enforcement.sensors import produce_with_request as produce_with_request
+from kquota.core.enforcement.sensors import replay_counter as replay_counter

@@ -311,22 +311,14 @@ class _Broker:
         """What was counted for each ip with a limit."""
         workload = self._workload
         width = self._rows.bucket_ms
-        starts = range(0, workload.duration_ms, width)
-        lengths = [min(width, workload.duration_ms - start) for start in starts]
         results = []
         for name, ip in self._ips.items():
             resolution = resolve_ip(ip.quotas, name)
             assert resolution.entity is not None
             assert resolution.level is not None
             limits = self._limits[name]
-            by_bucket = limits_by_bucket(limits, width, len(lengths))
-            timeline = Timeline(
-                width,
-                tuple(value * 1000 / length for value, length in zip(ip.offered, lengths, strict=True)),
-                tuple(value * 1000 / length for value, length in zip(ip.delivered, lengths, strict=True)),
-                tuple(by_bucket),
-                tuple(ip.throttling),
-            )
+            by_bucket = limits_by_bucket(limits, width, self._rows.buckets)
+            timeline = Timeline.of(width, workload.duration_ms, by_bucket, ip.offered, ip.delivered, ip.throttling)
             recovery_ms, recovered = recovery(ip.offered, by_bucket, ip.ends, width, workload.duration_ms)
             shares = sorted(ip.clients.items(), key=lambda item: (-item[1][0], item[0]))
             results.append(

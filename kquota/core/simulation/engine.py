@@ -15,7 +15,7 @@ from typing import Any, Final
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import NONE, Sensors, Traffic
+from kquota.core.enforcement.traffic import NONE, Connections, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.apis import CONNECT_API
@@ -175,29 +175,8 @@ class _Played:
         numbers: dict[int, int] = {}
         for connection, member in enumerate(self.owners):
             number = numbers.setdefault(id(member), len(numbers))
-            for sensor, charged, throttle_ms, key, scale in (
-                (
-                    connections.bytes_sensor,
-                    connections.bytes_charged,
-                    connections.bytes_ms,
-                    member.client.byte_key,
-                    1.0,
-                ),
-                (
-                    connections.request_sensor,
-                    connections.nanos_charged,
-                    connections.request_ms,
-                    QuotaKey.REQUEST_PERCENTAGE,
-                    1e-9,
-                ),
-                (
-                    connections.mutation_sensor,
-                    connections.mutations_charged,
-                    connections.mutation_ms,
-                    QuotaKey.CONTROLLER_MUTATION_RATE,
-                    1.0,
-                ),
-            ):
+            keys = (member.client.byte_key, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE)
+            for (sensor, charged, throttle_ms, scale), key in zip(_charges(connections), keys, strict=True):
                 row, value, delay = int(sensor[connection]), int(charged[connection]), int(throttle_ms[connection])
                 if row == NONE or (value == 0 and delay == 0) or key is None:
                     continue
@@ -209,6 +188,15 @@ class _Played:
                     reasons[key] = reasons.get(key, 0) + delay
                 charged[connection] = 0
                 throttle_ms[connection] = 0
+
+
+def _charges(connections: Connections) -> Sequence[tuple[Any, Any, Any, float]]:
+    """Of each kind of counter: its sensors, what was charged, the throttle time, and the charge's unit."""
+    return (
+        (connections.bytes_sensor, connections.bytes_charged, connections.bytes_ms, 1.0),
+        (connections.request_sensor, connections.nanos_charged, connections.request_ms, 1e-9),
+        (connections.mutation_sensor, connections.mutations_charged, connections.mutation_ms, 1.0),
+    )
 
 
 class _Run:
@@ -407,8 +395,15 @@ class _Run:
             ends = _floats(sensors.ends[row])
             recovery_ms, recovered = recovery(offered, by_bucket, ends, self._rows.bucket_ms, workload.duration_ms)
         if rank > (0.0, 0.0) and (len(self._timelines) < TOP_TIMELINES or rank > self._timelines[0][0]):
-            timeline = self._timeline(row, _scale(counter.key), by_bucket, sensors)
-            heapq.heappush(self._timelines, (rank, counter.number, timeline))
+            series = (sensors.offered, sensors.delivered, sensors.throttling)
+            rates = Timeline.of(
+                self._rows.bucket_ms,
+                workload.duration_ms,
+                by_bucket,
+                *(_floats(one[row]) for one in series),
+                scale=_scale(counter.key),
+            )
+            heapq.heappush(self._timelines, (rank, counter.number, rates))
             if len(self._timelines) > TOP_TIMELINES:
                 heapq.heappop(self._timelines)
         result = CounterResult(
@@ -442,21 +437,6 @@ class _Run:
             mutation_rate=mutation_rate,
         )
         self._counters[counter.number] = result
-
-    def _timeline(self, row: int, scale: float, limits: Sequence[float | None], sensors: Sensors) -> Timeline:
-        duration, bucket_ms = self._workload.duration_ms, self._rows.bucket_ms
-        lengths = [min(bucket_ms, duration - start) for start in range(0, duration, bucket_ms)]
-
-        def per_second(column: Sequence[float]) -> tuple[float, ...]:
-            return tuple(value * scale * 1000 / length for value, length in zip(_floats(column), lengths, strict=True))
-
-        return Timeline(
-            bucket_ms,
-            per_second(sensors.offered[row]),
-            per_second(sensors.delivered[row]),
-            tuple(limits),
-            tuple(_floats(sensors.throttling[row])),
-        )
 
 
 def _scale(key: QuotaKey) -> float:

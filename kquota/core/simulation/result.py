@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -131,6 +131,26 @@ class Timeline:
     delivered: tuple[float, ...]
     limit: tuple[float | None, ...]
     throttle_ms: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls,
+        bucket_ms: int,
+        duration_ms: int,
+        limits: Iterable[float | None],
+        offered: Iterable[float],
+        delivered: Iterable[float],
+        throttle_ms: Iterable[float],
+        *,
+        scale: float = 1.0,
+    ) -> Timeline:
+        """From what there was in each bucket; a unit of it is `scale` units of the key."""
+        lengths = [min(bucket_ms, duration_ms - start) for start in range(0, duration_ms, bucket_ms)]
+
+        def rates(column: Iterable[float]) -> tuple[float, ...]:
+            return tuple(value * scale * 1000 / length for value, length in zip(column, lengths, strict=True))
+
+        return cls(bucket_ms, rates(offered), rates(delivered), tuple(limits), tuple(throttle_ms))
 
 
 @dataclass(frozen=True, slots=True)

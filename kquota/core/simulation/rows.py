@@ -119,37 +119,35 @@ class Rows:
         self, members: Sequence[Member], behaviours: Mapping[str, int], plans: Mapping[str, int]
     ) -> Connections:
         workload, using = self._workload, self._using
-        columns: dict[str, list[Any]] = {
-            name: []
-            for name in (
-                "behaviour", "target", "step", "random", "segment", "given_next", "given_end", "arrived", "pending",
-                "tie", "offered_units",
-            )
-        }  # fmt: skip
-        row = 0
+        rows: list[dict[str, Any]] = []
+        taken = 0
         for member in members:
             client = member.client
-            links = client.connections * len(workload.brokers_of(client))
+            places = len(workload.brokers_of(client))
+            links = client.connections * places
+            given = 0 if client.given is None else client.given[1] - client.given[0]
             for number in range(client.connections):
                 # A client's arrivals are dealt to its connections in turns; copies of a client are out of step.
-                link = number * len(workload.brokers_of(client)) + member.broker_number
+                link = number * places + member.broker_number
                 backlog = client.backlog // links + (link < client.backlog % links)
                 if client.saturates and client.api == FETCH_API:
                     backlog = 0
-                columns["behaviour"].append(behaviours[client.name])
-                columns["target"].append(link + member.number * _GOLDEN % 1.0)
-                columns["step"].append(links)
-                columns["random"].append(self._seed(member, link) if client.random else 0)
-                columns["segment"].append(plans[client.name])
-                rows = 0 if client.given is None else client.given[1] - client.given[0]
-                columns["given_next"].append(row)
-                columns["given_end"].append(row + rows if rows else 0)
-                row += rows
-                columns["arrived"].append(LONG_MAX)
-                columns["pending"].append(backlog)
-                columns["offered_units"].append(backlog)
-                columns["tie"].append((self._numbers[client.name] << 40) + (member.number << 16) + link)
-        count = len(columns["behaviour"])
+                rows.append(
+                    {
+                        "behaviour": behaviours[client.name],
+                        "target": link + member.number * _GOLDEN % 1.0,
+                        "step": links,
+                        "random": self._seed(member, link) if client.random else 0,
+                        "segment": plans[client.name],
+                        "given_next": taken,
+                        "given_end": taken + given if given else 0,
+                        "pending": backlog,
+                        "offered_units": backlog,
+                        "tie": (self._numbers[client.name] << 40) + (member.number << 16) + link,
+                    }
+                )
+                taken += given
+        count = len(rows)
         return new_columns(
             Connections,
             count,
@@ -165,7 +163,8 @@ class Rows:
             received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
             ends=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
             filled=using.table(count, PARTITIONS if any(member.client.merge for member in members) else 1, "int64"),
-            **columns,
+            arrived=[LONG_MAX] * count,
+            **{name: [row[name] for row in rows] for name in rows[0]},
         )
 
     def _seed(self, member: Member, link: int) -> int:

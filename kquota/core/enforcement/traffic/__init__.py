@@ -18,34 +18,17 @@ common, `Connections` what each of them has, `Sensors` the counters of a broker.
 
 from __future__ import annotations
 
-from kquota.core.enforcement.traffic.arrivals import take
-from kquota.core.enforcement.traffic.columns import (
-    DONE,
-    METRIC_WINDOWS,
-    NONE,
-    PARTITIONS,
-    Behaviours,
-    Connections,
-    Given,
-    Sensors,
-    Traffic,
-    new_columns,
-)
-from kquota.core.enforcement.traffic.loop import begin_traffic, end_traffic, run_traffic
-
-__all__ = [
-    "DONE",
-    "METRIC_WINDOWS",
-    "NONE",
-    "PARTITIONS",
-    "Behaviours",
-    "Connections",
-    "Given",
-    "Sensors",
-    "Traffic",
-    "begin_traffic",
-    "end_traffic",
-    "new_columns",
-    "run_traffic",
-    "take",
-]
+from kquota.core.enforcement.traffic.arrivals import take as take
+from kquota.core.enforcement.traffic.columns import DONE as DONE
+from kquota.core.enforcement.traffic.columns import METRIC_WINDOWS as METRIC_WINDOWS
+from kquota.core.enforcement.traffic.columns import NONE as NONE
+from kquota.core.enforcement.traffic.columns import PARTITIONS as PARTITIONS
+from kquota.core.enforcement.traffic.columns import Behaviours as Behaviours
+from kquota.core.enforcement.traffic.columns import Connections as Connections
+from kquota.core.enforcement.traffic.columns import Given as Given
+from kquota.core.enforcement.traffic.columns import Sensors as Sensors
+from kquota.core.enforcement.traffic.columns import Traffic as Traffic
+from kquota.core.enforcement.traffic.columns import new_columns as new_columns
+from kquota.core.enforcement.traffic.loop import begin_traffic as begin_traffic
+from kquota.core.enforcement.traffic.loop import end_traffic as end_traffic
+from kquota.core.enforcement.traffic.loop import run_traffic as run_traffic
