@@ -16,6 +16,8 @@ import click
 VARIABLE = "_KQUOTA_COMPLETE"
 # From the import of this package, which is when Tab was pressed but for the start of Python: half a second in all.
 _WAIT_S = 0.35
+_LOOK_S, _MOST_LOOKS, _SIGN_OF_WORK_S = 0.25, 12, 0.01
+"""How often a host that is busy is looked at again, how often at most, and the CPU time that shows work between."""
 _deadline = time.monotonic() + _WAIT_S
 
 
@@ -28,8 +30,21 @@ class _TooLate(Exception):
     """No OSError, as a TimeoutError would be: nothing on the way takes it for its own."""
 
 
-def _too_late(_signal: int, _frame: object) -> None:
-    raise _TooLate
+class _Patience:
+    """Ends the wait for a file that does not come, and not the work of a host that is busy."""
+
+    def __init__(self) -> None:
+        self._worked, self._looks = time.process_time(), 0
+        signal.signal(signal.SIGALRM, self._look)
+        # Names are not waited for longer than that; this stops all else, such as a file on a network that is gone.
+        signal.setitimer(signal.ITIMER_REAL, _WAIT_S + 0.05)
+
+    def _look(self, _signal: int, _frame: object) -> None:
+        worked, self._looks = time.process_time(), self._looks + 1
+        if worked - self._worked < _SIGN_OF_WORK_S or self._looks > _MOST_LOOKS:
+            raise _TooLate
+        self._worked = worked
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_S)
 
 
 def complete(cli: click.Command, instruction: str) -> int:
@@ -47,9 +62,7 @@ def complete(cli: click.Command, instruction: str) -> int:
         click.echo(shell.source(), nl=False)
         return 0
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    # Names are not waited for longer than that; this stops all else, such as a file on a network that is gone.
-    signal.signal(signal.SIGALRM, _too_late)
-    signal.setitimer(signal.ITIMER_REAL, _WAIT_S + 0.05)
+    _Patience()
     try:
         click.echo(shell.complete())
     except (Exception, KeyboardInterrupt):
