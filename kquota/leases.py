@@ -8,6 +8,7 @@ lease ends first; the one below it waits for that. The journal stays append-only
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -306,17 +307,18 @@ def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] 
 def read_entries(journal: Journal) -> Pages:
     """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
 
-    What is over stays over, so a long reading leaves a mark, before which nothing is read again while the same
-    entries are there.
+    What is over stays over. So a long reading leaves a mark, and what it names is not read again while all of it is
+    there.
     """
-    names = journal.names()
-    marked = journal.marked(names)
-    pages = journal.read(marked)
+    names, over = frozenset(journal.names()), journal.over
+    over = over if over <= names else frozenset()
+    pages = journal.read(names - over)
     if sum(1 + len(entry.plan.changes) for entry in pages.entries) > _MANY:
         on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
-        first = min([*on, *(each.number for each in pages.unreadable), 1 + names[-1][0]])
-        if first > marked:
-            journal.mark(names, first)
+        first = min([*on, *(each.number for each in pages.unreadable)], default=math.inf)
+        now_over = {entry.file_name for entry in pages.entries if entry.number < first}
+        if now_over:
+            journal.mark(sorted(now_over | over))
     return pages
 
 

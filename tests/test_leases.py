@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,16 +203,18 @@ def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
 
 
 def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mark says so, until an entry before it goes; what cannot be read is never before it."""
+    """A mark says so, until an entry that it names goes; what cannot be read is never in it."""
     journal = Journal(tmp_path)
     for number in range(30):
         wrote(tmp_path, number + 1.0, number + 2.0, expires=2000 if number == 5 else None)
     read: list[int] = []
     real = Journal.read
 
-    def watched(self: Journal, first: int = 0) -> Pages:
-        read.append(first)
-        return real(self, first)
+    def watched(self: Journal, names: Iterable[str] | None = None) -> Pages:
+        assert names is not None
+        pages = real(self, names)
+        read.append(len(pages.entries))
+        return pages
 
     monkeypatch.setattr(Journal, "read", watched)
     for _ in range(2):
@@ -219,7 +222,7 @@ def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     lease = wrote(tmp_path, 3.0, 9.0, expires=2000)
     for _ in range(2):
         assert [each.entry.id for each in read_leases(journal, HERE).on] == [lease.id]
-    assert read == [0, 31, 31, 31]
+    assert read == [30, 0, 1, 1]
 
     file = next(tmp_path.glob("*-4.json"))
     text = file.read_text()
@@ -232,7 +235,9 @@ def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_text(text)
     for _ in range(3):
         assert len(read_leases(journal, HERE).on) == 1
-    assert read[4:] == [0, 31, 0, 4, 4, 31, 31]
-    (tmp_path / ".ended").write_text("31 forged")
-    assert len(read_leases(journal, HERE).on) == 1
-    assert read[-1] == 0
+    assert read[4:] == [30, 1, 1, 1, 2, 2, 2]
+    # Two marks that are no such names: one of an entry that never was, and one that is no text.
+    for forged in (b"forged.json\n", b"\xff\n"):
+        (tmp_path / ".ended").write_bytes(forged)
+        assert len(read_leases(journal, HERE).on) == 1
+        assert read[-1] == 31

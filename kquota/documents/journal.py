@@ -15,7 +15,6 @@ import re
 import socket
 import stat
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -116,6 +115,11 @@ class Entry:
     def name(self) -> str:
         """What people call it, and commands take: its number in the journal, else its id."""
         return name_of(self.id)
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file in the journal."""
+        return f"{self.id}.json"
 
     @property
     def fingerprint(self) -> str:
@@ -419,34 +423,32 @@ class Journal:
             return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
         return ()
 
-    def names(self) -> list[tuple[int, str]]:
-        """The numbers and names of the files, in the order of the numbers. Raises InputError for the folder."""
+    def names(self) -> list[str]:
+        """The names of the files that are there. Raises InputError for the folder."""
         with self._complaints("read"):
             names = os.listdir(self.folder) if self.folder.is_dir() else []
-        return sorted((_number(name), name) for name in names if _is_entry(name))
+        return [name for name in names if _is_entry(name)]
 
-    def marked(self, names: Sequence[tuple[int, str]]) -> int:
-        """The number that `mark` has left, if the same entries are before it as were then; else 0."""
+    @property
+    def over(self) -> frozenset[str]:
+        """The names that `mark` was given last."""
         with contextlib.suppress(OSError, ValueError):
-            number, _, digest = (self.folder / _MARK).read_text("ascii").strip().partition(" ")
-            if digest == _digest(names, int(number)):
-                return int(number)
-        return 0
+            return frozenset((self.folder / _MARK).read_text("utf-8").splitlines())
+        return frozenset()
 
-    def mark(self, names: Sequence[tuple[int, str]], first: int) -> None:
-        """Leaves for the next reader that no value which ends hangs on entries before that number."""
+    def mark(self, over: Iterable[str]) -> None:
+        """Leaves for the next reader that no value which ends hangs on the entries of these names."""
         with contextlib.suppress(InputError):
-            write_text(self.folder / _MARK, f"{first} {_digest(names, first)}\n", mode=0o600)
+            write_text(self.folder / _MARK, "".join(f"{name}\n" for name in over), mode=0o600)
 
-    def read(self, first: int = 0) -> Pages:
-        """All that is there from that number on; a file that is no entry is among the unreadable.
+    def read(self, names: Iterable[str] | None = None) -> Pages:
+        """The files of these names, or all; a file that is no entry is among the unreadable.
 
         Raises InputError for the folder only.
         """
         entries: list[Entry] = []
         unreadable: list[Unreadable] = []
-        names = self.names()
-        for _, name in names[bisect_left(names, (first,)) if first else 0 :]:
+        for name in sorted(self.names() if names is None else names):
             try:
                 entries.append(_entry(self.folder / name))
             except FileNotFoundError:
@@ -575,12 +577,6 @@ def name_of(id: str) -> str:
 def _begins(text: str, entry: Entry) -> bool:
     """Whether the id or the fingerprint of an entry begins so."""
     return bool(text) and not text.isdecimal() and any(name.startswith(text) for name in (entry.id, entry.fingerprint))
-
-
-def _digest(names: Sequence[tuple[int, str]], first: int) -> str:
-    """A digest of the names of all entries before that number."""
-    before = names[: bisect_left(names, (first,))]
-    return hashlib.sha256("\n".join(name for _, name in before).encode()).hexdigest()
 
 
 def _number(name: str) -> int:

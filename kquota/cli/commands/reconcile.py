@@ -172,7 +172,7 @@ def _end(
             reconcile.apply(end.plan, backend, terms)
         if not end.conflicts:
             note(f"entry {entry.name}: the values before are back already")
-    pages = Journal(journal).read(entry.number) if end.conflicts else None
+    pages = Journal(journal).read() if end.conflicts else None
     for lease, value in end.conflicts:
         setter = None if pages is None else pages.setter(lease.entity, lease.key, value, entry)
         who = "somebody else" if setter is None else f"entry {setter.name}"
