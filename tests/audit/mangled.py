@@ -107,7 +107,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "csv": _csv,
     "excel": lambda text, around: _csv(text, around, ";"),
 }
-SHOWS_POD = set(WRAPPERS) - {"docker", "tuple", "cri", "csv", "excel", "stern", "syslog", "compose", "kubectl"}
+SHOWS_POD = set(WRAPPERS) - {"docker", "tuple", "cri", "csv", "excel"}
 """The envelopes that name where a line is from, wherever they stand."""
 
 

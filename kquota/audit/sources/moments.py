@@ -51,7 +51,7 @@ STAMP: Final = re.compile(
     re.VERBOSE,
 )
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
-_MILLIS: Final = re.compile(r"(?:\A|[\s\[])([0-9]{13})(?=[\s\],])")
+MILLIS: Final = re.compile(r"(?:\A|[\s\[])([0-9]{13})(?=[\s\],])")
 _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
 _LATE_MS: Final = 60_000
@@ -107,7 +107,7 @@ def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
         if not zoned and around:
             moment = in_zone_of(_moment(around[-1], zone), moment)
         return moment, zoned
-    millis = list(_MILLIS.finditer(line, 0, end))
+    millis = list(MILLIS.finditer(line, 0, end))
     return (epoch_ms(int(millis[-1][1])), True) if millis else None
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kquota.audit.sources.files import UnreadableFile
-from kquota.audit.sources.moments import STAMP
+from kquota.audit.sources.moments import MILLIS, STAMP
 
 HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
 _LOCAL: Final = re.compile(r"(?P<host>.+?):(?P<port>[0-9]+)-")
@@ -47,10 +47,9 @@ def origin_of(before: str, after: str = "") -> str:
         return pair[2]
     if before[:1] == "[" and before[1:5].isdigit() and len(before) < 64:  # Kafka's own layout
         return ""
-    stamps = list(STAMP.finditer(before))
-    if not stamps:
-        return ""
-    words = _NO_NAME.sub(" ", STAMP.sub(" ", before[: stamps[-1].start()])).split()
+    stamps = list(STAMP.finditer(before)) or list(MILLIS.finditer(before))
+    end = stamps[-1].start() if stamps else before.find("Completed request:")
+    words = _NO_NAME.sub(" ", STAMP.sub(" ", before if end < 0 else before[:end])).split()
     # grep names files; those of one folder are of one broker.
     return " ".join(found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words)[:200]
 
