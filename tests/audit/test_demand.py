@@ -19,7 +19,6 @@ from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger
 from kquota.audit.settings import AuditSettings, Question, together
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import replay_counter
 from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -30,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
+from tests.support.enforcement import replay_counter
 
 KINDS = {
     QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,

@@ -23,14 +23,13 @@ from kquota.core.enforcement import (
     FetchSensor,
     ProduceSensor,
     RequestSensor,
-    fetch_with_request,
-    produce_with_request,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 from tests.support.browser import Browser
+from tests.support.enforcement import fetch_with_request, produce_with_request
 
 WORKLOAD = """\
 kind: kquota.workload

@@ -24,12 +24,12 @@ from kquota.core.enforcement import (
     QuotaWindows,
     Verdict,
     kernel,
-    replay_counter,
 )
 from kquota.core.enforcement.counter import load
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
 from tests.differential.oracle import Oracle
+from tests.support.enforcement import replay_counter
 from tests.support.replay import replay_document
 from tests.support.vectors import Broker, replay_connection
 

@@ -27,11 +27,10 @@ from kquota.core.enforcement import (
     Throttle,
     Verdict,
     accept,
-    fetch_with_request,
-    produce_with_request,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity, Name
 from kquota.core.quotas.quota import QuotaKey
+from tests.support.enforcement import fetch_with_request, produce_with_request
 
 Vector = Mapping[str, Any]
 Outcome = Mapping[str, Any]
@@ -354,7 +353,10 @@ def compare_resolution(vector: Vector, _generation: Generation, using: Kernel) -
             "quota": resolution.limit,
             "tags": {"user": resolution.sensor.user, "client-id": resolution.sensor.client_id},
             "sensor_suffix": str(resolution.sensor),
-            "max_value_in_window": sensor.max_value_in_window,
+            # `getMaxValueInQuotaWindow`: what N-1 windows let through at the limit.
+            "max_value_in_window": None
+            if sensor.limit is None
+            else sensor.bound * (windows.samples - 1) * windows.window_seconds,
         }
         for key, answer in case.items():
             if key in ("user", "client_id", "naive_level"):

@@ -41,10 +41,10 @@ from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.mutation import MutationSensor
-from kquota.core.enforcement.sensors import replay_counter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history
+from tests.support.enforcement import replay_counter
 
 KEYS = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
 MUTATION = "mutation"

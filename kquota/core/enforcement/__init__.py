@@ -53,6 +53,3 @@ from kquota.core.enforcement.sensors import ClientQuotaManager as ClientQuotaMan
 from kquota.core.enforcement.sensors import FetchSensor as FetchSensor
 from kquota.core.enforcement.sensors import ProduceSensor as ProduceSensor
 from kquota.core.enforcement.sensors import RequestSensor as RequestSensor
-from kquota.core.enforcement.sensors import fetch_with_request as fetch_with_request
-from kquota.core.enforcement.sensors import produce_with_request as produce_with_request
-from kquota.core.enforcement.sensors import replay_counter as replay_counter

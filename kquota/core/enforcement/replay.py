@@ -1,8 +1,8 @@
 """Open-loop replay of recorded usage: what the broker would have done, per counter, in one pass.
 
 `replay_many` walks many counters in one call, so that a compiled caller pays nothing per counter; their state stays in
-the table of the counters, from one part of the recording to the next. `sensors.replay_counter` is the same for one
-counter, whole. Events of a counter are in the order of the broker's clock.
+the table of the counters, from one part of the recording to the next. Events of a counter are in the order of the
+broker's clock.
 """
 
 from __future__ import annotations
@@ -67,12 +67,6 @@ def new_summaries(count: int, column: Callable[[Sequence[Any], str], Any]) -> Su
             for name in Summaries._fields
         )
     )
-
-
-def summary_of(summaries: Summaries, row: int) -> Summary:
-    """One of them, in Python's own numbers."""
-    whole = [int(column[row]) for column in summaries]
-    return Summary(*whole)._replace(peak_rate=float(summaries.peak_rate[row]))
 
 
 class Events(NamedTuple):

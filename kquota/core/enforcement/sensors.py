@@ -1,19 +1,18 @@
 """Sensors with their limits, and the managers that find the sensor of a client: the enforcement path as objects.
 
-For sequences of events, with quotas that change on the way. `replay_counter` takes all recorded events of one counter
-at once. Sources: `ClientQuotaManager` and its subclasses; KIP-13, 55, 124, 219.
+For sequences of events, with quotas that change on the way. Sources: `ClientQuotaManager` and its subclasses; KIP-13,
+55, 124, 219.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from kquota.core.enforcement.broker import UNLIMITED, Throttle, Verdict
+from kquota.core.enforcement.broker import UNLIMITED, Verdict
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import Events, Summary, summary_of
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
@@ -60,13 +59,6 @@ class RateSensor(LimitedSensor):
     add up to more. (A broker looks every 30 s; here it happens on time.)
     """
 
-    @property
-    def max_value_in_window(self) -> float | None:
-        """`getMaxValueInQuotaWindow`: what N-1 windows let through at the limit; None without a limit."""
-        if self._limit is None:
-            return None
-        return self.bound * (self.windows.samples - 1) * self.windows.window_seconds
-
 
 class ProduceSensor(RateSensor):
     """Produced bytes."""
@@ -99,25 +91,6 @@ class RequestSensor(RateSensor):
     def network(self, now: int, nanos: int) -> None:
         """Network-thread time, recorded without a check after the response was sent."""
         self.kernel.note(self.counter, REQUEST, now, float(nanos))
-
-
-def produce_with_request(
-    bandwidth: ProduceSensor, requests: RequestSensor, now: int, size: int, nanos: int, acks: int
-) -> Throttle:
-    """A produce request under both quotas. The two sensors run on the same kernel."""
-    return _charge_request(PRODUCE, bandwidth, requests, now, size, nanos, timed=acks != 0)
-
-
-def fetch_with_request(bandwidth: FetchSensor, requests: RequestSensor, now: int, size: int, nanos: int) -> Throttle:
-    """A consumer's fetch under both quotas. The two sensors run on the same kernel."""
-    return _charge_request(FETCH, bandwidth, requests, now, size, nanos, timed=True)
-
-
-def _charge_request(
-    kind: int, bandwidth: RateSensor, requests: RateSensor, now: int, size: int, nanos: int, *, timed: bool
-) -> Throttle:
-    counters = bandwidth.counter, bandwidth.bound, requests.counter, requests.bound
-    return bandwidth.kernel.charge_request(kind, *counters, now, float(size), float(nanos), True, timed)[2]
 
 
 S = TypeVar("S", bound=LimitedSensor)
@@ -194,48 +167,3 @@ class ClientQuotaManager(Generic[S]):
             sensor = self._sensors[resolution.sensor] = self._new_sensor()
         sensor.limit = resolution.limit
         return Charge(resolution.sensor, sensor)
-
-
-Column: TypeAlias = Any
-"""Integers or floats by index: a sequence, or an array where a caller has one."""
-
-
-def replay_counter(
-    kind: int,
-    times: Column,
-    values: Column,
-    limit: float | None,
-    *,
-    windows: QuotaWindows,
-    generation: Generation,
-    checked: Column | None = None,
-    event_limits: Column | None = None,
-    delays: Column | None = None,
-    rates: Column | None = None,
-    using: Kernel | None = None,
-) -> Summary:
-    """Replays one counter; a limit of None is none at all, and `event_limits` stand in place of `limit`.
-
-    `delays` and `rates` (of the kernel's own kind: lists, or arrays) receive the raw delay and the observed rate of
-    every event.
-    """
-    chosen = kernel(Mode.AUTO) if using is None else using
-    out = chosen.new_summaries(1)
-    events = Events(
-        chosen.column([0], "int64"),
-        chosen.column([kind], "int8"),
-        chosen.column([UNLIMITED if limit is None else float(limit)], "float64"),
-        chosen.column([0, len(times)], "int64"),
-        chosen.column(times, "int64"),
-        chosen.column(values, "float64"),
-    )
-    chosen.replay_many(
-        chosen.new_counters(1, windows, generation),
-        events,
-        out,
-        None if checked is None else chosen.column(checked, "bool"),
-        None if event_limits is None else chosen.column(event_limits, "float64"),
-        delays,
-        rates,
-    )
-    return summary_of(out, 0)

@@ -15,11 +15,10 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    fetch_with_request,
     kernel,
-    produce_with_request,
 )
 from kquota.core.enforcement.arithmetic import INT_MAX
+from tests.support.enforcement import fetch_with_request, produce_with_request
 
 T0 = 1_700_000_000_000
 

@@ -22,15 +22,14 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    fetch_with_request,
     kernel,
-    produce_with_request,
 )
 from kquota.core.enforcement import kernel as kernel_function
 from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
+from tests.support.enforcement import fetch_with_request, produce_with_request
 
 ROOT = Path(__file__).parents[3]
 PLAIN, COMPILED = kernel(Mode.PLAIN), kernel(Mode.COMPILED)

@@ -24,7 +24,6 @@ from kquota.core.enforcement import (
     Verdict,
     from_bytes,
     kernel,
-    replay_counter,
     to_bytes,
 )
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
@@ -32,6 +31,7 @@ from kquota.core.enforcement.mutation import MutationSensor
 from kquota.core.enforcement.replay import NEVER, Summaries
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
+from tests.support.enforcement import replay_counter
 
 KERNELS = [kernel(Mode.PLAIN), kernel(Mode.COMPILED)]
 Sensor = tuple[int, Value | None, list[tuple[int, int, bool]]]

@@ -11,11 +11,10 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    produce_with_request,
-    replay_counter,
 )
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
+from tests.support.enforcement import produce_with_request, replay_counter
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 T0 = 1_700_000_000_000

@@ -16,12 +16,11 @@ from kquota.core.enforcement import (
     MutationSensor,
     ProduceSensor,
     RequestSensor,
-    fetch_with_request,
-    produce_with_request,
 )
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import Client, Workload
+from tests.support.enforcement import fetch_with_request, produce_with_request
 
 NEVER = 2**63
 

@@ -18,7 +18,6 @@ from kquota.core.enforcement import (
     QuotaWindows,
     RequestSensor,
     kernel,
-    replay_counter,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -39,6 +38,7 @@ from kquota.core.simulation import (
 from kquota.core.simulation.workload import ORIGIN_MS, plan
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
+from tests.support.enforcement import replay_counter
 
 PLAIN = kernel(Mode.PLAIN)
 KIND = Generation.N_PLUS_1_BY_LAST
