@@ -15,7 +15,7 @@ from kquota.audit.run import Audit, Usage
 from kquota.cli import security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
-from kquota.cli.text import many
+from kquota.cli.text import first_of, many
 from kquota.documents.encoding import to_json_line
 from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError
@@ -111,8 +111,7 @@ def why(rejects: Sequence[Reject]) -> str:
 def _where(rejects: Sequence[Reject]) -> str:
     """`a.log, b.log and 3 more`: the sources that hold the most of them."""
     sources = [source for source, _ in Counter(reject.source for reject in rejects).most_common()]
-    more = len(sources) - 3
-    return ", ".join(sources[:3]) + (f" and {more} more" if more > 0 else "")
+    return first_of(sources)
 
 
 def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:

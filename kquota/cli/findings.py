@@ -12,7 +12,7 @@ from kquota.cli import auditing, whatif
 from kquota.cli.report import words
 from kquota.cli.report.markdown import summary
 from kquota.cli.report.words import EXEMPTIONS
-from kquota.cli.text import Column, code, duration, entity_text, many, period, records_text, safe
+from kquota.cli.text import Column, code, duration, entity_text, first_of, many, period, records_text, safe
 from kquota.cli.verdicts import lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
 from kquota.core.findings.closed_loop import Closed
@@ -202,8 +202,7 @@ def _screen(
 
 def _named(findings: Sequence[Finding]) -> str:
     """The first counters, and how many more there are."""
-    named = ", ".join(f"{found.subject} {found.key.value}" for found in findings[:_MOST_DELAYED])
-    return named + (f" and {len(findings) - _MOST_DELAYED} more" if len(findings) > _MOST_DELAYED else "")
+    return first_of(findings, lambda found: f"{found.subject} {found.key.value}", _MOST_DELAYED)
 
 
 def _table(
@@ -300,14 +299,12 @@ def _closed_loop_lines(result: AuditResult) -> list[str]:
     late.sort(key=lambda each: (each[0] is not None, -(each[0] or 0), *each[1:]))
     if not late:
         return []
-    named = [
-        f"{code(f'{user}:{client_id}')} by {duration(delay)}"
-        if delay is not None
-        else f"{code(f'{user}:{client_id}')} never"
-        for delay, user, client_id in late[:_MOST_DELAYED]
-    ]
-    more = f" and {len(late) - _MOST_DELAYED} more" if len(late) > _MOST_DELAYED else ""
-    return [f"in the closed loop the last request comes later: {', '.join(named)}{more}"]
+
+    def named(each: tuple[int | None, str, str]) -> str:
+        delay, user, client_id = each
+        return f"{code(f'{user}:{client_id}')} {'never' if delay is None else f'by {duration(delay)}'}"
+
+    return [f"in the closed loop the last request comes later: {first_of(late, named, _MOST_DELAYED)}"]
 
 
 def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:

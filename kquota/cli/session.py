@@ -18,7 +18,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli.contexts import Given
 from kquota.cli.leases import leases_of
 from kquota.cli.streams import note, once, warn
-from kquota.cli.text import entity_text
+from kquota.cli.text import entity_text, first_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
@@ -343,9 +343,7 @@ def warn_ignored(ignored: Iterable[Ignored]) -> None:
     for each in ignored:
         found.setdefault((each.key, each.reason), {})[each.entity] = None
     for (key, reason), entities in found.items():
-        names = [entity_text(entity) for entity in entities]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        warn(f"{key} of {', '.join(names[:3])}{more}: {reason}")
+        warn(f"{key} of {first_of([*entities], entity_text)}: {reason}")
 
 
 def live_brokers(access: Access | None) -> BrokerSnapshot:

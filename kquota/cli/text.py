@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 duration = _duration
 _LINES_AT_ONCE = 10_000
 R = TypeVar("R", bound=Sequence[object])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,6 +472,12 @@ def counter_title(counter: CounterResult) -> str:
 def short_unit(unit: str) -> str:
     """`/s` for what is counted; bytes and percent keep their name."""
     return unit if unit.startswith(("bytes", "%")) else "/s"
+
+
+def first_of(things: Sequence[T], name: Callable[[T], object] = str, most: int = 3) -> str:
+    """`alice, bob, carol and 4 more`: the first things by name, and how many others there are."""
+    more = len(things) - most
+    return ", ".join(str(name(thing)) for thing in things[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def many(number: int, noun: str, plural: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kquota.cli.text import entity_text, markdown
+from kquota.cli.text import entity_text, first_of, markdown
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
 from kquota.core.quotas.quota import QuotaKey
 
@@ -40,9 +40,7 @@ def count_text(quotas: Sequence[QuotaVerdict]) -> str:
 
 def names(quotas: Sequence[QuotaVerdict], most: int = _NAMED) -> str:
     """The first of these quotas by name, and how many more there are."""
-    named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:most]]
-    more = len(quotas) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    return first_of(quotas, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}", most)
 
 
 def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:

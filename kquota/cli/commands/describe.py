@@ -13,7 +13,7 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.streams import note
-from kquota.cli.text import Column, entity_text, safe
+from kquota.cli.text import Column, entity_text, first_of, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, show, shown_as
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
@@ -120,8 +120,7 @@ def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
     """Says which quotas there are for the name together with another one: who asks for it may mean those, too."""
     pairs = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
     if pairs:
-        more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-        note(safe(f"there are quotas of {pairs[0]}{more}: --no-strict shows them"))
+        note(safe(f"there are quotas of {first_of(pairs, most=1)}: --no-strict shows them"))
 
 
 def _pairs_of(backend: QuotaBackend, filters: Sequence[QuotaFilter], parts: Sequence[QuotaSnapshot]) -> int:

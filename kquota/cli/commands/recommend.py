@@ -12,9 +12,9 @@ import click
 from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, warn
-from kquota.cli.text import Column, entity_text, entity_words
+from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.verdicts import kinds, lines, names
-from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as
+from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -213,42 +213,44 @@ def _refuse_workload(path: str) -> None:
 
 def _table(found: Recommendations) -> Table:
     styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
-    return Table(
+    return table_of(
+        found.quotas,
         [
-            Column("WHO", style="bold"),
-            Column("QUOTA", style="cyan", whole=True),
-            Column("NOW", number=True),
-            Column("RECOMMENDED", number=True),
-            Column("NEEDS", spare=2),
-            Column("P99", number=True, spare=4),
-            Column("PEAK", number=True, spare=3),
-            Column("TIME THROTTLED", number=True, spare=1),
-            Column("PREDICTED", number=True),
+            (Column("WHO", style="bold"), _who),
+            (Column("QUOTA", style="cyan", whole=True), lambda quota: quota.key.value),
+            (Column("NOW", number=True), _now),
+            (
+                Column("RECOMMENDED", number=True),
+                lambda quota: "keep" if quota.change is Change.KEEP else humanize(quota.key, quota.value),
+            ),
+            (
+                Column("NEEDS", spare=2),
+                lambda quota: (
+                    needed(quota)
+                    if quota.basis is not Basis.CENSORED
+                    else f"at least {rough(quota.key, quota.usage.estimate.at_least)}"
+                ),
+            ),
+            (Column("P99", number=True, spare=4), lambda quota: rough(quota.key, quota.usage.estimate.p99)),
+            (Column("PEAK", number=True, spare=3), lambda quota: rough(quota.key, quota.usage.peak)),
+            (
+                Column("TIME THROTTLED", number=True, spare=1),
+                lambda quota: percent(quota.usage.throttled / quota.usage.seconds),
+            ),
+            (Column("PREDICTED", number=True), predicted),
         ],
-        [_row(quota) for quota in found.quotas],
-        styles=["yellow" if quota.basis is Basis.CENSORED else styles[quota.change] for quota in found.quotas],
+        lambda quota: "yellow" if quota.basis is Basis.CENSORED else styles[quota.change],
     )
 
 
-def _row(quota: Recommendation) -> tuple[object, ...]:
-    key, usage, told = quota.key, quota.usage, quota.usage.estimate
-    governed = (f"by {governed_text(quota)}",) if quota.governed_by else ()
+def _who(quota: Recommendation) -> tuple[str, ...]:
     covered = () if quota.entities is None else (f"enough for {quota.covered} of {quota.entities}",)
-    if quota.basis is Basis.CENSORED:
-        needs: tuple[str, ...] = (f"at least {rough(key, told.at_least)}",)
-    else:
-        needs = needed(quota)
-    return (
-        (entity_words(quota.entity), *covered),
-        key.value,
-        "-" if quota.current is None else (humanize(key, quota.current), *governed),
-        "keep" if quota.change is Change.KEEP else humanize(key, quota.value),
-        needs,
-        rough(key, told.p99),
-        rough(key, usage.peak),
-        percent(usage.throttled / usage.seconds),
-        predicted(quota),
-    )
+    return (entity_words(quota.entity), *covered)
+
+
+def _now(quota: Recommendation) -> tuple[str, ...]:
+    governed = (f"by {governed_text(quota)}",) if quota.governed_by else ()
+    return ("-",) if quota.current is None else (humanize(quota.key, quota.current), *governed)
 
 
 def _answer(found: Recommendations) -> str:
@@ -256,7 +258,7 @@ def _answer(found: Recommendations) -> str:
     counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
     said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
-    return f"{_plural(len(found.quotas), 'quota')}: {said}; every value holds per broker"
+    return f"{many(len(found.quotas), 'quota')}: {said}; every value holds per broker"
 
 
 def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
@@ -269,21 +271,21 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
     ):
         if unknown:
             why = "throttled each time it wanted more, so the need is unknown"
-            yield Note(f"{_names(unknown)}: {why}: {remedy}", by=warn)
+            yield Note(f"{first_of(unknown, _named)}: {why}: {remedy}", by=warn)
     if wanted.only and found.left_out:
         # Whoever names somebody asks about nobody else.
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)
-        others = _plural(len(found.left_out), "other quota")
-        yield Note(f"{_plural(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
+        others = many(len(found.left_out), "other quota")
+        yield Note(f"{many(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
     for (kind, key), quotas in kinds(() if wanted.only else found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
-        text = f"{_plural(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
+        text = f"{many(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
         yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)
     for line in lines(found.verdicts, counts=False):
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"{_plural(counters, 'counter')} left out: the log does not record all {missing}"
+        text = f"{many(counters, 'counter')} left out: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)
 
 
@@ -298,11 +300,5 @@ def _why_left_out(kind: str, key: QuotaKey, wanted: Wanted) -> str:
     return " (--only leaves it out)" if wanted.only else ""
 
 
-def _names(quotas: Sequence[Recommendation]) -> str:
-    named = [f"{entity_text(quota.entity)} {quota.key.value}" for quota in quotas[:3]]
-    more = len(quotas) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def _named(quota: Recommendation) -> str:
+    return f"{entity_text(quota.entity)} {quota.key.value}"

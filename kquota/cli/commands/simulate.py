@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ from kquota.cli.plot import check_plot, write_plot
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn, wrote
+from kquota.cli.text import first_of
 from kquota.cli.views import View, shown_as
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -159,7 +159,7 @@ def command(
     _warn(workload, quotas)
     if workload_file is not None and result.unlimited and result.counters:
         them = "it" if len(result.unlimited) == 1 else "them"
-        warn(f"no quota limits {_names(result.unlimited)}: nothing can throttle {them}")
+        warn(f"no quota limits {first_of(result.unlimited, repr, 5)}: nothing can throttle {them}")
     if plot is not None:
         write_plot(result, plot)
         wrote(plot)
@@ -198,8 +198,4 @@ def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:
             if resolver.resolve(user, client_id).limit is not None:
                 timeless.append(client.name)
     if timeless:
-        warn(f"no request_time in the workload: request_percentage cannot throttle {_names(timeless)}")
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        warn(f"no request_time in the workload: request_percentage cannot throttle {first_of(timeless, repr, 5)}")

@@ -26,7 +26,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
 from kquota.cli.streams import console, note, quiet, stoppable, warn
-from kquota.cli.text import Column, entity_text, layout, many, moment, rate_text, safe
+from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
 from kquota.core.change.history import QuotaHistory
@@ -290,9 +290,8 @@ class _Screen:
         """A warning where brokers throttle counters that have no limit by these quotas."""
         strange = {use.counter.subject: None for use in uses if use.limit is None and use.observed.throttle_ms}
         if strange:
-            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
             yield Note(
-                f"brokers throttle {', '.join(map(safe, list(strange)[:3]))}{more}, which these quotas do not limit:"
+                f"brokers throttle {first_of([*strange], safe)}, which these quotas do not limit:"
                 " they are the quotas of another cluster, or changed within the last minute",
                 by=warn,
             )
@@ -624,12 +623,9 @@ def _explained(
         for explanation in explanations:
             yield from _explanation(explanation, address)
         if possible:
-            names = list(
-                dict.fromkeys(f"{safe(use.counter.subject)} ({use.counter.key}, {_state(use)})" for use in possible)
-            )
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            names = dict.fromkeys(f"{safe(use.counter.subject)} ({use.counter.key}, {_state(use)})" for use in possible)
             yield "may be charged to these counters as well, whose clients the source does not name:"
-            yield f"  {', '.join(names[:5])}{more}"
+            yield f"  {first_of([*names], most=5)}"
         elif not any(map(_is_hot, found)):
             yield Note(screen.nobody(seen, found))
 

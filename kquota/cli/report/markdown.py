@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kquota.cli.report import words
-from kquota.cli.text import Column, Markdown, code, many, markdown, records_text
+from kquota.cli.text import Column, Markdown, code, first_of, many, markdown, records_text
 from kquota.cli.verdicts import markdown_lines
 from kquota.cli.views import markdown_of, table_of
 from kquota.core.findings.finding import Finding
@@ -33,28 +33,22 @@ def summary(findings: Sequence[Finding], quality: DataQuality, quotas: Sequence[
     if len(throttled) > MOST_ROWS:
         lines += ["", f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`."]
     if undetermined:
-        named = [
-            f"{code(found.subject)} ({found.key.value}, {_known(found)}: {found.reason})"
-            for found in undetermined[:MOST_ROWS]
-        ]
-        rest = f" and {len(undetermined) - len(named)} more" if len(undetermined) > len(named) else ""
-        lines += ["", f"Undetermined: {', '.join(named)}{rest}."]
+        lines += ["", f"Undetermined: {first_of(undetermined, _undetermined, MOST_ROWS)}."]
     if quality.rejected:
         lines += ["", f"{many(quality.rejected, 'record')} could not be read."]
     if quality.unread_files:
-        named = [f"{code(file.path)} ({file.reason})" for file in quality.unread_files[:MOST_ROWS]]
-        rest = f" and {len(quality.unread_files) - len(named)} more" if len(quality.unread_files) > len(named) else ""
-        lines += ["", f"Not read to the end: {', '.join(named)}{rest}."]
+        unread = first_of(quality.unread_files, lambda file: f"{code(file.path)} ({file.reason})", MOST_ROWS)
+        lines += ["", f"Not read to the end: {unread}."]
     for line in markdown_lines(quotas):
         lines += ["", line]
     return "\n".join(lines)
 
 
-def _known(found: Finding) -> str:
-    """What is known of an undetermined counter."""
-    if found.wanted_at_least is not None:
-        return f"wanted at least {words.rate(found, found.wanted_at_least)}"
-    return f"peak {words.peak(found)}"
+def _undetermined(found: Finding) -> str:
+    """An undetermined counter, and what is known of it."""
+    wanted = found.wanted_at_least
+    known = f"peak {words.peak(found)}" if wanted is None else f"wanted at least {words.rate(found, wanted)}"
+    return f"{code(found.subject)} ({found.key.value}, {known}: {found.reason})"
 
 
 def findings_table(findings: Sequence[Finding]) -> str:

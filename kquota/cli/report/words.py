@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from kquota.cli.text import amount_text, duration, many, period, range_text, rate_text
+from kquota.cli.text import amount_text, duration, first_of, many, period, range_text, rate_text
 from kquota.cli.verdicts import count_text
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import QuotaWindows
@@ -305,9 +305,8 @@ def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
             longest.setdefault(name.client, told.throttle_time_max_ms)
     if not longest:
         return ""
-    named = [f"{_client(*client)} up to {duration(ms)}" for client, ms in list(longest.items())[:most]]
-    more = f" and {len(longest) - most} more" if len(longest) > most else ""
-    return f"{many(len(longest), 'client')}: {', '.join(named)}{more}"
+    named = first_of([*longest.items()], lambda each: f"{_client(*each[0])} up to {duration(each[1])}", most)
+    return f"{many(len(longest), 'client')}: {named}"
 
 
 def _client(user: str, client_id: str) -> str:
