@@ -21,6 +21,9 @@ from kquota.errors import InputError
 
 _IDS = "/brokers/ids"
 
+_AGAIN_S = 1.0
+"""How long servers are waited for that did not answer in time just before."""
+
 
 class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
@@ -92,10 +95,13 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         return ZooKeeperWatch(self._open)
 
     def _open(self) -> Session:
+        timeout_s = self._timeout_s
         if self._session is not None and not self._session.is_open:
+            if self._session.is_silent:
+                timeout_s = min(timeout_s, _AGAIN_S)
             self.close()
         if self._session is None:
-            session = Session(self._address, self._timeout_s, self._security, patient=self._patient)
+            session = Session(self._address, timeout_s, self._security, patient=self._patient)
             session.open()
             self._session = session
         return self._session

@@ -62,9 +62,10 @@ class NoQuorum(Unreachable):
 class Session:
     """One kazoo client, quiet, with waits that end.
 
-    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. Once one did not come in time the
-    session is over: nothing more is sent, and nothing more is waited for. With `patient`, connecting waits that long
-    also for servers that are not up yet; without, each has one try.
+    Connecting takes at most `timeout_s` seconds, and so does waiting for any answer. When the connection is lost,
+    waiting for another one and asking again are part of that. Once an answer did not come in time, the session is over.
+    Nothing more is sent then, and nothing more is waited for. With `patient`, connecting waits that long also for
+    servers that are not up yet; without, each has one try.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Session:
         self._trouble = Trouble()
         self._auth_failed = False
         self._silent = False
+        self._waiting_since: float | None = None
+        """Since when for an answer that the loss of the connection left open."""
         self._multi_read: bool | None = None
         self._client: Any = None
         self._tls_context: ssl.SSLContext | None = None
@@ -105,7 +108,8 @@ class Session:
                     f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",
                     hint="the chroot is that of the brokers' zookeeper.connect",
                 )
-        except BaseException:
+        except BaseException as error:
+            self._silent = self._silent or isinstance(error, Unreachable)
             self.close()
             raise
 
@@ -157,6 +161,11 @@ class Session:
                 raise self.unreachable()
             if not self._client.connected:
                 self._trouble.wake.wait(remaining)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is over as the servers did not answer in time."""
+        return self._silent
 
     @property
     def is_open(self) -> bool:
@@ -236,18 +245,22 @@ class Session:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
+        began = self._waiting_since or time.monotonic()
         try:
-            return handle.get(timeout=0 if self._silent else self._timeout_s)
+            answer = handle.get(timeout=0 if self._silent else max(began + self._timeout_s - time.monotonic(), 0))
         except KazooTimeoutError as error:
             self._silent = True
             raise Lost(str(error)) from error
         except _lost_errors() as error:
+            self._waiting_since = began
             raise Lost(str(error)) from error
         except (KazooException, Lost):
             raise
         except Exception as error:
             # Whatever a parser stumbles over; kazoo hands it out as it is.
             raise self._malformed() from error
+        self._waiting_since = None
+        return answer
 
     def _malformed(self) -> Unreachable:
         return Unreachable(
@@ -262,7 +275,7 @@ class Session:
             try:
                 # What is sent without a connection would wait in a queue for as long as an answer may take.
                 if self.is_open:
-                    self._await_connection(time.monotonic() + self._timeout_s)
+                    self.settle()
                 if fresh:
                     self._sync()
                 return self._read_once(reads)
@@ -290,7 +303,7 @@ class Session:
                 answers += self._checked(requests[0], self._result(self._call_multi(requests[0])))
             except UnimplementedError:
                 self._multi_read = False
-                self._await_connection(time.monotonic() + self._timeout_s)
+                self.settle()
             else:
                 self._multi_read = True
                 requests = requests[1:]
@@ -425,7 +438,11 @@ class Session:
         """Waits for the connection after a loss. Raises Unreachable or Unauthorized."""
         if not self.is_open:
             raise self._unauthorized() if self._auth_failed else self.unreachable()
-        self._await_connection(time.monotonic() + self._timeout_s)
+        try:
+            self._await_connection((self._waiting_since or time.monotonic()) + self._timeout_s)
+        except Unreachable:
+            self._silent = True
+            raise
 
 
 def _lost_errors() -> tuple[type[BaseException], ...]:
