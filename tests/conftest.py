@@ -57,7 +57,8 @@ settings.register_profile("here", deadline=None, suppress_health_check=_SLOW)
 if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses its own
     settings.load_profile("here")
 
-# make quick: fewer examples, for the minute between two edits; make test draws as many as before.
+# make test and make quick: fewer examples, for the minutes between two edits.
+settings.register_profile("daily", settings.get_profile(settings.get_current_profile_name()), max_examples=40)
 settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW)
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
 settings.register_profile("nightly", max_examples=500, deadline=None, suppress_health_check=_SLOW)
@@ -78,6 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
         hide_java()
         if not config.getoption("--hypothesis-profile"):
             settings.load_profile("quick")
+    elif config.option.daily and not config.getoption("--hypothesis-profile"):
+        settings.load_profile("daily")
     if config.option.cpu_durations:
         config.pluginmanager.register(Costs(config.option.cpu_durations))
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.audit.evidence.bounds import Window, of_gauge, of_totals
@@ -88,7 +88,6 @@ def just_below(rate: float) -> float:
 
 
 @given(traffic(), st.integers(0, 30_000), reading_gaps, small_windows, generations)
-@settings(max_examples=300)
 # A slot with next to nothing in it is dropped between the last request and a reading: the window shrinks by a sixth.
 @example(SHRINKING, 0, [12_000], QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
 def test_a_gauge_bounds_the_checks(
@@ -145,7 +144,6 @@ def totals(edges: Sequence[int], events: Sequence[Event]) -> list[float]:
 
 
 @given(intervals(), st.lists(st.integers(0, 100_000), max_size=5), small_windows, generations)
-@settings(max_examples=500)
 def test_totals_bound_the_checks(
     placed: tuple[list[int], list[Event]], reads: list[int], windows: QuotaWindows, generation: Generation
 ) -> None:
@@ -184,7 +182,6 @@ def careful(draw: st.DrawFn) -> tuple[list[Event], QuotaWindows, Generation]:
 
 
 @given(careful(), st.sampled_from([1000, 10_000, 60_000, 300_000]))
-@settings(max_examples=300)
 def test_a_client_that_uses_all_it_may_is_within_the_bounds(
     sent: tuple[list[Event], QuotaWindows, Generation], length: int
 ) -> None:

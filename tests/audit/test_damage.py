@@ -114,7 +114,6 @@ def test_no_good_line_is_lost_before_the_damage(
 
 
 @given(text=st.binary(max_size=300), place=st.integers(0, 10_000), byte=st.integers(0, 255), times=st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
 def test_unpacks_what_gzip_unpacks(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, place: int, byte: int, times: int
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.audit.engines import local
@@ -251,7 +251,6 @@ def test_counters(readings: Sequence[tuple[int, float]], verdict: str) -> None:
     st.sampled_from([5000, 15_000, 60_000]),
     st.sampled_from(list(Generation)),
 )
-@settings(max_examples=200)
 def test_a_verdict_on_a_counter_is_never_wrong(
     requests: list[tuple[int, int]], restarts: list[int], born: int, gap: int, generation: Generation
 ) -> None:
@@ -395,7 +394,6 @@ snapshots = st.dictionaries(
     st.sampled_from([("u", True), ("u", False), (None, True)]),
     st.sampled_from(list(Generation)),
 )
-@settings(max_examples=200)
 def test_a_verdict_over_a_history_is_never_wrong(
     requests: list[tuple[int, str, int]],
     quotas_of_then: list[QuotaSnapshot],
@@ -459,7 +457,6 @@ def placements(draw: st.DrawFn) -> tuple[list[tuple[int, str, str, int]], dict[E
     st.sets(st.sampled_from(USERS)),
     st.sampled_from(list(Generation)),
 )
-@settings(max_examples=200)
 def test_a_verdict_is_never_wrong(
     placed: tuple[list[tuple[int, str, str, int]], dict[Entity, dict[QuotaKey, Value]]],
     pairs: set[tuple[str, str]],

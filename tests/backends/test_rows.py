@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.backends import wire
@@ -58,7 +58,6 @@ def both(version: int, frame: bytes) -> None:
 
 
 @given(answers, st.integers(0, 1))
-@settings(max_examples=400, deadline=None)
 def test_rows_are_the_entries(answer: wire.DescribeClientQuotasResponse, version: int) -> None:
     frame = wire.encode_response(answer, version, 7)
     both(version, frame)
@@ -67,7 +66,6 @@ def test_rows_are_the_entries(answer: wire.DescribeClientQuotasResponse, version
 
 
 @given(answers, st.data())
-@settings(max_examples=120, deadline=None)
 def test_a_broken_frame_has_the_same_error(answer: wire.DescribeClientQuotasResponse, data: st.DataObject) -> None:
     """Cut off anywhere, and with any byte replaced: tagged fields, nulls, other lengths, texts that are not UTF-8."""
     frame = wire.encode_response(answer, 1, 7)
@@ -80,7 +78,6 @@ def test_a_broken_frame_has_the_same_error(answer: wire.DescribeClientQuotasResp
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=500, deadline=None)
 def test_any_bytes(data: bytes) -> None:
     both(1, bytes.fromhex("00000007 00  00000000 0000 00") + data)
 
@@ -105,7 +102,6 @@ rows = st.lists(
 
 
 @given(st.lists(rows, max_size=6))
-@settings(max_examples=400, deadline=None)
 @example(
     [((("user",), ("",)), (("producer_byte_rate", 1.0),)), ((("user",), (None,)), (("producer_byte_rate", math.nan),))]
 )

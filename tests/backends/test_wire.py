@@ -8,7 +8,7 @@ import warnings
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.backends import wire
@@ -259,14 +259,12 @@ def _theirs(parent: Any, value: Any) -> Any:
 
 
 @given(versioned(), ids, st.sampled_from([None, "", "kquota", "x" * 300]))
-@settings(max_examples=400, deadline=None)
 def test_bytes_are_those_of_kafka_python(case: tuple[Message, int], correlation_id: int, client_id: str | None) -> None:
     message, version = case
     assert encode(message, version, correlation_id, client_id) == theirs(message, version, correlation_id, client_id)
 
 
 @given(versioned(), ids, st.sampled_from([None, "", "kquota", "x" * 300]))
-@settings(max_examples=300, deadline=None)
 def test_what_is_encoded_can_be_decoded(case: tuple[Any, int], correlation_id: int, client_id: str | None) -> None:
     message, version = case
     frame = encode(message, version, correlation_id, client_id)
@@ -279,7 +277,6 @@ def test_what_is_encoded_can_be_decoded(case: tuple[Any, int], correlation_id: i
 
 
 @given(versioned(), ids)
-@settings(max_examples=150, deadline=None)
 def test_every_truncation_is_a_frame_error(case: tuple[Message, int], correlation_id: int) -> None:
     message, version = case
     frame = encode(message, version, correlation_id)
@@ -291,7 +288,6 @@ def test_every_truncation_is_a_frame_error(case: tuple[Message, int], correlatio
 
 
 @given(st.binary(max_size=60), st.sampled_from(wire.APIS), st.integers(0, 4))
-@settings(max_examples=500, deadline=None)
 def test_bytes_from_anywhere_are_a_message_or_a_frame_error(frame: bytes, api: wire.Api, version: int) -> None:
     for action in (lambda: wire.decode_response(api.response, version, frame), lambda: wire.decode_request(frame)):
         with contextlib.suppress(wire.FrameError):

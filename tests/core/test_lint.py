@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kquota.core.change.lint import RULES, Facts, Finding, Severity, concerning, lint
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -117,7 +117,6 @@ def governed(snapshot: QuotaSnapshot, key: QuotaKey) -> dict[Entity, set[str]]:
     return governing
 
 
-@settings(max_examples=400)
 @given(snapshots)
 def test_unreachable_is_proved_by_asking_about_everybody(snapshot: QuotaSnapshot) -> None:
     """A value is found if and only if it governs nobody."""
@@ -129,7 +128,6 @@ def test_unreachable_is_proved_by_asking_about_everybody(snapshot: QuotaSnapshot
                 assert ((entity, key) in findings) == (entity not in governing), entity
 
 
-@settings(max_examples=400)
 @given(snapshots)
 def test_what_is_unreachable_before_the_empty_client_id_was_an_exception(snapshot: QuotaSnapshot) -> None:
     """Brokers before 2.0 have client-id defaults for an empty client-id: such a pair hides a user's own quota."""
@@ -141,7 +139,6 @@ def test_what_is_unreachable_before_the_empty_client_id_was_an_exception(snapsho
         assert hidden == {entity for entity, values in before.items() if key in values and entity not in governing}
 
 
-@settings(max_examples=400)
 @given(snapshots)
 def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
     """Without the entity to blame (and its like) the value governs somebody; what is left of a user is nameless."""

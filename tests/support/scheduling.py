@@ -118,6 +118,20 @@ NIGHTLY: Sequence[str] = (
     "tests/audit/test_recorded.py::test_spark_finds_the_same",
     "tests/audit/test_verdicts.py::test_every_engine_says_the_same",
     "tests/audit/test_damage.py::test_files_that_cannot_be_read_on_every_engine",
+    "tests/audit/test_recommend.py::test_spark_and_the_local_engine_agree",
+    "tests/audit/test_job.py::test_every_form_of_the_usage_table[write_csv]",
+    # Recordings: each day the newest release, by itself and by the shell.
+    "tests/audit/test_recorded.py::test_lines_are_a_little_out_of_order",
+    *(f"tests/audit/test_recorded.py::test_single_throttles[{name} " for name in ("one", "3.9.1")),
+    "tests/audit/test_recorded.py::test_a_cluster_from_the_shell[3.9.1]",
+    *(f"tests/audit/test_rebuilt.py::test_real_fetches_come_out[{name}]" for name in ("one", "3.9.1")),
+    # Laws with many examples or long inputs, of which a shorter one stands beside them.
+    "tests/audit/test_rebuilt.py::test_it_does_not_matter_how_a_log_is_cut",
+    "tests/audit/test_follow.py::test_however_quotas_change_meanwhile",
+    "tests/backends/test_rows.py::test_a_broken_frame_has_the_same_error",
+    "tests/core/test_demand.py::test_the_interval_holds_what_it_promises",
+    "tests/cli/test_fuzz.py",
+    *("tests/audit/test_garbage.py", "tests/cli/test_ends.py::test_writes_do_not_depend_on_who_reads_stdout"),
     # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
     *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
     *("tests/brokers/test_zookeeper_mode.py", "tests/tools/test_releases.py"),
@@ -126,9 +140,26 @@ NIGHTLY: Sequence[str] = (
     "tests/backends/test_security_zookeeper_cli.py::test_the_drop_in_takes_kafkas_own_options",
     # Kafka's own tool, and its classes with many examples: test_one_broker.py asks these each day.
     *("tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
+    *("tests/differential/test_sizes.py", "tests/differential/test_java_order.py"),
+    *(
+        f"tests/differential/test_one_broker.py::test_all_ways_say_the_same[{kind}]"
+        for kind in ("n_by_start", "capped")
+    ),
+    "tests/cli/test_export_import.py::test_kafkas_own_tool_runs_what_was_exported",
+    "tests/cli/test_migrate.py::test_a_real_migration",
     *(f"tests/test_kafka_configs.py::test_kafkas_answers_are_ours[protocol-{mode}]" for mode in ("kraft", "zkbroker")),
-    # Kills and races.
+    # What a login that fails is told: the logins that work are tried each day.
+    *(
+        "tests/backends/test_security_kafka.py::test_it_fails",
+        "tests/backends/test_security_zookeeper_cli.py::test_zookeeper_fails",
+    ),
+    # Kills and races: each day one writer is killed at each of its steps.
     *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
+    *("tests/faults/test_ensemble.py", "tests/faults/test_scale.py", "tests/faults/test_record_kills.py"),
+    *(
+        f"tests/faults/test_zookeeper_faults.py::test_a_{what}"
+        for what in ("server_that_falls_silent", "restarted_server", "server_that_never_comes_back")
+    ),
     # Simulations of minutes, whose short forms the module tries as well.
     "tests/cli/test_simulate.py::test_plots_stand_on_their_own",
     "tests/cli/test_simulate.py::test_what_would_be_enough_without_a_quota",
@@ -137,6 +168,8 @@ NIGHTLY: Sequence[str] = (
     "tests/cli/test_probe.py::test_a_broker_throttles_as_predicted",
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
+    "tests/test_docs.py::test_the_picture_of_the_readme_is_of_this_kquota",
+    "tests/cli/test_simulate.py::test_the_page_of_a_plot_in_a_browser",
 )
 """What `make test` leaves to `make nightly`: modules, and beginnings of the names of tests."""
 

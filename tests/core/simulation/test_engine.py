@@ -131,7 +131,6 @@ def came(client: ClientResult) -> Came:
     )
 
 
-@settings(deadline=None, max_examples=300)
 @given(workloads(), quotas, given_.generations)
 def test_equals_a_second_simulator(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
     """Open and closed loop, all kinds of clients, shared counters, quotas that change on the way."""
