@@ -41,105 +41,79 @@ class Kind:
 
     name: str
     severity: Severity
-    lifted_by: tuple[str, ...]
     about: str
+    lifted_by: tuple[str, ...]
 
     def objection(self, message: str) -> Objection:
         """An objection of this kind."""
         return Objection(self.name, self.severity, message, self.lifted_by)
 
 
-_FORCE = ("--force",)
-DELETED_SHARE = Kind(
+def _refusal(name: str, about: str, *lifted_by: str) -> Kind:
+    return Kind(name, Severity.REFUSAL, about, (*lifted_by, "--force"))
+
+
+def _question(name: str, about: str) -> Kind:
+    return Kind(name, Severity.QUESTION, about, ("--yes", "--force"))
+
+
+def _warning(name: str, about: str) -> Kind:
+    return Kind(name, Severity.WARNING, about, ())
+
+
+DELETED_SHARE = _refusal(
     "deleted-share",
-    Severity.REFUSAL,
-    ("--max-deleted", "--force"),
     "More than 20 % of the cluster's entities would be deleted, where it has ten or more.",
+    "--max-deleted",
 )
-CHANGED_SHARE = Kind(
+CHANGED_SHARE = _refusal(
     "changed-share",
-    Severity.REFUSAL,
-    ("--max-changed", "--force"),
     "More than 50 % of the cluster's entities would be changed or deleted, where it has ten or more.",
+    "--max-changed",
 )
-PROTECTED = Kind("protected", Severity.REFUSAL, _FORCE, "An entity that the quotas file protects would change.")
-INTERNAL = Kind(
-    "internal-principal",
-    Severity.REFUSAL,
-    _FORCE,
-    "A default would limit a principal that the quotas file calls internal.",
+PROTECTED = _refusal("protected", "An entity that the quotas file protects would change.")
+INTERNAL = _refusal("internal-principal", "A default would limit a principal that the quotas file calls internal.")
+FREEZE = _question(
+    "freeze", "A client at its current byte rate limit would be blocked for more than 10 minutes under the lower one."
 )
-FREEZE = Kind(
-    "freeze",
-    Severity.QUESTION,
-    ("--yes", "--force"),
-    "A client at its current byte rate limit would be blocked for more than 10 minutes under the lower one.",
-)
-SHORT_FREEZE = Kind(
-    "short-freeze",
-    Severity.WARNING,
-    (),
-    "A client at its current byte rate limit would be blocked for 1 to 10 minutes.",
-)
-LOW_DEFAULT = Kind(
+SHORT_FREEZE = _warning("short-freeze", "A client at its current byte rate limit would be blocked for 1 to 10 minutes.")
+LOW_DEFAULT = _question(
     "low-default",
-    Severity.QUESTION,
-    ("--yes", "--force"),
     "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
 )
-BLOCKING_DEFAULT = Kind(
+BLOCKING_DEFAULT = _question(
     "blocking-default",
-    Severity.QUESTION,
-    ("--yes", "--force"),
     "A first default would be so low that one ordinary request blocks a client for more than 10 minutes, or that an ip"
     " gets at most one connection a second.",
 )
-NO_BROKER = Kind(
+NO_BROKER = _question(
     "no-broker",
-    Severity.QUESTION,
-    ("--yes", "--force"),
     "No broker was ever registered at this place of ZooKeeper, and brokers are registered below another: the chroot is"
     " missing.",
 )
-LOW_SHARE = Kind(
+LOW_SHARE = _question(
     "low-request-percentage",
-    Severity.QUESTION,
-    ("--yes", "--force"),
     "A request_percentage below 1 would be set, except for a pair that has one: 50 % of a thread is 50, not 0.5.",
 )
-DELETED_DEFAULT = Kind(
+DELETED_DEFAULT = _question(
     "deleted-default",
-    Severity.QUESTION,
-    ("--yes", "--force"),
     "A plan would delete the value of a default entity: clients without a quota of their own would have no limit, or"
     " that of another default.",
 )
-UNSEEN = Kind(
+UNSEEN = _warning(
     "unseen-limits",
-    Severity.WARNING,
-    (),
     "A byte rate is set through a controller, which does not show the current limits: whether clients would be blocked"
     " is not known.",
 )
-LOG_SPACE = Kind(
-    "log-space",
-    Severity.REFUSAL,
-    _FORCE,
-    "A recording would write more than a log dir of the broker has room for, beside a reserve of 10 %.",
+LOG_SPACE = _refusal(
+    "log-space", "A recording would write more than a log dir of the broker has room for, beside a reserve of 10 %."
 )
-LEVEL_OFF = Kind(
+LEVEL_OFF = _refusal(
     "level-off",
-    Severity.REFUSAL,
-    _FORCE,
     "A recording could not give the request logger its level back: brokers do not take OFF (KIP-817). It would be FATAL"
     " afterwards, at which no request is logged.",
 )
-UNMEASURED = Kind(
-    "unmeasured-log",
-    Severity.QUESTION,
-    ("--yes", "--force"),
-    "How much a recording will write is not known, and only the time ends it.",
-)
+UNMEASURED = _question("unmeasured-log", "How much a recording will write is not known, and only the time ends it.")
 
 
 def _of_rules() -> Iterator[Kind]:
@@ -148,10 +122,10 @@ def _of_rules() -> Iterator[Kind]:
         if rule.name == INTERNAL.name or rule.severity < Grade.WARNING:
             continue
         if rule.name == "one-address":
-            yield Kind(rule.name, Severity.QUESTION, ("--yes", *_FORCE), rule.about)
-            continue
-        refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
-        yield Kind(rule.name, Severity.REFUSAL if refuses else Severity.WARNING, _FORCE if refuses else (), rule.about)
+            yield _question(rule.name, rule.about)
+        else:
+            refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
+            yield (_refusal if refuses else _warning)(rule.name, rule.about)
 
 
 _RULES = {kind.name: kind for kind in _of_rules()}
