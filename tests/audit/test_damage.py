@@ -79,11 +79,11 @@ def unread(result: AuditResult) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("damage", "reason", "lost"),
     [
-        (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "checksum", 0),
+        (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "incorrect data check", 0),
         (lambda packed: packed[:-4], "cut off", 0),
         (lambda packed: packed[:-8], "cut off", 0),
         (lambda packed: packed + b"and more", "something follows", 0),
-        (lambda packed: packed + packed[:5], "a header is cut off", 0),
+        (lambda packed: packed + packed[:5], "cut off", 0),
         (lambda packed: packed + packed[: len(packed) // 2], "cut off", 0),
         (lambda packed: packed + b"\0" * 1024, None, 0),
         (lambda packed: packed + packed, None, 0),

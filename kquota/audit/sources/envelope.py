@@ -10,6 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import tzinfo
 from typing import Any, Final, NamedTuple
 
@@ -107,13 +108,14 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
     if _DOUBLED.search(text):
+        rows = []
         for delimiter in ",;\t":
-            try:
+            with suppress(csv.Error):
                 row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter, strict=True))
-            except csv.Error:  # another delimiter stands behind a quoted field
-                continue
-            if len(row) > 1 and any(map(_holds, row)):
-                return _in_value(row, zone, outer, levels)
+                found_in = [field for field in row if len(row) > 1 and _holds(field)]
+                rows += [(_DOUBLED.search(field) is None, len(field), row) for field in found_in]
+        if rows:  # with another delimiter, quotes are left doubled, or fields are parts
+            return _in_value(max(rows)[2], zone, outer, levels)
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())

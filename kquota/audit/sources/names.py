@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from kquota.audit.batch import API_KINDS
@@ -27,38 +28,31 @@ class Names:
     """Numbers for the names of one batch."""
 
     def __init__(self) -> None:
-        self.users = _Users()
-        self.clients = _Clients()
+        self.users = _Numbers(_user)
+        self.clients = _Numbers(lambda client_id: client_id or "")
         self.connections = _Connections()
 
 
-class _Users(dict[str, int]):
-    """Principals; `names` are those of their users."""
+class _Numbers(dict[Any, int]):
+    """Numbers for texts, and in `names` what is made of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Any], str]) -> None:
         super().__init__()
+        self._make = make
         self.names: list[str] = []
 
-    def __missing__(self, principal: str) -> int:
-        _, colon, user = principal.partition(":")
-        if not colon:
-            raise ValueError(principal)
-        self[principal] = len(self.names)
-        self.names.append(user)
-        return self[principal]
+    def __missing__(self, text: Any) -> int:
+        self.names.append(self._make(text))
+        self[text] = len(self.names) - 1
+        return self[text]
 
 
-class _Clients(dict[str | None, int]):
-    """Client-ids; that of null is empty."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __missing__(self, client_id: str | None) -> int:
-        self[client_id] = len(self.names)
-        self.names.append(client_id or "")
-        return self[client_id]
+def _user(principal: str) -> str:
+    """The user of a principal. Raises ValueError for one without a type."""
+    _, colon, user = principal.partition(":")
+    if not colon:
+        raise ValueError(principal)
+    return user
 
 
 class _Connections(dict[str, int]):

@@ -47,9 +47,11 @@ def origin_of(before: str, after: str = "") -> str:
         return pair[2]
     if before[:1] == "[" and before[1:5].isdigit() and len(before) < 64:  # Kafka's own layout
         return ""
-    stamps = list(STAMP.finditer(before)) or list(MILLIS.finditer(before))
-    end = stamps[-1].start() if stamps else before.find("Completed request:")
-    words = _NO_NAME.sub(" ", STAMP.sub(" ", before if end < 0 else before[:end])).split()
+    end = before.find("Completed request:")
+    if end >= 0:  # behind the time of the broker's own layout are its levels, loggers and threads
+        stamps = list(STAMP.finditer(before)) or list(MILLIS.finditer(before))
+        before = before[: stamps[-1].start() if stamps else end]
+    words = _NO_NAME.sub(" ", STAMP.sub(" ", before)).split()
     # grep names files; those of one folder are of one broker.
     return " ".join(found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words)[:200]
 

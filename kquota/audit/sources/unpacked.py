@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x1f\x8b"
 _PACKED_BYTES = 64 << 10
-_TEXT, _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 1, 2, 4, 8, 16
-"""The flags of a member's header (RFC 1952)."""
+_AROUND_DATA = ("header", "compression method", "data check", "length check")
+"""What zlib finds wrong before or behind the data of a member."""
 
 
 class Damage(NamedTuple):
@@ -34,8 +34,7 @@ class Unpacked(io.RawIOBase):
         self._packed = packed
         self._ahead = b""
         self._member: Any = None
-        self._crc = self._size = 0
-        self._first = True
+        self._is_first, self._has_data = True, False
 
     def readable(self) -> bool:
         """It is."""
@@ -56,19 +55,21 @@ class Unpacked(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         """Up to that many bytes; nothing at the end."""
         while self.damage is None:
-            if self._member is None and not self._begin():
-                break
+            self._ahead = self._ahead or self._packed.read(_PACKED_BYTES)
+            if self._member is None and not self._is_first:
+                self._ahead = self._ahead.lstrip(b"\0")  # tapes and blocks are filled up with zeros
             if not self._ahead:
-                self._ahead = self._packed.read(_PACKED_BYTES)
-            if not self._ahead:
-                self._fail("it is cut off", inside=True)
+                if self._member is not None:
+                    self._fail("it is cut off", inside=self._has_data)
+                elif self._packed.peek(1):  # type: ignore[attr-defined]
+                    continue
                 break
-            data = self._unpack(size)
-            self._crc = zlib.crc32(data, self._crc)
-            self._size += len(data)
-            if self.damage is None and self._member.eof:
-                self._end()
-            if data:
+            if self._member is None:
+                if not MAGIC.startswith(self._ahead[:2]):
+                    self._fail("something follows the data", inside=False)
+                    break
+                self._member, self._has_data = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+            if data := self._unpack(size):
                 return data
         return b""
 
@@ -78,59 +79,14 @@ class Unpacked(io.RawIOBase):
             data: bytes = self._member.decompress(self._ahead, size)
         except zlib.error as error:
             data = _up_to_the_damage(before, self._ahead, size)
-            self._fail(str(error).rpartition(": ")[2], inside=True)
+            reason = str(error).rpartition(": ")[2]
+            self._fail(reason, inside=not any(part in reason for part in _AROUND_DATA))
             return data
+        self._has_data |= bool(data)
         self._ahead = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        if self._member.eof:
+            self._member, self._is_first = None, False
         return data
-
-    def _begin(self) -> bool:
-        """Reads the header of the next member; whether there is one."""
-        first, self._first = self._first, False
-        start = self._take(2)
-        while not first and start and not start.strip(b"\0"):  # tapes and blocks are filled up with zeros
-            start = (start + self._take(_PACKED_BYTES)).lstrip(b"\0")
-            start, self._ahead = start[:2], start[2:] + self._ahead
-        if not start:
-            return False
-        if start != MAGIC:
-            self._fail("something follows the data" if not first else "it does not begin as one", inside=False)
-            return False
-        header = self._take(8)
-        flags = header[1] if len(header) == 8 else -1
-        if flags < 0 or header[0] != 8 or not self._skip_fields(flags):
-            self._fail("a header is cut off or damaged", inside=False)
-            return False
-        self._member, self._crc, self._size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
-        return True
-
-    def _skip_fields(self, flags: int) -> bool:
-        """Skips the optional fields of a header; whether they are all there."""
-        if flags & _EXTRA:
-            length = int.from_bytes(self._take(2), "little")
-            if len(self._take(length)) < length:
-                return False
-        for flag in (_NAME, _COMMENT):
-            if flags & flag:
-                while (byte := self._take(1)) != b"\0":
-                    if not byte:
-                        return False
-        return not flags & _HEADER_CRC or len(self._take(2)) == 2
-
-    def _end(self) -> None:
-        """Checks a member against its trailer."""
-        self._member = None
-        trailer = self._take(8)
-        if len(trailer) < 8:
-            self._fail("it is cut off", inside=False)
-        elif trailer != self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little"):
-            self._fail("its checksum is that of other data", inside=False)
-
-    def _take(self, size: int) -> bytes:
-        """The next bytes as they are in the file; fewer at its end."""
-        while len(self._ahead) < size and (more := self._packed.read(_PACKED_BYTES)):
-            self._ahead += more
-        taken, self._ahead = self._ahead[:size], self._ahead[size:]
-        return taken
 
     def _fail(self, reason: str, *, inside: bool) -> None:
         self.damage = Damage(f"damaged gzip data: {reason}", inside)

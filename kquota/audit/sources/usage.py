@@ -41,6 +41,7 @@ from kquota.audit.batch import (
 )
 from kquota.audit.sources import ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow, open_text
+from kquota.audit.sources.names import connection_id
 from kquota.audit.sources.unpacked import damage_of
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
@@ -709,12 +710,7 @@ def _cell(column: pa.Array, row: int) -> Any:
 
 
 def _fingerprints(column: Column) -> Int64s:
-    from hashlib import blake2b
-
-    ids = [
-        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) if text else NO_CONNECTION
-        for text in column.values
-    ]
+    ids = [connection_id(text) if text else NO_CONNECTION for text in column.values]
     return np.array(ids or [0], np.int64)[column.codes]
 
 
