@@ -344,7 +344,7 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
     A damaged gzip file ends after the last line before the damage, which goes to the tally.
     """
     with open_text(split.path) as stream:
-        offset = number = 0
+        offset = 0
         whole = split.end < 0 or (split.start == 0 and split.end >= stream.seek(0, io.SEEK_END))
         if split.end >= 0:
             stream.seek(split.start)
@@ -354,14 +354,14 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
             offset = split.start - 1 + _skip_line(stream, split.end - split.start + 1)
             if offset >= split.end:
                 return
-        for text, size in _whole_lines(stream, split.path, tally):
+        for text, size, number in _whole_lines(stream, split.path, tally):
             last = not whole and offset + size >= split.end
             if last and (cut := text.find(b"\n", split.end - offset - 1)) >= 0:
                 text = text[: cut + 1]
             yield Block(text, number, offset, whole, size)
             if last:
                 return
-            offset, number = offset + size, number + _count(text)
+            offset += size
 
 
 def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
@@ -412,8 +412,11 @@ def _lines_of(data: bytes) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
     return [line[:MAX_LINE_BYTES] for line in lines], begins, ()
 
 
-def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[bytes, int]]:
-    """All lines of a stream, some thousands at a time: (text, size in the file), which differ for a line cut short."""
+def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[bytes, int, int]]:
+    """All lines of a stream, some thousands at a time: (text, size in the file, lines before it).
+
+    The text of a line that is cut short is smaller than its size.
+    """
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
     pending, dropped = bytearray(), 0
@@ -431,13 +434,13 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[b
             continue
         if dropped:
             end = data.find(b"\n") + 1
-            yield bytes(pending), len(pending) + dropped + end
+            yield bytes(pending), len(pending) + dropped + end, number
             data, cut, pending, dropped, number = data[end:], cut - end, bytearray(), 0, number + 1
         damage = None if data else damage_of(stream)
         if damage is not None and damage.inside:
             pending = bytearray()  # half a line at best
         if text := bytes(pending) + data[:cut]:
-            yield text, len(text)
+            yield text, len(text), number
             number += _count(text)
         if damage is not None:
             tally.leave(path, "file", f"{damage.reason} (after line {number})")
