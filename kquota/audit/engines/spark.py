@@ -55,12 +55,14 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     charging = stages.rebuilding(splits, settings)
     tasks = stages.deal(splits, min(4 * cores, -(-sum(split.rows for split in splits) // ROWS_PER_TASK)))
     buckets = stages.bucket_count(splits, cores) if len(tasks) > 1 else 1
-    # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
-    rows = [pa.array(range(len(tasks)), pa.int32()), pa.array([encode(task) for task in tasks])]
-    plan = session.createDataFrame(pa.table(rows, names=["id", "task"]))
     charger = shared(session, Charger(charging))
-    if len(tasks) == 1:
-        return _result(plan.coalesce(1).mapInArrow(_whole(charger), _OUTPUT), settings, what)
+    table = pa.table({"id": pa.array(range(len(tasks)), pa.int32()), "task": [encode(task) for task in tasks]})
+    if len(tasks) == 1 and not is_remote(session):
+        # Spark SQL, which costs more than all of the rest, is not even loaded.
+        job = session.sparkContext.parallelize(table.to_batches(), 1).mapPartitions(_whole(charger))
+        return _result(pa.Table.from_batches(_collected(job.collect), _OUTPUT_SCHEMA), settings, what)
+    # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
+    plan = session.createDataFrame(table)
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
     parcels = plan.repartitionById(len(tasks), "id").mapInArrow(_charged(charger, buckets), PARCELS)
     return found(parcels, buckets, charging, what)
@@ -102,20 +104,25 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
 def found(parcels: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
     """The findings from parcels."""
     by_bucket = parcels.repartitionById(buckets, "bucket")
-    return _result(by_bucket.mapInArrow(_found(settings), _OUTPUT), settings, what)
+    return _result(collect(by_bucket.mapInArrow(_found(settings), _OUTPUT)), settings, what)
 
 
-def _result(outputs: Any, settings: AuditSettings, what: str) -> AuditResult:
-    rows = collect(outputs)
+def _result(rows: pa.Table, settings: AuditSettings, what: str) -> AuditResult:
     return stages.result((decode(blob.as_buffer()) for blob in rows.column("data")), settings, what, "spark")
 
 
 def collect(rows: Any) -> pa.Table:
+    """The rows of a DataFrame. Raises InputError, MissingDependency and Unreachable for what fails on executors."""
+    return _collected(rows.toArrow)
+
+
+def _collected(action: Callable[[], Any]) -> Any:
+    """What an action of Spark gives; its failure in a line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return rows.toArrow()
+        return action()
     except (PySparkException, Py4JError) as error:
         # Ctrl-C in the middle of a call surfaces as whatever PySpark's clean-up made of it.
         if isinstance(error.__context__, KeyboardInterrupt):
