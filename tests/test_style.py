@@ -68,7 +68,7 @@ def test_the_help_of_a_command(path: str) -> None:
 NOT_REWRITTEN = (
     "kquota/cli/commands/",  # help texts, which `test_the_help_of_a_command` checks
     "kquota/audit/evidence/prediction.py",
-    "kquota/audit/evidence/held_back.py",
+    "kquota/audit/evidence/verdict.py",
     "kquota/cli/report/",
     "kquota/core/enforcement/traffic/",
     "kquota/core/findings/finding.py",

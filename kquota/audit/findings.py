@@ -49,7 +49,7 @@ share the counter; `value` is bytes, ns of thread time, partitions, or connectio
 `logged_throttled_events` where the export does not say.
 
 A counter that would not have been throttled, but whose clients were while the export was recorded, is undetermined
-(`evidence.held_back`): `peak_rate` is then the least that they wanted.
+(`evidence.verdict`): `peak_rate` is then the least that they wanted.
 
 Where the `basis` is not `requests` but samples (`evidence.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,

@@ -219,7 +219,7 @@ def audit(
         recorded_under=None if recorded_under is None else history_of(recorded_under),
         read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
     )
-    from kquota.audit.evidence.held_back import audited
+    from kquota.audit.evidence.verdict import audited
 
     with auditor(asked, settings) as run:
         return audited(run, settings)

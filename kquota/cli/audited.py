@@ -142,7 +142,7 @@ def answered(
     asked: usage.Asked, wanted: Wanted, settings: AuditSettings, run: Audit, output: str, *, in_a_line: bool = False
 ) -> View:
     """What an audit finds: writes what is wanted besides; the document is in a line where others came before it."""
-    from kquota.audit.evidence.held_back import audited
+    from kquota.audit.evidence.verdict import audited
 
     result = audited(run, settings)
     if wanted.closed_loop:

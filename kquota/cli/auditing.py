@@ -137,7 +137,7 @@ def data_of(quality: DataQuality) -> dict[str, Any]:
 
 def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     """The quotas that were in force while the usage was recorded, as documents say it."""
-    from kquota.audit.evidence.held_back import shows_throttling
+    from kquota.audit.evidence.verdict import shows_throttling
 
     recorded, shown = settings.recorded_under, shows_throttling(result)
     source = "unknown" if shown is None else "log"
@@ -149,7 +149,7 @@ def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str,
 
 def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
     """Warns where the usage contradicts `--recorded-under none`."""
-    from kquota.audit.evidence.held_back import shows_throttling
+    from kquota.audit.evidence.verdict import shows_throttling
 
     recorded = settings.recorded_under
     if recorded is not None and not any(recorded.snapshots) and shows_throttling(result):

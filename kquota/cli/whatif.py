@@ -85,7 +85,7 @@ def replay(
 
     try:
         from kquota.audit.answers.whatif import compare
-        from kquota.audit.evidence.held_back import audited
+        from kquota.audit.evidence.verdict import audited
     except ImportError as error:
         raise MissingDependency(f"--usage needs {error.name}", extra="audit") from None
     broker = session.load_broker_settings(facts)

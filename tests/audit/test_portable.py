@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kquota.audit.batch import UnreadFile
 from kquota.audit.engines.portable import VERSION, decode, encode
 from kquota.audit.engines.stages import Account
-from kquota.audit.evidence.predicted import Predictions
+from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.follow.follow import Follower
 from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.result import DataQuality

@@ -14,7 +14,7 @@ import pytest
 
 from kquota.audit.answers.whatif import compare
 from kquota.audit.engines import local
-from kquota.audit.evidence.held_back import audited as audited_twice
+from kquota.audit.evidence.verdict import audited as audited_twice
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kquota.audit.batch import Tally
-from kquota.audit.ledger.rebuilt import Rebuilder, first_us
+from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.event import UNKNOWN, UsageEvent

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.evidence.predicted import Predictions
+from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
@@ -289,7 +289,7 @@ def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tupl
     if events is not None:
         return (Verdict.THROTTLED, (events, time_ms)) if events else (Verdict.NOT_THROTTLED, None)
     if row["throttled_events"] is not None and client["logged_throttled_events"]:
-        return Verdict.UNDETERMINED, None  # it was held back, and its neighbours are throttled (`held_back`)
+        return Verdict.UNDETERMINED, None  # it was held back, and its neighbours are throttled (`evidence.verdict`)
     # A counter that is throttled, but not known for which of its requests; the client stands for all behind it.
     return verdict, None
 

@@ -17,15 +17,15 @@ import pyarrow as pa
 from kquota.audit.batch import Batch, Reject, Tally
 from kquota.audit.evidence.bounds import Window
 from kquota.audit.evidence.connections import judge_connections
-from kquota.audit.evidence.held_back import settled
 from kquota.audit.evidence.judge import judge
-from kquota.audit.evidence.predicted import Predictions
 from kquota.audit.evidence.prediction import predictions
-from kquota.audit.findings import ordered
+from kquota.audit.evidence.prediction_store import Predictions
+from kquota.audit.evidence.verdict import settled
+from kquota.audit.findings import SCHEMA, ordered
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.demand import measured
+from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
 from kquota.audit.ledger.names import fingerprint
-from kquota.audit.ledger.rebuilt import Rebuilder, first_us
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger
 from kquota.audit.ledger.timeline import CounterName, Timeline, in_step, worst
@@ -282,7 +282,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
             )
         raise InputError(f"{what}: no usage events or samples in it")
     rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
-    findings, *before = (ordered(mine) for mine in tables)
+    findings, *before = (pa.concat_tables([SCHEMA.empty_table(), *mine]) for mine in tables)
     if timelines:
         assert quality.first_ms is not None
         assert quality.last_ms is not None
@@ -312,5 +312,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     lost = Lost(noted)
     if settings.question is not None:
         # What is held back is a part of the measure.
-        return found if found.before is None or not lost else replace(found, before=lost.doubted(found.before))
+        doubted = found.before if found.before is None or not lost else lost.doubted(found.before)
+        return replace(found, findings=ordered([findings]), before=None if doubted is None else ordered([doubted]))
     return settled(found, settings, handlers=handlers, lost=lost)

@@ -1,9 +1,9 @@
 """Predictions: the recorded clients of each counter that would be throttled, run through the simulator.
 
 The rows of one counter at a time are taken: those of counters that the replay throttles, or that the brokers held
-back. `evidence.simulated` runs their clients. For all other counters the
+back. `evidence.simulate` runs their clients. For all other counters the
 clients meet what was recorded, and under quotas that were in force as well (`evidence.in_force`). The verdicts on
-these and on the findings are made one by `evidence.held_back`.
+these and on the findings are made one by `evidence.verdict`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.evidence import mutators
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
-from kquota.audit.evidence.predicted import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.evidence.prediction_store import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.evidence.rows import Rows
-from kquota.audit.evidence.simulated import (
+from kquota.audit.evidence.simulate import (
     BYTES,
     KEPT,
     MOST_TIME,

@@ -5,6 +5,6 @@ rows.py: a ledger, which is rows and the table of charges that they name.
 part.py: the rows of ledgers by counter and time, and the enforcement kernel on them.
 replay.py: ledgers → findings of their counters.
 loops.py: the loops over rows, compiled where numba is installed.
-retries.py and rebuilt.py: the sizes of throttled fetches, which no log holds.
+retries.py and fetch_sizes.py: the sizes of throttled fetches, which no log holds.
 timeline.py and demand.py: what else is counted of the rows while they are together.
 """

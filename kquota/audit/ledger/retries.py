@@ -27,7 +27,7 @@ PRUNE_CONNECTIONS = 100_000
 
 
 class KnownSizes:
-    """Sizes of throttled fetches that are known before the replay (`kquota.audit.ledger.rebuilt`).
+    """Sizes of throttled fetches that are known before the replay (`kquota.audit.ledger.fetch_sizes`).
 
     A fetch goes by its counter, its connection and its time: a connection that is throttled sends no other one in that
     millisecond.

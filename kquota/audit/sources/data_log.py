@@ -2,7 +2,7 @@
 
 A broker logs the size of each record set that is produced, and the offset that it got; so the data of a partition is
 known, batch by batch, as far as the log shows its producers. What a throttled fetch would have held follows from that
-(`kquota.audit.ledger.rebuilt`), and so does when there was something to read.
+(`kquota.audit.ledger.fetch_sizes`), and so does when there was something to read.
 
 Lines are kept as rows of numbers, and topics as codes: in newer requests they go by their ids, in older ones by their
 names, and the answers to METADATA and CREATE_TOPICS show which belong together.

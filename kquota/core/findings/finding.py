@@ -81,7 +81,7 @@ class Finding:
     throttled_events: int | None = field(metadata=beside("throttled_share"))
     """Open loop: the requests that the broker would throttle if they came when they were recorded.
 
-    Those that it throttled, where its own answers are the verdict (`kquota.audit.evidence.held_back`).
+    Those that it throttled, where its own answers are the verdict (`kquota.audit.evidence.verdict`).
     """
     throttle_time_ms: int | None
     """Open loop: the sum of their throttle times, which overlap. No client waits for so long."""

@@ -32,7 +32,7 @@ class Verdict(enum.Enum):
 SLOWED: Final = "may keep the clients below the limit"
 """How the reason of a counter ends that is undetermined because something else slows its clients down."""
 HELD_BACK: Final = "its clients were held back while this was recorded, and may want more than they got"
-"""Why a counter is undetermined that would not have been throttled: see `kquota.audit.evidence.held_back`."""
+"""Why a counter is undetermined that would not have been throttled: see `kquota.audit.evidence.verdict`."""
 
 
 class InTurn(NamedTuple):

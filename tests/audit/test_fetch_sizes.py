@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.ledger import rebuilt
-from kquota.audit.ledger.rebuilt import MARKER_BYTES, Rebuilder, first_us
+from kquota.audit.ledger import fetch_sizes
+from kquota.audit.ledger.fetch_sizes import MARKER_BYTES, Rebuilder, first_us
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.sizes import fetch_response_size
@@ -271,7 +271,7 @@ def test_consumers_see_what_all_followers_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize("forget", [2, 3])
 def test_old_batches_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: int) -> None:
     """A response that what is left fills is known all the same."""
-    monkeypatch.setattr(rebuilt, "KEPT_BATCHES", forget)
+    monkeypatch.setattr(fetch_sizes, "KEPT_BATCHES", forget)
     lines = [
         *SHOWN,
         *(produced(200 + number, 1000, 30 + number) for number in range(2 * forget)),
@@ -304,6 +304,6 @@ def test_it_does_not_matter_how_a_log_is_cut(tmp_path: Path, monkeypatch: pytest
 
     assert len(expected) > 300
     assert sorted(_rebuilt([second, first])) == expected
-    monkeypatch.setattr(rebuilt, "SETTLE_ROWS", 100)
+    monkeypatch.setattr(fetch_sizes, "SETTLE_ROWS", 100)
     monkeypatch.setattr("kquota.audit.sources.request_log.BATCH_ROWS", 500)
     assert sorted(_rebuilt([first, second])) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit.evidence.held_back import Sensors
+from kquota.audit.evidence.verdict import Sensors
 
 TAGS = st.tuples(st.sampled_from(["", "alice", "bob"]), st.sampled_from(["", "app", "batch"]))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.evidence import simulated
-from kquota.audit.evidence.simulated import UNCOMPILED_ROWS, UNLOADED_ROWS, kernel_for
+from kquota.audit.evidence import simulate
+from kquota.audit.evidence.simulate import UNCOMPILED_ROWS, UNLOADED_ROWS, kernel_for
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
 
 Install = Callable[[bool, bool], None]
@@ -29,7 +29,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         )
         compiled = replace(kernel(Mode.PLAIN), mode=Mode.COMPILED, run_traffic=loop)
         kernels: dict[Mode, Kernel] = {Mode.AUTO: compiled, Mode.PLAIN: kernel(Mode.PLAIN)}
-        monkeypatch.setattr(simulated, "kernel", kernels.__getitem__)
+        monkeypatch.setattr(simulate, "kernel", kernels.__getitem__)
 
     return done
 
@@ -44,5 +44,5 @@ def test_compiled_code_that_is_there_runs_more(install: Install, loaded: bool, k
 
 
 def test_without_numba_the_plain_kernel_runs_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated, "kernel", lambda mode: kernel(Mode.PLAIN))
+    monkeypatch.setattr(simulate, "kernel", lambda mode: kernel(Mode.PLAIN))
     assert kernel_for(1).mode is kernel_for(10**6).mode is Mode.PLAIN

@@ -22,12 +22,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.evidence.in_force import are_in_force
-from kquota.audit.evidence.predicted import Predictions
 from kquota.audit.evidence.prediction import CALM
+from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -205,18 +206,12 @@ class _Settling:
                     if found.reason is not None:
                         reasons[entity, QuotaKey(row["key"])].add(found.reason)
         settled = self._predictions.changed(predictions)
-        quotas = [self._seen(quota) for quota in quotas]
-        if not changed:
-            return self._table, tuple(quotas), settled
-        kept = pa.array([number not in changed for number in range(len(self._table))])
-        names = [(quota.entity, quota.key) for quota in quotas]
-        return (
-            ordered([self._table.filter(kept), pa.Table.from_pylist([*changed.values()], SCHEMA)]),
-            tuple(
-                _moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in zip(quotas, names, strict=True)
-            ),
-            settled,
-        )
+        names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
+        whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
+        kept = np.ones(len(self._table), bool)
+        kept[[*changed]] = False
+        tables = [self._table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
+        return ordered(tables), whole, settled
 
     def _open(self) -> list[tuple[int, dict[str, Any]]]:
         """The counters that somebody held back, and those whose prediction has another verdict than the replay."""

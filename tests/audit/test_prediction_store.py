@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.audit.evidence.predicted import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.evidence.prediction_store import AS_RECORDED, NO_DELAY, Predictions
 from kquota.audit.findings import SCHEMA, Findings
 from kquota.core.findings.finding import ORDER, Finding
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
