@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from kquota.audit.batch import KEYS
 from kquota.audit.sources import ReadSettings
@@ -67,7 +68,7 @@ class AuditSettings:
     """A request's counters must be in one task where what one does to it matters to another."""
     read: ReadSettings = field(default_factory=ReadSettings)
 
-    @property
+    @cached_property
     def kept(self) -> Together:
         """How counters are kept together: predictions need the bytes and the thread time of one connection."""
         if self.together is not Together.COUNTER or not self.predicts or self.question is not None:

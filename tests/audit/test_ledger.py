@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota.audit import settings as audit_settings_module
 from kquota.audit.engines import local
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.findings import SCHEMA
@@ -21,7 +22,7 @@ from kquota.audit.ledger import charge
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import Ledger
-from kquota.audit.settings import AuditSettings
+from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -163,3 +164,22 @@ def test_each_split_is_taken_once(tmp_path: Path) -> None:
 
     assert [number for number, _ in taken[:3]] == [0, 1, 2]
     assert sorted(taken) == list(enumerate(splits))
+
+
+def test_how_counters_are_kept_together_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a look at every quota: of many, once for each counter would be most of an audit."""
+    asked: list[object] = []
+
+    def together(*quotas: QuotaHistory) -> Together:
+        asked.append(quotas)
+        return Together.USER
+
+    monkeypatch.setattr(audit_settings_module, "together", together)
+    limits = {QuotaKey.PRODUCER_BYTE_RATE: 1, QuotaKey.REQUEST_PERCENTAGE: 1}
+    quotas = QuotaSnapshot({Entity(user=f"user-{number}"): limits for number in range(9)})
+    charger = Charger(AuditSettings(QuotaHistory.of(quotas)))
+    charger.charge(
+        oracle.batch([Event(number, "1", f"user-{number}", "app", "produce", 1, 1, 0) for number in range(9)])
+    )
+    assert len(next(charger.take((0, 0)))) == 18
+    assert len(asked) == 1

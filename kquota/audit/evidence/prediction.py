@@ -162,6 +162,8 @@ class _Predicting:
             others = [n for tag in sorted({user, ""}) for n in timed.get((ref.variant, ref.broker, tag), ())]
             for other in others[:MOST_OTHERS]:
                 theirs = self._judged(other)
+                if mine.first_throttled_ms < theirs.first_throttled_ms:
+                    continue  # by then nothing has been taken back
                 rows = self._rows.read(number), self._rows.read(other)
                 spared = all_taken_back(mine, rows[0], theirs, rows[1], self._settings)
                 if spared:

@@ -261,11 +261,10 @@ def all_taken_back(mine: Judged, fetches: Rows, theirs: Judged, times: Rows, set
         return False
     size = dict(zip(there.tolist(), fetches.size[here].tolist(), strict=True))
     alone = np.delete(np.arange(len(fetches)), here)
-    events = [
-        (int(now), 0, row, int(nanos)) for row, (now, nanos) in enumerate(zip(times.time, times.size, strict=True))
-    ]
-    events += [(int(fetches.time[row]), 1, -1, int(fetches.size[row])) for row in alone]
-    for now, is_bytes, row, value in sorted(events, key=lambda event: event[:2]):
+    rows = np.concatenate([np.arange(len(times)), np.full(len(alone), -1)])
+    moments = np.concatenate([times.time, fetches.time[alone]])
+    events = np.column_stack([moments, rows < 0, rows, np.concatenate([times.size, fetches.size[alone]])])
+    for now, is_bytes, row, value in map(np.ndarray.tolist, events[np.lexsort((rows < 0, moments))]):
         byte_limit, time_limit = limit_at(mine.limits, now), limit_at(theirs.limits, now)
         if is_bytes:
             delay = using.charge_counter(of_bytes, FETCH, now, float(value), byte_limit).throttle_ms

@@ -222,6 +222,7 @@ class Replay:
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
             logged if self._told[number] else None,
+            int(summaries.first_ms[number]) if summaries.throttled[number] else NEVER,
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
         )

@@ -134,6 +134,8 @@ class Judged:
     throttle_max_ms: int
     logged: Logged | None
     """What the brokers answered; None where the recording does not say."""
+    first_throttled_ms: int = NEVER
+    """When the replay first throttles one."""
     peak_rate: float = 0.0
     """The highest rate that the replay observed; of incomplete values a lower bound."""
     clients: Sequence[tuple[str, str]] = ()
