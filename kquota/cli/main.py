@@ -59,7 +59,7 @@ GROUPS = {
     "Clusters and settings": {
         "doctor": "Check the installation, the settings, and the login to the cluster.",
         "config": "Name clusters, and choose the one to talk to.",
-        "sandbox": "A real ZooKeeper on the loopback address, for first steps and demos.",
+        "sandbox": "A real broker or ZooKeeper on the loopback address, for first steps and demos.",
         "migrate": "Check what a migration from ZooKeeper to KRaft made of the quotas.",
         "kafka-configs": "Do what Kafka's kafka-configs does to quotas: same options, stdout and exit codes.",
     },

@@ -528,7 +528,7 @@ def message_option(function: F) -> F:
         metavar="TEXT",
         expose_value=False,
         callback=_keep_message,
-        help="Why, such as a ticket: 'kquota history' shows it.",
+        help="Why, such as a ticket: plans keep it, and 'kquota history' shows it.",
     )(function)
 
 
@@ -542,17 +542,27 @@ def _keep_message(ctx: click.Context, param: click.Parameter, message: str | Non
     ctx.meta[_MESSAGE] = message and message.strip()
 
 
-def open_journal(folder: Path, access: Access | None = None, file: Path | None = None) -> Journal:
+def message() -> str | None:
+    """The message of the command line."""
+    found: str | None = click.get_current_context().meta.get(_MESSAGE)
+    return found
+
+
+def open_journal(
+    folder: Path, access: Access | None = None, file: Path | None = None, planned: str | None = None
+) -> Journal:
     """The journal for a write: with the message of the command line, and the quotas file with its commit.
+
+    Without one there, the message of the plan that was kept counts.
 
     Raises click.UsageError where the cluster's context wants a message, and there is none.
     """
     from kquota.documents.journal import Journal
 
-    message = click.get_current_context().meta.get(_MESSAGE)
-    if message is None and access is not None and access.context is not None and requires_message(access.context):
+    why = message() or planned
+    if why is None and access is not None and access.context is not None and requires_message(access.context):
         raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
-    return Journal(folder, message, None if file is None else _with_commit(file))
+    return Journal(folder, why, None if file is None else _with_commit(file))
 
 
 def _with_commit(file: Path) -> str:

@@ -612,7 +612,7 @@ def entry_document(entry: Entry) -> Document:
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
         **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
-        "plan": plan_document(entry.plan),
+        "plan": plan_document(replace(entry.plan, message=None)),
     }
 
 

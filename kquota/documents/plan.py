@@ -52,6 +52,7 @@ def plan_document(
             }
             for change in plan.changes
         ],
+        **({} if plan.message is None else {"message": plan.message}),
         "ignored": plain(plan.ignored),
         "objections": [objection_document(each) for each in plan.objections],
         "cluster": plain(plan.cluster),
@@ -113,6 +114,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
         ignored,
         tuple(map(_objection, document.get("objections", ()))) if document["version"] == VERSION else (),
         None if cluster is None else Cluster(cluster["address"], cluster["id"]),
+        document.get("message"),
     )
     own = plan.fingerprint if document["version"] == VERSION else plan.first_fingerprint
     if own != document["fingerprint"]:

@@ -163,3 +163,23 @@ def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str
     assert f"{first.split('-')[1]!r} means 2 entries of the journal " in done.err
     assert first in done.err
     assert second in done.err
+
+
+def test_the_reason_of_a_plan_goes_where_the_plan_goes(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    """Into the file, the Markdown and the journal, to the undo, and to what ends it; -m of apply goes before it."""
+    (tmp_path / "quotas.csv").write_text("user,key,value\nzed,producer_byte_rate,5000\n")
+    where = ("--zookeeper", chroot)
+    planned = kquota("plan", "quotas.csv", "-m", "INC-7 *now*", "--out", "plan.json", "-o", "markdown", *where)
+    assert planned.code == 0
+    assert "INC-7 \\*now\\*" in planned.out
+    assert json.loads((tmp_path / "plan.json").read_text())["message"] == "INC-7 *now*"
+    assert "why: INC-7 *now*" in kquota("apply", "plan.json", "--dry-run", *where).err
+    assert kquota("apply", "plan.json", "--yes", "--for", "1h", *where).code == 0
+    assert entries(kquota)[-1]["message"] == "INC-7 *now*"
+    let_time_pass(tmp_path / ".state" / "kquota" / "journal")
+    assert kquota("reconcile", *where).code == 0
+    last = entries(kquota)[-1]
+    assert (last["command"], last["message"]) == ("reconcile", "INC-7 *now*")
+    assert kquota("apply", "plan.json", "--yes", "-m", "INC-8", *where).code == 0
+    assert entries(kquota)[-1]["message"] == "INC-8"
+    assert ": INC-8" in kquota("undo", "--yes", *where).err

@@ -103,7 +103,11 @@ def command(
     else:
         quota_file = session.load_quota_file(file, cluster)
     named = session.label(access)
-    book = Journal(journal) if dry_run else params.open_journal(journal, access, file)
+    book = (
+        Journal(journal)
+        if dry_run
+        else params.open_journal(journal, access, file, None if planned is None else planned.message)
+    )
     with session.open_backend(access) as backend:
         try:
             current = backend.describe()

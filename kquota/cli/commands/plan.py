@@ -81,6 +81,7 @@ _PLAN = Words(
     " repeated.",
 )
 @recorded_under_option
+@params.message_option
 @click.option(
     "--fail-on",
     type=click.Choice(["newly-throttled", "throttled-more", "undetermined"]),
@@ -132,7 +133,7 @@ def command(
     quota_file = session.load_quota_file(file, cluster)
     current, alive, where = session.load_quotas_and_brokers(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
-    planned = replace(planned, cluster=where)
+    planned = replace(planned, cluster=where, message=params.message())
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     usual = Guards()
     guards = quota_file.guards(usual.most_deleted, usual.most_changed)
@@ -228,8 +229,10 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
     if review is not None and review.unnamed:
         title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
 
-    def markdown() -> Iterator[Part]:
+    def page() -> Iterator[Part]:
         yield f"### {words.title}: {title}\n"
+        if planned.message is not None:
+            yield f"{markdown(planned.message)}\n"
         table = _table(planned, labels, brokers, words)
         if table.rows:
             yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
@@ -246,6 +249,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield _table(planned, labels, brokers, words)
         yield from _findings(findings)
         yield Note(title)
+        if planned.message is not None:
+            yield Note(f"why: {safe(planned.message)}")
         if unchanged:
             yield Note(unchanged)
         if comparison is not None and replayed is not None:
@@ -255,7 +260,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield Note(f"{whatif.summary(comparison)}; {replayed.usage}")
             yield from map(Note, lines(comparison.quotas, counts=False))
 
-    return View(screen=screen, document=document, others={"markdown": markdown})
+    return View(screen=screen, document=document, others={"markdown": page})
 
 
 def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence[Finding], str]:

@@ -148,7 +148,7 @@ def _end(
         current = each.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
     terms = Terms(
-        journal=Journal(journal),
+        journal=Journal(journal, entry.message),
         cluster=entry.cluster,
         named=named,
         output="table",

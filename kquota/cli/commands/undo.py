@@ -197,7 +197,8 @@ def _described(entry: Entry, now: int) -> str:
     """Which entry it is, for a person who is about to say yes: its number, command, time and author."""
     age = duration(max(now - entry.started, 0) // 1000 * 1000)
     by = "" if entry.by is None else f", by {entry.by}"
-    return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}")
+    why = "" if entry.message is None else f": {entry.message}"
+    return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}{why}")
 
 
 def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot) -> None:

@@ -190,6 +190,8 @@ class Plan:
     ignored: tuple[Entity, ...] = ()
     objections: tuple[Objection, ...] = ()
     cluster: Cluster | None = None
+    message: str | None = None
+    """Why, in the words of who made it; no part of the fingerprint."""
 
     def __post_init__(self) -> None:
         ordered = sorted(self.changes, key=lambda change: change.entity.sort_key)
