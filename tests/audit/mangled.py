@@ -104,10 +104,11 @@ WRAPPERS: dict[str, Wrapper] = {
     "kubectl": lambda text, around: f"[pod/{around.pod}/kafka] {text}",
     "stern": lambda text, around: f"{around.pod} kafka {text}",
     "syslog": lambda text, around: f"<15>{around.at:%b %e %H:%M:%S} {around.pod} kafka[17]: {text}",
+    "shell": lambda text, around: "echo '" + text.replace("'", "'\\''") + "'",
     "csv": _csv,
     "excel": lambda text, around: _csv(text, around, ";"),
 }
-SHOWS_POD = set(WRAPPERS) - {"docker", "tuple", "cri", "csv", "excel"}
+SHOWS_POD = set(WRAPPERS) - {"docker", "tuple", "cri", "shell", "csv", "excel"}
 """The envelopes that name where a line is from, wherever they stand."""
 
 

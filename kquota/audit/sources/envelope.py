@@ -1,7 +1,7 @@
 """What collectors and viewers wrap around a line of the request log, undone by one rule.
 
-Find the request, undo as many levels of JSON, CSV or logfmt quoting as surround it, and take the nearest time. No
-member is known by its name: any text that holds a request is the message, and any member that is a time is one.
+Find the request, undo as many levels of JSON, CSV, logfmt or shell quoting as surround it, and take the nearest time.
+No member is known by its name: any text that holds a request is the message, and any member that is a time is one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _DOUBLED: Final = re.compile(r'""[\w@.\-]+\\*"{2,}\s*:')
 """A member of JSON in CSV, which doubles quotes."""
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
+_SHELL_QUOTE: Final = "'\\''"
+"""An apostrophe between apostrophes, as shells have it, and no JSON does."""
 _LEVELS: Final = 8
 """How many levels of quoting are undone; people's logs have three at most."""
 _TRIES: Final = 64
@@ -97,6 +99,8 @@ def unwrap(line: str, zone: tzinfo) -> Request:
 
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
+    while _SHELL_QUOTE in text:
+        text = text.replace(_SHELL_QUOTE, "'")
     mark = _MARK.search(text)
     if mark is None and "Handling request:" in text:
         raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
