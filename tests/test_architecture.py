@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections import Counter
@@ -10,6 +11,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+
+from tools.budget import BUDGET, lines_of_rooms
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -92,3 +95,10 @@ def test_a_second_road_would_be_found() -> None:
     assert writers(dry) == 0
     assert writers(dry.replace("True", "False")) == writers(dry.replace(", validate_only=True", "")) == 1
     assert writers("def f(backend):\n    write = backend.alter\n") == 1
+
+
+def test_no_room_has_more_lines_than_its_budget() -> None:
+    """Who needs more runs `python -m tools.budget` in the same commit, and says there why."""
+    lines, most = lines_of_rooms(), json.loads(BUDGET.read_text(encoding="utf-8"))
+    assert lines.keys() == most.keys()
+    assert {room: count for room, count in lines.items() if count > most[room]} == {}
