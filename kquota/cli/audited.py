@@ -100,7 +100,7 @@ class Wanted:
 
 def options(function: F) -> F:
     """Adds the options that say what is wanted of an audit, as the argument `wanted`."""
-    function = params.collected("wanted", tuple(Wanted.__dataclass_fields__), Wanted)(function)
+    function = params.collected("wanted", Wanted)(function)
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

@@ -54,7 +54,7 @@ class Asked:
 
 def source_options(function: F) -> F:
     """`--metrics`, `--prometheus` and `--prometheus-match`, as the argument `live`."""
-    function = params.collected("live", ("metrics", "prometheus", "prometheus_match"), Asked)(function)
+    function = params.collected("live", Asked)(function)
     for each in reversed(
         (
             click.option(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -56,16 +57,19 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def collected(into: str, names: tuple[str, ...], make: Callable[..., object]) -> Callable[[F], F]:
+def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Callable[[F], F]:
     """Makes one value of these parameters, and gives it to the command as its argument `into`.
 
-    This is the door: behind it, a command has typed values and no options by name.
+    Without `names` they are the parameters that `make` has. This is the door: behind it, a command has typed values
+    and no options by name.
     """
+
+    taken = [*(signature(make).parameters if names is None else names)]
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def command(*args: Any, **given: Any) -> Any:
-            value = make(**{name: given.pop(name) for name in names})
+            value = make(**{name: given.pop(name) for name in taken})
             return function(*args, **given, **{into: value})
 
         return command  # type: ignore[return-value]
@@ -147,14 +151,8 @@ def entity_options(function: F) -> F:
             help="The default that goes with an --entity-type.",
         ),
         _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
-        collected("selection", _ENTITY_PARAMETERS, _selection),
+        collected("selection", _selection),
     )(function)
-
-
-_ENTITY_PARAMETERS = (
-    *("user", "user_defaults", "client", "client_defaults", "ip", "ip_defaults"),
-    *("broker", "broker_defaults", "entity_types", "entities"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +337,7 @@ def about_options(what: str) -> Callable[[F], F]:
         click.option("--client-defaults", is_flag=True, help=f"{what} the default of client-ids."),
         click.option("--ip-defaults", is_flag=True, help=f"{what} the default of ips."),
         _entity_option(f"{what} this entity, such as user=alice,client-id=app1."),
-        collected("about", (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT), "entities"), _about),
+        collected("about", _about, (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT), "entities")),
     )
 
 
@@ -364,7 +362,7 @@ def match_option(function: F) -> F:
             metavar="PATTERN",
             help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
         ),
-        collected("match", ("patterns",), NamePatterns),
+        collected("match", NamePatterns),
     )(function)
 
 
@@ -380,12 +378,12 @@ def strict_option(function: F) -> F:
 
 def cluster_options(function: F) -> F:
     """`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
-    return _stack(cluster_flags, collected("access", _CLUSTER_PARAMETERS, _access))(function)
+    return _stack(cluster_flags, collected("access", _access, _CLUSTER_PARAMETERS))(function)
 
 
 def given_cluster_options(function: F) -> F:
     """The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
-    return _stack(cluster_flags, collected("given", _CLUSTER_PARAMETERS, Given.of))(function)
+    return _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))(function)
 
 
 def quotas_options(function: F) -> F:
@@ -398,7 +396,7 @@ _CLUSTER_PARAMETERS = ("context", *SETTINGS)
 
 def source_of_quotas(function: F) -> F:
     """Makes the argument `source` of `--quotas` and the cluster options, wherever these stand."""
-    return collected("source", ("quotas", *_CLUSTER_PARAMETERS), _source)(function)
+    return collected("source", _source, ("quotas", *_CLUSTER_PARAMETERS))(function)
 
 
 def _access(**given: Value) -> Access:
@@ -655,7 +653,7 @@ def broker_options(function: F) -> F:
     return _stack(
         server_properties_flag,
         kafka_version_flag,
-        collected("facts", ("server_properties", "kafka_version"), _facts),
+        collected("facts", _facts),
     )(function)
 
 
@@ -692,5 +690,5 @@ def alter_options(function: F) -> F:
         journal_option,
         given_cluster_options,
         shown_as("table", "json", "yaml", "csv", takes_output=True),
-        collected("writing", ("yes", "force", "dry_run", "wait", "lasts_ms", "journal", "output"), Writing),
+        collected("writing", Writing),
     )(function)

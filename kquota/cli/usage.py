@@ -161,7 +161,7 @@ def usage_options(*, samples: bool) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         parameters = (*_PARAMETERS, *_OF_PROMETHEUS) if samples else _PARAMETERS
-        function = params.collected("asked", parameters, Asked.of)(function)
+        function = params.collected("asked", Asked.of, parameters)(function)
         for each in reversed((*_WHAT, *(_OF_SAMPLES if samples else _OF_EVENTS), *_HOW)):
             function = each(function)
         return function

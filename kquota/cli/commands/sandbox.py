@@ -37,7 +37,7 @@ def _which(function: F) -> F:
         help="The sandbox's own folder.",
     )
     broker = click.option("--broker", is_flag=True, help="A Kafka broker in place of a ZooKeeper.")
-    return params.collected("which", ("dir", "broker"), Which)(directory(broker(function)))
+    return params.collected("which", Which)(directory(broker(function)))
 
 
 @dataclass(frozen=True)

@@ -134,12 +134,9 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
                     counter = None
                     if resolution is not None and (key, resolution.sensor) in limits:
                         identified = (place, key, resolution.sensor)
-                        counter = counters.get(identified)
-                        if counter is None:
-                            identity = (key, resolution.sensor)
-                            counter = counters[identified] = Counter(
-                                len(counters), place, key, resolution.sensor, *origins[identity], limits[identity]
-                            )
+                        identity = (key, resolution.sensor)
+                        new = Counter(len(counters), place, *identity, *origins[identity], limits[identity])
+                        counter = counters.setdefault(identified, new)
                     charged.append(counter)
                 member.counters[key] = charged
             members.append(member)
