@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from kquota.audit import run
 from kquota.audit.run import Audit, Usage
-from kquota.cli import security
+from kquota.cli import params, security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
 from kquota.cli.text import first_of, many
@@ -81,6 +81,8 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     if not rejected:
         return
     try:
+        if not params.on_command_line("quarantine"):
+            quarantine.parent.mkdir(parents=True, exist_ok=True)
         with open(quarantine, "w", encoding="utf-8") as file:
             for reject in result.rejects:
                 file.write(to_json_line(asdict(reject)) + "\n")

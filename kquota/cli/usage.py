@@ -17,6 +17,7 @@ from kquota.cli.contexts import SETTINGS, Given, Value
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
+from kquota.state import state_folder
 
 if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
@@ -41,6 +42,14 @@ def _source(dialects: tuple[str, ...], help_text: str) -> Callable[[F], F]:
         show_default=True,
         help=f"What the files are: {help_text}.",
     )
+
+
+def _quarantine() -> Path:
+    """In the user's state folder; in the current one for a user who has none."""
+    try:
+        return state_folder("quarantine.jsonl", "--quarantine")
+    except InputError:
+        return Path("kquota-quarantine.jsonl")
 
 
 _WHAT = (
@@ -131,8 +140,8 @@ _HOW = (
     click.option(
         "--quarantine",
         type=click.Path(path_type=Path),
-        default=Path("kquota-quarantine.jsonl"),
-        show_default=True,
+        default=_quarantine,
+        show_default="quarantine.jsonl in the user's state folder",
         metavar="FILE",
         help="Where records that cannot be read go; written only when there are some.",
     ),

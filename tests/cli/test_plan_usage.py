@@ -189,7 +189,7 @@ def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:
     assert done.code == 0
     assert "1 record of the usage cannot be read: 1 × time_ms is not a whole number" in done.err
     assert "newly throttled  alice" in done.out
-    assert not (tmp_path / "kquota-quarantine.jsonl").exists()
+    assert not (tmp_path / ".state" / "kquota" / "quarantine.jsonl").exists()
 
 
 def test_a_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota, tmp_path: Path) -> None:
