@@ -14,7 +14,7 @@ a wrong input, and MissingDependency without the libraries of the audit.
 
 The rooms, in the order in which a log line passes them. Imports go from the later ones to the earlier ones.
 
-sources/     files → batches of requests, or samples: one module for each dialect; batch.py is what they give.
+sources/     files → batches of requests (audit/batch.py), or samples: one module for each dialect.
 ledger/      batches → rows that are charged to counters, sorted → the enforcement kernel → findings.
 evidence/    what the recording shows of counters and clients: predictions, bounds, and the verdict.
 engines/     which process runs what: on this machine, or on Spark.

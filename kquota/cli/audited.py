@@ -65,6 +65,11 @@ _OPTIONS = (
         metavar="live|FILE",
         help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
     ),
+    click.option(
+        "--prune",
+        is_flag=True,
+        help="With --against live: the file is all quotas, and others would go. Else the file changes the live quotas.",
+    ),
     usage.recorded_under_option,
     click.option(
         "--closed-loop",
@@ -93,6 +98,7 @@ class Wanted:
     out_json: Path | None
     report: Path | None
     against: str | None
+    prune: bool
     recorded_under: str | None
     closed_loop: bool
     fail_on: tuple[str, ...]
@@ -116,13 +122,15 @@ def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | N
         check_sorting(findings.COLUMNS if against is None else whatif.COLUMNS)
     if against is None and {"newly-throttled", "throttled-more"} & set(wanted.fail_on):
         raise click.UsageError("what would change is known with --against live|FILE only")
+    if wanted.prune and against != "live":
+        raise click.UsageError("--prune says what a file is beside the live quotas: it needs --against live")
     if wanted.report is not None:
         check_report(wanted.report)
     names = ("fail_on", "against", "out", "report", "closed_loop", "recorded_under")
     given = {f"--{name.replace('_', '-')}": getattr(wanted, name) for name in names}
     given |= {"--quotas-journal": asked.journal, "--in-force": asked.in_force}
     needs = needs or next((name for name, value in given.items() if value), None)
-    settings = asked.settings(against, wanted.recorded_under, needs_quotas=needs is not None)
+    settings = asked.settings(against, wanted.recorded_under, prune=wanted.prune, needs_quotas=needs is not None)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
     if not any(snapshots) and not any(snapshot.ignored for snapshot in snapshots):
         if needs is not None:

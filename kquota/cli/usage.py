@@ -14,7 +14,10 @@ from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import SETTINGS, Given, Value
+from kquota.cli.streams import note
+from kquota.cli.text import many
 from kquota.core.change.history import QuotaHistory
+from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from kquota.state import state_folder
@@ -242,9 +245,12 @@ class Asked:
         against: str | None = None,
         recorded_under: str | None = None,
         *,
+        prune: bool = False,
         needs_quotas: bool = True,
     ) -> AuditSettings:
         """What the audit is asked to do; `against` is a file of other quotas, or `live`.
+
+        Beside the live quotas a file is a change of them, as `plan` takes it; with `prune` it is all of them.
 
         `recorded_under` is a file of the quotas that were in force while the usage was recorded, or `none`. Without
         `needs_quotas` there may be none at all.
@@ -261,7 +267,7 @@ class Asked:
         broker = session.load_broker_settings(facts)
         topic = None if self.topic is None else self.topic_client()
         if needs_quotas or self.quotas.is_named:
-            quotas, other = self._quotas(against, only_a_file=self.topic is None)
+            quotas, other = self._quotas(against, prune=prune, only_a_file=self.topic is None)
         else:
             quotas, other = _nothing_set(), None
         settings = settings_of(quotas, facts, self.windows, against=other, broker=broker)
@@ -303,7 +309,9 @@ class Asked:
         access = self.quotas.cluster.access()
         return settings_of(*session.open_brokers(access), "kquota-audit"), access.timeout_s
 
-    def _quotas(self, against: str | None, *, only_a_file: bool) -> tuple[QuotaHistory, QuotaHistory | None]:
+    def _quotas(
+        self, against: str | None, *, prune: bool, only_a_file: bool
+    ) -> tuple[QuotaHistory, QuotaHistory | None]:
         """The quotas to audit, and those that they are compared with."""
         if against == "live":
             if self.quotas.file is None or self.journal is not None:
@@ -311,7 +319,14 @@ class Asked:
                     "--against live compares the cluster with the quotas of --quotas FILE: give only that"
                 )
             file = session.read_history_file(self.quotas.file)
-            return file, session.load_history(self.quotas.live, None)
+            live = session.load_history(self.quotas.live, None)
+            current, named = live.latest, file.latest
+            unnamed = many(sum(entity not in named for entity in current), "entity", "entities")
+            fate = "as all quotas: {} would go" if prune else "as a change: {} stay (--prune: go)"
+            note(f"{self.quotas.file} counts {fate.format(f'{unnamed} of the cluster that it does not name')}")
+            if prune:
+                return file, live
+            return file.each(lambda snapshot: plan(current, snapshot).applied_to(current)), live
         # With a topic, the options of a cluster say where that is.
         quotas = session.load_history(self.quotas, self.journal, only_a_file=only_a_file)
         return quotas, None if against is None else session.read_history_file(Path(against))

@@ -171,11 +171,29 @@ def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_pa
 def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Callable[[str, str], None]) -> None:
     """The live quotas are those before."""
     assert kquota("apply", "high.json", "--zookeeper", chroot, "--yes").code == 0
-    arguments = ["--quotas", "shifted.yaml", "--against", "live", "--zookeeper", chroot, "-o", "markdown"]
+    arguments = ["--quotas", "shifted.yaml", "--against", "live", "--prune", "--zookeeper", chroot, "-o", "markdown"]
     done = kquota("audit", "usage.csv", *arguments)
 
     assert done.code == 0
     golden("audit.whatif.markdown", done.out.replace("the live quotas", "`high.json`"))
+
+
+def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, chroot: str) -> None:
+    """An entity that the file does not name keeps its quota; with --prune it is as if the cluster had none."""
+    live = ("--zookeeper", chroot)
+    assert kquota("apply", "low.json", *live, "--yes").code == 0
+    other = {"entity": {"user": "somebody-else"}, "values": {"producer_byte_rate": 1e6}}
+    (tmp_path / "other.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [other]}))
+    arguments = ("audit", "usage.csv", "--quotas", "other.json", "--against", "live", *live, "-o", "json")
+
+    change, whole = kquota(*arguments), kquota(*arguments, "--prune")
+
+    assert "counts as a change: 1 entity of the cluster that it does not name stay" in change.err
+    assert "counts as all quotas: 1 entity of the cluster that it does not name would go" in whole.err
+    throttled = [[each["verdict"] for each in json.loads(done.out)["findings"]] for done in (change, whole)]
+    assert "throttled" in throttled[0]
+    assert "throttled" not in throttled[1]
+    assert kquota("audit", "usage.csv", "--quotas", "other.json", "--prune").code == 2
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ class Plan:
     def applied_to(self, current: QuotaSnapshot) -> QuotaSnapshot:
         """The snapshot after the plan; entities that it does not change are as in `current`."""
         changed = {change.entity: change.done_to(current.get(change.entity, {})) for change in self.changes}
-        return QuotaSnapshot({**current, **changed}, current.problems)
+        return replace(current, quotas={**current, **changed})
 
     @property
     def inverse(self) -> Plan:
