@@ -70,6 +70,8 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         Draft202012Validator(schema("sandbox")).validate(json.loads(again.out))
         assert json.loads(again.out)["connect"] == connect
         assert "alice" in kquota("describe", **there).out
+        other = kquota("sandbox", "start", KQUOTA_SANDBOX="here")
+        assert (other.code, other.out) == (8, ""), "a broker's address is none for --zookeeper"
         top = kquota("top", "--once", "--metrics", json.loads(again.out)["metrics"], **there)
         assert (top.code, "1 page of metrics" in top.err) == (0, True)
     finally:

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -384,3 +385,26 @@ def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.M
             assert time.monotonic() - stopped[0] < 4.5, "the time-out, and the rest is work"
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+def test_a_server_that_answers_again_has_all_its_time() -> None:
+    """Only connecting is hurried after a silence: an answer may take as long as before it."""
+    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=4) as backend:
+        pid = server.pid
+        assert pid is not None
+        backend.describe()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unreachable):
+                backend.describe()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(Unreachable):
+                backend.describe()
+                break
+
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(2, os.kill, (pid, signal.SIGCONT)).start()
+        assert dict(backend.describe()) == {}

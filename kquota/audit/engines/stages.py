@@ -133,7 +133,7 @@ def _parted(charger: Charger, ordinal: tuple[int, int], buckets: int) -> Iterato
 def placed(
     piece: Samples | TopicLog | ConnectionLog | DataLog, ordinal: tuple[int, int], buckets: int
 ) -> Iterator[tuple[int, Parcel]]:
-    """(bucket, parcel) of what is not charged in the first half: it waits for the rest of its broker."""
+    """(bucket, parcel) of a piece that is not charged yet: it waits for the rest of its broker."""
     broker = piece.series.broker if isinstance(piece, Samples) else piece.broker
     parcel = Placed(ordinal, piece) if isinstance(piece, TopicLog | DataLog) else piece
     home = fingerprint(broker) % buckets

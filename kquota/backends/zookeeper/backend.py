@@ -22,7 +22,7 @@ from kquota.errors import InputError
 _IDS = "/brokers/ids"
 
 _AGAIN_S = 1.0
-"""How long servers are waited for that did not answer in time just before."""
+"""How long servers that did not answer in time just before may take to connect."""
 
 
 class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
@@ -95,13 +95,13 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         return ZooKeeperWatch(self._open)
 
     def _open(self) -> Session:
-        timeout_s = self._timeout_s
+        within_s = self._timeout_s
         if self._session is not None and not self._session.is_open:
             if self._session.is_silent:
-                timeout_s = min(timeout_s, _AGAIN_S)
+                within_s = min(within_s, _AGAIN_S)
             self.close()
         if self._session is None:
-            session = Session(self._address, timeout_s, self._security, patient=self._patient)
-            session.open()
+            session = Session(self._address, self._timeout_s, self._security, patient=self._patient)
+            session.open(within_s)
             self._session = session
         return self._session

@@ -88,12 +88,15 @@ class Session:
 
     # Connecting
 
-    def open(self) -> None:
-        """Connects. Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there)."""
+    def open(self, within_s: float | None = None) -> None:
+        """Connects within that time, or else within the session's own.
+
+        Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there).
+        """
         security = self._security
         if security.uses_sasl and importlib.util.find_spec("puresasl") is None:
             raise MissingDependency("SASL to ZooKeeper needs the package pure-sasl", extra="sasl")
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + (self._timeout_s if within_s is None else within_s)
         if security.tls is not None:
             self._tls_context = client_context(security.tls)
             check_tls(self.address, security.tls, self._tls_context, deadline, patient=self._patient)
@@ -254,7 +257,10 @@ class Session:
         except _lost_errors() as error:
             self._waiting_since = began
             raise Lost(str(error)) from error
-        except (KazooException, Lost):
+        except KazooException:  # a definite no is an answer
+            self._waiting_since = None
+            raise
+        except Lost:
             raise
         except Exception as error:
             # Whatever a parser stumbles over; kazoo hands it out as it is.

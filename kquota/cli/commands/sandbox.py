@@ -91,7 +91,7 @@ def start(port: int | None, which: Which) -> View:
     directory, server = which.directory, which.server
     last = sandbox.last_port(directory, server)
     running = sandbox.status(directory)
-    if running is not None and port in (None, running.port):
+    if running is not None and last is not None and port in (None, running.port):
         note(f"the sandbox in {running.directory} runs already")
         state = running
     else:
