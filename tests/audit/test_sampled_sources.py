@@ -225,6 +225,7 @@ def test_an_mbean(name: str, series: Series | None) -> None:
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} x 1700000000000\n', "not a number"),
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} 1 17\n', "not one between 2001 and 2100"),
         (openmetrics, 'kafka_server_produce_byte_rate{user="u"} -1 1700000000\n', "-1 is not a rate"),
+        (prometheus, '{"metric":{"__name__":"x"},"values":[1],"timestamps":[1,2]}\n', "2 timestamps for 1 values"),
         (kafka_jmx, '"time","kafka.server:type=Produce,user=u:byte-rate"\n1700000000000\n', "0 values instead of 1"),
         (kafka_jmx, 'kafka.server:type=Produce,user=u:byte-rate,"1"\n', "no time before it"),
         (kafka_jmx, "time,\"noon\"\n", "noon is not a time"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -36,7 +36,6 @@ HEADER: Final = '"time",'
 _TIME: Final = re.compile(r'time[,\t=]"?(.+?)"?')
 _ATTRIBUTE: Final = re.compile(r'(kafka\.server:.+:[a-z-]+)(?:,"|\t|=)([^"]*)"?', re.DOTALL)
 _PROPERTY: Final = re.compile(r'(?:\A|,)(type|user|client-id)=("(?:\\.|[^"\\])*"|[^,]*)')
-_DOMAIN: Final = "kafka.server:"
 
 
 def splits(file: File) -> list[Split]:
@@ -61,11 +60,11 @@ def _answers(split: Split, broker: str, tally: Tally) -> Iterator[Reading]:
                 beans = value if "*" in asked["mbean"] else {asked["mbean"]: value}
                 if isinstance(asked.get("attribute"), str) and "*" not in asked["mbean"]:
                     beans = {asked["mbean"]: {asked["attribute"]: value}}
-                time_ms = str(round(answer["timestamp"] * 1000))
+                time_ms = round(answer["timestamp"] * 1000)
                 for bean, attributes in beans.items():
                     for attribute, number in attributes.items():
                         if (series := of_mbean(f"{_in_order(bean)}:{attribute}", broker)) is not None:
-                            yield from _reading(series, time_ms, str(number), UTC)
+                            yield from _reading(series, time_ms, str(number))
             except ValueError as error:
                 tally.reject(split.path, place, str(error), str(answer))
             except (KeyError, TypeError, AttributeError):
@@ -82,7 +81,7 @@ def _in_order(bean: str) -> str:
 
 def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator[Reading]:
     columns: list[Series | None] = []
-    time: str | None = None
+    time_ms: int | None = None
     for place, raw in lines(split, tally):
         try:
             line = raw.decode().rstrip("\r\n")
@@ -90,13 +89,12 @@ def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator
                 # A quote inside of a name is escaped: this cuts between names only.
                 columns = [of_mbean(name, broker) for name in line[1:].removesuffix('"').split('","')[1:]]
             elif (told := _TIME.fullmatch(line)) is not None:
-                time = None
-                _time_ms(told[1], zone)
-                time = told[1]
+                time_ms = None
+                time_ms = _time_ms(told[1], zone)
             elif columns:
                 yield from _row(line, columns, zone)
             else:
-                yield from _attribute(line, time, broker, zone)
+                yield from _attribute(line, time_ms, broker)
         except ValueError as error:
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
             tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
@@ -107,14 +105,14 @@ def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]
     time, *texts = line.rsplit(",", len(columns))
     if len(texts) != len(columns):
         raise ValueError(f"{len(texts)} values instead of {len(columns)}")
-    readings = []
+    readings, time_ms = [], _time_ms(time, zone)
     for series, text in zip(columns, texts, strict=True):
         if series is not None:
-            readings += _reading(series, time, text, zone)
+            readings += _reading(series, time_ms, text)
     return readings
 
 
-def _attribute(line: str, time: str | None, broker: str, zone: tzinfo) -> list[Reading]:
+def _attribute(line: str, time_ms: int | None, broker: str) -> list[Reading]:
     """A line of its own for an attribute."""
     found = _ATTRIBUTE.fullmatch(line)
     if found is None:
@@ -122,13 +120,12 @@ def _attribute(line: str, time: str | None, broker: str, zone: tzinfo) -> list[R
     series = of_mbean(found[1], broker)
     if series is None:
         return []
-    if time is None:
+    if time_ms is None:
         raise ValueError("no time before it")
-    return _reading(series, time, found[2], zone)
+    return _reading(series, time_ms, found[2])
 
 
-def _reading(series: Series, time: str, text: str, zone: tzinfo) -> list[Reading]:
-    time_ms = _time_ms(time, zone)
+def _reading(series: Series, time_ms: int, text: str) -> list[Reading]:
     try:
         number = float(text)
     except ValueError:

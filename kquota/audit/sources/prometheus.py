@@ -59,8 +59,10 @@ def _result(answer: Any) -> tuple[str, list[Any]]:
         raise ValueError(f"Prometheus answered with an error: {answer.get('error')}")
     if isinstance(answer.get("timestamps"), list) and isinstance(answer.get("values"), list):
         # A line of VictoriaMetrics' /api/v1/export: times are in ms.
+        if len(answer["timestamps"]) != len(answer["values"]):
+            raise ValueError(f"{len(answer['timestamps'])} timestamps for {len(answer['values'])} values")
         seconds = [time / 1000 if isinstance(time, int) else time for time in answer["timestamps"]]
-        pairs = [list(pair) for pair in zip(seconds, answer["values"], strict=False) if pair[1] is not None]
+        pairs = [list(pair) for pair in zip(seconds, answer["values"], strict=True) if pair[1] is not None]
         return "matrix", [{"metric": answer.get("metric"), "values": pairs}]
     data = answer.get("data", answer)
     kind, result = (data.get("resultType"), data.get("result")) if isinstance(data, dict) else (None, None)
