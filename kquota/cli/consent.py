@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -11,10 +12,11 @@ import click
 
 from kquota.backends import QuotaBackend
 from kquota.changes import check_cluster as check
-from kquota.cli.streams import ask, note, quiet, warn
+from kquota.cli.streams import ask, note, quiet, say, warn
 from kquota.cli.text import safe
 from kquota.core.change.plan import Objection, Plan, Severity
 from kquota.core.change.review import SHORT_FREEZE, UNSEEN, standing
+from kquota.documents.journal import Entry
 from kquota.errors import Refused
 
 _MOST_OF_A_KIND = 5
@@ -122,3 +124,17 @@ def _lifted(objections: Sequence[Objection]) -> str:
 def name_cluster(named: str) -> None:
     """Says which cluster is about to be written to."""
     note(f"cluster: {safe(named)}")
+
+
+@contextlib.contextmanager
+def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
+    """Whatever ends a run that has begun to write, its user learns of the way back."""
+    try:
+        yield
+    except BaseException:
+        for entry in begun:
+            say(
+                f"kquota: some of {len(entry.plan.changes)} changes may be written:"
+                f" 'kquota undo {entry.name}' takes them back"
+            )
+        raise

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kquota.core.change.plan import Cluster
     from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
+    from kquota.documents.journal import Pages
     from kquota.documents.quotas import QuotaFile
     from kquota.leases import Lease
 
@@ -231,12 +232,17 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
     from kquota.documents.journal import Journal
 
     pages = Journal(folder).read()
-    for name, why in pages.unreadable:
-        warn(f"{folder / name} is no entry of the journal: {why}")
+    warn_unreadable(pages)
     entries = pages.entries if here is None else pages.of(here)
     if not entries:
         raise InputError(f"{folder}: no changes of this cluster in the journal", hint="'kquota history' lists them")
     return journal_history(entries, history.latest)
+
+
+def warn_unreadable(pages: Pages) -> None:
+    """The files of the journal that are no entries, a line each on stderr."""
+    for name, why in pages.unreadable:
+        warn(f"{pages.folder / name} is no entry of the journal: {why}")
 
 
 def read_history_file(file: Path) -> QuotaHistory:

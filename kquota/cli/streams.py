@@ -324,3 +324,10 @@ def console(stream: TextIO, **options: Any) -> Console:
     elif not coloured(stream):
         options |= {"color_system": None}
     return Console(file=stream, highlight=False, **options)
+
+
+def reader_is_gone() -> bool:
+    """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return bool(poll.poll(0))

@@ -519,3 +519,7 @@ def _three(value: float) -> str:
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}
+"""The mark and the colour of what happens to a key."""

@@ -14,13 +14,14 @@ from kquota.cli.report import words
 from kquota.cli.streams import warn
 from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
-from kquota.cli.verdicts import markdown_lines
-from kquota.cli.views import Csv, Part, Shown, Table, csv_of, markdown_of, table_of
+from kquota.cli.verdicts import lines, markdown_lines
+from kquota.cli.views import Csv, Note, Part, Shown, Table, View, csv_of, markdown_of, table_of
 from kquota.core.fields import paths
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.whatif import comparison_document
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ class Replayed:
     before: str
     after: str
     usage: str
-    unread: bool = False
-    """Whether files of it were left out that cannot be read."""
 
 
 def summary(comparison: Comparison) -> str:
@@ -198,6 +197,23 @@ _CSV_PREDICTED = " ".join(
     for name in ("muted_share", "throttle_time_max_ms")
     for end in ("low", "high")
 )
+
+
+def usage_view(comparison: Comparison, replayed: Replayed) -> View:
+    """The comparison as a part of a plan: the clients who would notice, and what the usage was."""
+
+    def screen() -> Iterator[Part]:
+        if comparison.clients:
+            yield ""
+            yield clients_table(comparison)
+        yield Note(f"{summary(comparison)}; {replayed.usage}")
+        yield from map(Note, lines(comparison.quotas, counts=False))
+
+    return View(
+        screen=screen,
+        document=lambda: comparison_document(comparison),
+        others={"markdown": lambda: comparison_markdown(comparison, replayed, title="Recorded usage")},
+    )
 
 
 def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:

@@ -8,14 +8,12 @@ from typing import Any
 
 from kquota.core.change.lint import Finding
 from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity
-from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document, read_document, read_text
 from kquota.documents.lint import finding_document
 from kquota.documents.quotas import read_entity, read_values
-from kquota.documents.whatif import comparison_document
 from kquota.errors import InputError
 
 KIND = "kquota.plan"
@@ -28,7 +26,7 @@ def plan_document(
     *,
     brokers: int | None = None,
     findings: Sequence[Finding] | None = None,
-    comparison: Comparison | None = None,
+    comparison: object = None,
     unnamed: int | None = None,
     sides: tuple[str, str] | None = None,
 ) -> Document:
@@ -60,7 +58,7 @@ def plan_document(
         **({} if unnamed is None else {"unnamed": unnamed}),
         **({} if brokers is None else {"brokers": brokers}),
         **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),
-        **({} if comparison is None else {"comparison": comparison_document(comparison)}),
+        **({} if comparison is None else {"comparison": comparison}),
     }
 
 

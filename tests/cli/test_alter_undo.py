@@ -14,7 +14,7 @@ from kquota.access import Access
 from kquota.backends import wire
 from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
-from kquota.cli.commands.undo import switch_back
+from kquota.cli.settled import switch_back
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity

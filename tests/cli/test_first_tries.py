@@ -69,7 +69,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
     """A cluster in memory behind every address, and a folder of its own for the files of the user."""
     backend = MemoryBackend(QuotaSnapshot({BOB: {KEY: 20 * MB}}))
     monkeypatch.setattr(Access, "open", lambda *_: backend)
-    for room in ("changes", "cli.commands.alter", "cli.commands.apply", "cli.commands.undo", "cli.commands.reconcile"):
+    for room in (
+        "changes",
+        "cli.altering",
+        "cli.writing",
+        *(f"cli.commands.{each}" for each in ("alter", "undo", "reconcile")),
+    ):
         monkeypatch.setattr(f"kquota.{room}.place_of", lambda _: Cluster("zookeeper://zk1:2181"))
     for variable in ("KQUOTA_ZOOKEEPER", "KQUOTA_BOOTSTRAP_SERVER", "KQUOTA_CONTEXT", "KQUOTA_CONFIG"):
         monkeypatch.delenv(variable, raising=False)

@@ -181,7 +181,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(Access, "open_broker_configs", lambda *_: Brokers())
     monkeypatch.setattr(Access, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
     monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
-    for room in ("changes", "cli.commands.alter", "cli.commands.apply", "cli.commands.undo", "cli.commands.reconcile"):
+    for room in (
+        "changes",
+        "cli.altering",
+        "cli.writing",
+        *(f"cli.commands.{each}" for each in ("alter", "undo", "reconcile")),
+    ):
         monkeypatch.setattr(f"kquota.{room}.place_of", lambda _: Cluster(f"zookeeper://{ADDRESS}"))
     monkeypatch.setattr("kquota.cli.commands.probe.run", probed)
     return tmp_path

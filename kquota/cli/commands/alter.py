@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from kquota.access import Access
 from kquota.backends import describe_entities
-from kquota.changes import Altered, Rehearsal, alter, place_of, rehearse
-from kquota.cli import brokers, consent, grammar, leases, params, session
-from kquota.cli.commands.apply import says_what_may_be_written
+from kquota.changes import place_of
+from kquota.cli import brokers, grammar, params, session
+from kquota.cli.altering import all_keys, carry_out
 from kquota.cli.contexts import Given
-from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import known_leases
-from kquota.cli.streams import Stop, note, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
-from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.core.change.broker import Broker
-from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
-from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
 from kquota.core.quotas.filter import Any as AnyName
-from kquota.core.quotas.quota import QuotaKey, Value, humanize, parse_value
+from kquota.core.quotas.quota import QuotaKey, Value, parse_value
 from kquota.core.quotas.selector import selected
-from kquota.documents.alter import alter_document
-from kquota.documents.journal import Command, Entry, Journal, name_of
+from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quota_file
-from kquota.errors import Conflict, InputError, Uncertain
+from kquota.errors import InputError
 from kquota.leases import kept
-from kquota.reconcile import Terms, now
 
 
 @click.command("alter", cls=grammar.Command)
@@ -168,153 +163,6 @@ def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> lis
     return alterations
 
 
-def carry_out(
-    alterations: Sequence[Alteration],
-    access: Access,
-    writing: params.Writing,
-    *,
-    guards: Guards | None = None,
-    everything: bool = False,
-    command: Command = "alter",
-    file: Path | None = None,
-) -> int:
-    """Alters on the one road, and says what came of it: the end of alter and delete.
-
-    With `everything`, all keys of the entities are deleted, so that it says nothing of those that were not set.
-    """
-    check_sorting(COLUMNS)
-    named = session.label(access)
-    book = Journal(writing.journal) if writing.dry_run else params.open_journal(writing.journal, access, file)
-    dry_run, wait = writing.dry_run, writing.wait
-    if wait and access.bootstrap_controller:
-        raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
-    if writing.lasts_ms is not None and access.bootstrap_controller:
-        raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
-    expires = None if writing.lasts_ms is None else now() + writing.lasts_ms
-    agreed: set[Objection] = set()
-    rounds: list[Rehearsal] = []
-
-    shown: list[tuple[AlterResult, ...]] = []
-
-    def agree(rehearsal: Rehearsal) -> None:
-        new = [each for each in rehearsal.plan.objections if each not in agreed]
-        if writing.output == "table" and consent.will_ask(new, yes=writing.yes, force=writing.force):
-            # Who is asked sees first what it is about.
-            show(altered_view(Altered(rehearsal.results, kept=rehearsal.kept), dry_run=False), writing.output)
-            shown[:] = [rehearsal.results]
-        consent.heed(
-            new,
-            yes=writing.yes,
-            force=writing.force,
-            question=f"Alter {named} all the same?",
-            done="altered",
-        )
-        agreed.update(new)
-        if not rounds:
-            consent.name_cluster(named)
-        rounds.append(rehearsal)
-
-    begun: list[Entry] = []
-    stop = Stop()
-    terms = Terms(
-        journal=book,
-        cluster=session.cluster_name(access),
-        command=command,
-        expires=expires,
-        stop=stop,
-        begun=begun.append,
-    )
-
-    with session.open_backend(access) as backend:
-        if dry_run:
-            rehearsal = rehearse(backend, alterations, guards)
-            known = leases.known_leases(book, lambda: place_of(backend))
-            rehearsal = rehearsal.among(known, alterations, expires=expires)
-            consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
-            consent.name_cluster(named)
-            altered = Altered(
-                rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended, leases=known
-            )
-        else:
-            with says_what_may_be_written(begun):
-                # Not stoppable while somebody is asked: there, Ctrl-C means no.
-                altered = alter(
-                    backend, alterations, terms, consent=agree, guards=guards, writing=lambda: stoppable(stop)
-                )
-        results = altered.results
-        absent = _absent_keys(alterations, results, everything)
-        # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
-        others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
-    if len(results) == 1 and results[0].error is not None and not altered.interrupted:
-        if isinstance(results[0].error, Uncertain):
-            _note_way_back(altered, access)
-        raise results[0].error
-    if results not in shown:
-        show(altered_view(altered, dry_run=dry_run), writing.output)
-    if not dry_run:
-        leases.warn_unread(altered.leases.unreadable, book)
-    leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
-    for entity, keys in absent.items():
-        what = ", ".join(map(str, keys)) if keys else "any quota"
-        note(safe(f"{entity}: not set: {what}"))
-        if others is not None and entity not in others:
-            session.note_slips(others, dict(entity.parts))
-    changed = [result for result in results if result.error is None and result.changed]
-    if not dry_run and changed:
-        _note_way_back(altered, access)
-    if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
-        then = [
-            f"{leases.shown(key, altered.leases.beneath(result.entity, key, result.before.get(key), expires))} again"
-            for result in changed
-            for key in QuotaKey
-            if result.before.get(key) != result.after.get(key)
-        ]
-        leases.note_end(expires, then, access, writing.journal, dry_run=dry_run)
-    if altered.unverified:
-        late = ", ".join(map(str, altered.unverified))
-        hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
-        if wait and not altered.interrupted:
-            raise Conflict(f"written, but not shown in time: {late}", hint=hint)
-        warn(f"written, but not shown yet: {late} ({hint})")
-    if altered.unfinished is not None:
-        say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
-    if altered.interrupted:
-        return stop.exit_code
-    code = exit_code_of_results(results)
-    return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
-
-
-def _note_way_back(altered: Altered, access: Access) -> None:
-    made = [result for result in altered.results if result.error is None]
-    lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
-    if lost:
-        note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
-    if altered.entries and (altered.plan is None or altered.plan.inverse):
-        commands = " and ".join(
-            f"'kquota undo {name_of(entry)}{params.there(access)}'" for entry in reversed(altered.entries)
-        )
-        note(f"{commands} takes it back")
-    elif any(result.blind for result in made):
-        note("not in the journal: 'kquota undo' cannot take back what went through a controller")
-
-
-def _absent_keys(
-    alterations: Sequence[Alteration], results: Sequence[AlterResult], everything: bool
-) -> dict[Entity, list[QuotaKey]]:
-    """The keys to delete that were not there, by entity; with `everything`, none for an entity that had no quota."""
-    by_entity = {result.entity: result for result in results}
-    absent: dict[Entity, list[QuotaKey]] = {}
-    for alteration in alterations:
-        result = by_entity[alteration.entity]
-        keys = _absent(alteration, result)
-        if everything and not alteration.set:
-            if result.error is None and not (result.before or result.blind or result.unusable):
-                absent[alteration.entity] = []
-        elif keys:
-            absent[alteration.entity] = keys
-    return absent
-
-
 def _alter_broker(
     broker: Broker | AnyName,
     add_config: tuple[str, ...],
@@ -359,22 +207,6 @@ def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
     return managed, quota_file.guards(usual.most_deleted, usual.most_changed)
 
 
-def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
-    """The keys to delete that were not there."""
-    if result.error is not None:
-        return []
-    there = result.before.keys() | result.blind | result.unusable
-    return [key for key in QuotaKey if key in alteration.remove - there]
-
-
-def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
-    """OK when all were altered, PARTIAL when some were, else the code of the first error."""
-    errors = [result.error for result in results if result.error is not None]
-    if not errors:
-        return ExitCode.OK
-    return ExitCode.PARTIAL if len(errors) < len(results) else exit_code_of(errors[0])
-
-
 def _items(texts: Iterable[str]) -> list[str]:
     """The items of comma-separated lists. A trailing comma is harmless, an empty item between commas is not."""
     items = [item.strip() for text in texts for item in text.strip().removesuffix(",").split(",")]
@@ -410,70 +242,3 @@ def _deletions(texts: Iterable[str], entity: Entity) -> frozenset[QuotaKey]:
             raise InputError(f"'{_ALL}' deletes every key: name no other beside it")
         return all_keys(entity)
     return frozenset(map(QuotaKey.parse, items))
-
-
-def all_keys(entity: Entity) -> frozenset[QuotaKey]:
-    """Every key that the entity may have."""
-    return frozenset(key for key in QuotaKey if key.allowed_for(entity))
-
-
-_UNKNOWN = "?"
-"""What was set before, where nobody could look."""
-_UNUSABLE = "unusable"
-"""What was set before, where it was no value."""
-
-
-COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
-"""The table of an alter, and its CSV in small letters."""
-
-
-def altered_view(altered: Altered, *, dry_run: bool) -> View:
-    """What changed, per entity and key."""
-    results = altered.results
-
-    def document() -> Document:
-        return alter_document(
-            results,
-            dry_run=dry_run,
-            objections=() if altered.plan is None else altered.plan.objections,
-            cluster=None if altered.plan is None else altered.plan.cluster,
-            journal=altered.entries,
-        )
-
-    changes = [
-        (result.entity, key, _before(result, key), result.after.get(key))
-        for result in results
-        for key in QuotaKey
-        if key in result.before
-        or key in result.after
-        or key in result.unusable
-        or (key in result.blind and result.error is None)
-    ]
-
-    def csv() -> Csv:
-        return Csv([name.lower() for name in COLUMNS], [(str(entity), *rest) for entity, *rest in changes])
-
-    def shown(key: QuotaKey, value: Value | str | None) -> str:
-        return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
-
-    def screen() -> Iterator[Part]:
-        for result in results:
-            if result.error is not None:
-                yield Note(f"kquota: {entity_text(result.entity)}: {result.error}", by=say)
-        rows = [
-            (entity_text(entity), key, shown(key, before), shown(key, after), before, after)
-            for entity, key, before, after in changes
-            if before != after
-        ]
-        if rows or not altered.kept:
-            yield from changes_table(COLUMNS, rows, dry_run=dry_run)
-        elif dry_run:
-            yield Note(DRY_RUN, by=say)
-
-    return View(screen=screen, document=document, csv=csv)
-
-
-def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:
-    if key in result.blind:
-        return _UNKNOWN
-    return _UNUSABLE if key in result.unusable else result.before.get(key)

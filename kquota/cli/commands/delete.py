@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kquota.cli import grammar, params
-from kquota.cli.commands import alter
+from kquota.cli.altering import all_keys, carry_out
 from kquota.cli.contexts import Given
 from kquota.core.quotas.alteration import Alteration
 
@@ -27,5 +27,5 @@ def command(selection: params.Selection, given: Given, writing: params.Writing) 
     """
     if selection.broker is not None:
         raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
-    alterations = [Alteration(entity, remove=alter.all_keys(entity)) for entity in selection.entities()]
-    return alter.carry_out(alterations, given.access(), writing, everything=True, command="delete")
+    alterations = [Alteration(entity, remove=all_keys(entity)) for entity in selection.entities()]
+    return carry_out(alterations, given.access(), writing, everything=True, command="delete")

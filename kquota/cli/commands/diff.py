@@ -18,10 +18,10 @@ from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.schemes import scheme_of, unknown
 from kquota.backends.zookeeper.address import Address
 from kquota.cli import grammar, params, session
-from kquota.cli.commands.plan import Labels, Words, plan_view
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few, leases_of
+from kquota.cli.plans import Labels, Words, plan_view
 from kquota.cli.streams import note
 from kquota.cli.text import code
 from kquota.cli.views import View, shown_as

@@ -17,11 +17,11 @@ import click
 from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
-from kquota.cli.commands.apply import Terms, carry_out
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, say, warn
 from kquota.cli.text import safe
 from kquota.cli.views import shown_as
+from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.plan import plan_of_edit
 from kquota.core.change.review import Guards, with_review
 from kquota.core.quotas.entity import Entity

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from kquota.cli import grammar, params
-from kquota.cli.commands.plan import plan_view
-from kquota.cli.commands.undo import warn_unreadable
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
+from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, many, moment, safe
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 from kquota.core.change.plan import Change
@@ -120,7 +119,7 @@ def command(
             else:
                 yield from plan_view(entries[0].plan, {}).parts("table")
 
-    warn_unreadable(pages)
+    session.warn_unreadable(pages)
     code = ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
     return View(screen=screen, document=document, code=code)
 

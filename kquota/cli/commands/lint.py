@@ -14,6 +14,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
+from kquota.cli.plans import finding_lines
 from kquota.cli.text import many, safe
 from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
@@ -166,16 +167,6 @@ def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Itera
         yield f"    {click.style('hint:', bold=True)} {safe(found.hint)}"
     counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
     yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")
-
-
-def finding_lines(found: Finding, where: str = "") -> Iterator[str]:
-    """What is wrong, in a line that begins with where, and the proof in another."""
-    word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
-    yield f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]"
-    yield f"    {safe(found.proof)}"
-
-
-_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def _data(text: str) -> str:

@@ -12,14 +12,14 @@ from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import place_of, with_freezes
 from kquota.cli import grammar, params, session
-from kquota.cli.commands.apply import Terms, carry_out
-from kquota.cli.commands.undo import switch_back, warn_unreadable
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.leases import named as name_of
 from kquota.cli.leases import shown
+from kquota.cli.settled import switch_back
 from kquota.cli.streams import Stop, note, say
 from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
+from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.review import related
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import KquotaError, Unauthorized, Unreachable
@@ -52,7 +52,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     named = session.label(access)
     book = Journal(journal)
     pages, time = book.read(), now()
-    warn_unreadable(pages)
+    session.warn_unreadable(pages)
     recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
     over = [entry for entry in recordings if is_due(entry, book, time)]
     leased = [leases for _, leases in by_place(pages.entries)]

@@ -14,11 +14,12 @@ from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
 from kquota.core.change.broker import parse_broker
-from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Fate, Settled
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.journal import Entry, Journal, name_of
@@ -283,8 +284,6 @@ def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
 
 
 DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "FOR A WHILE", "AT MOST", "REQUESTS", "LOG", "ROOM")
-SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
-"""The columns of the tables of a recording; a node is a broker or a controller."""
 
 
 def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
@@ -325,37 +324,6 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
         rows,
     )
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
-
-
-def settled_table(settled: Iterable[Settled], noun: str) -> Table:
-    """What became of each node's logger."""
-    return Table(
-        [
-            Column(noun.upper(), style="cyan", whole=True),
-            Column("BEFORE"),
-            Column("NOW"),
-            Column("WAS ON FOR", number=True),
-            Column("OUTCOME"),
-        ],
-        [
-            (str(each.node), each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
-            for each in settled
-        ],
-    )
-
-
-def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
-    """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
-    every = list(settled)
-    lost = [each for each in every if not each.fate.is_settled]
-    foreign = [each for each in every if each.fate is Fate.FOREIGN]
-    for each in lost:
-        say(f"kquota: {noun} {each.node}: {each.fate.value}: {each.error or f'the level is {each.now}'}")
-    for each in foreign:
-        warn(f"{noun} {each.node}: somebody else set the logger to {each.now} meanwhile: it is left so")
-    if lost:
-        return ExitCode.UNREACHABLE if len(lost) == len(every) else ExitCode.PARTIAL
-    return ExitCode.CONFLICT if foreign else ExitCode.OK
 
 
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:

@@ -21,11 +21,10 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
 from kquota.cli.board import Board, Row
-from kquota.cli.commands.watch import reader_is_gone
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
-from kquota.cli.streams import console, note, quiet, stoppable, warn
+from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as

@@ -12,20 +12,19 @@ from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import place_of, to_undo, with_freezes
 from kquota.cli import consent, grammar, params, session
-from kquota.cli.commands.apply import Terms, carry_out
-from kquota.cli.commands.record import SETTLED, complain, settled_table
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.streams import Stop, ask, note, say, warn
+from kquota.cli.settled import switch_back
+from kquota.cli.streams import Stop, note, say
 from kquota.cli.text import moment, safe
-from kquota.cli.views import DRY_RUN, View, check_sorting, show, shown_as
+from kquota.cli.views import DRY_RUN, shown_as
+from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.plan import Plan, still_due
 from kquota.core.change.review import related
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Command, Entry, Journal, Pages
-from kquota.documents.record import taken_back_document
+from kquota.documents.journal import Entry, Journal, Pages
 from kquota.errors import Conflict, InputError
 from kquota.reconcile import now
 
@@ -69,7 +68,7 @@ def command(
     named = session.label(access)
     book = Journal(journal) if dry_run else params.open_journal(journal, access)
     pages = book.read()
-    warn_unreadable(pages)
+    session.warn_unreadable(pages)
     with session.open_backend(access) as backend:
         here = place_of(backend)
         meant = about.matches if about else None
@@ -113,46 +112,6 @@ def command(
     if dry_run:
         say(DRY_RUN)
     return ExitCode.OK
-
-
-def warn_unreadable(pages: Pages) -> None:
-    """The files of the journal that are no entries, a line each on stderr."""
-    for name, why in pages.unreadable:
-        warn(f"{pages.folder / name} is no entry of the journal: {why}")
-
-
-def switch_back(
-    entry: Entry,
-    access: Access,
-    *,
-    named: str,
-    journal: Journal,
-    yes: bool,
-    dry_run: bool,
-    output: str,
-    command: Command,
-) -> int:
-    """Switches back the request loggers that a recording left on; returns the exit code."""
-    from kquota.recorder import take_back as switched
-
-    if access.is_zookeeper:
-        raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
-    check_sorting(SETTLED)
-    nodes = ", ".join(str(change.node) for change in entry.levels)
-    if dry_run:
-        if output == "json":
-            raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
-        note(f"would switch the request loggers of {nodes} of {safe(named)} back (entry {entry.name})")
-        return ExitCode.OK
-    if not yes:
-        ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
-    consent.name_cluster(named)
-    with session.open_broker_loggers(access) as loggers:
-        settled = switched(entry, loggers, journal=journal, clock=now, command=command)
-        noun = loggers.noun
-    view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
-    show(view, output, written=True)
-    return complain(settled, noun)
 
 
 def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.About) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import select
-import sys
 import time
 from collections.abc import Iterator
 
@@ -14,9 +12,8 @@ from kquota.access import Access
 from kquota.backends import QuotaWatch, TellsChanges
 from kquota.backends.polling import watch
 from kquota.cli import grammar, params, session
-from kquota.cli.commands.plan import MARKS
-from kquota.cli.streams import note, say
-from kquota.cli.text import entity_text
+from kquota.cli.streams import note, reader_is_gone, say
+from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
 from kquota.core.change.plan import Change
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -94,13 +91,6 @@ def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, 
         for change in changes:
             for key in change.keys:
                 yield change, key
-
-
-def reader_is_gone() -> bool:
-    """Whether stdout is a pipe or a terminal that nobody is at the other end of."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return bool(poll.poll(0))
 
 
 def changes_view(seen: Iterator[tuple[int, Change, QuotaKey]]) -> View:

@@ -1,0 +1,211 @@
+"""Plans for people: the changes as a table, what lint finds about them, and what recorded usage says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+
+from kquota.cli.text import MARKS, Column, entity_text, markdown, markdown_table, safe, said_once
+from kquota.cli.views import Document, Note, Part, Table, View
+from kquota.core.change.lint import Finding, concerning
+from kquota.core.change.plan import Action, Objection, Plan, Severity
+from kquota.core.change.review import SHORT_FREEZE
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import humanize
+from kquota.documents.lint import subject
+from kquota.documents.plan import plan_document
+
+Labels = Mapping["Entity", Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a table of changes says around the numbers; the actions stand for creating, updating and deleting."""
+
+    title: str
+    before: str
+    after: str
+    actions: tuple[str, str, str]
+    nothing: str
+    ignored: str
+    noun: str = ""
+    """What the first number counts, where the actions alone do not say it."""
+    sides: tuple[str, str] | None = None
+    """What is compared, where it is not a cluster with a file."""
+
+
+_PLAN = Words(
+    "Quota plan",
+    "BEFORE",
+    "AFTER",
+    ("to create", "to update", "to delete"),
+    "nothing changes",
+    "unmanaged left as they are",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is said about a plan beside its changes: what its limits come to on so many brokers, None where nobody knows
+    how many there are; what is wrong with the quotas as they would be; and what recorded usage says.
+    """
+
+    brokers: int | None
+    findings: Sequence[Finding]
+    usage: View | None = None
+    """What recorded usage says of the plan."""
+    unnamed: int = 0
+    """Entities of the cluster that the file does not name, and that no prune deletes."""
+
+
+def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
+    """A plan in plan's formats; its tables use `words`."""
+    brokers = review.brokers if review is not None else None
+    findings, unchanged = _about_changes(planned, () if review is None else review.findings)
+    usage = None if review is None else review.usage
+
+    def document() -> Document:
+        return plan_document(
+            planned,
+            labels,
+            brokers=brokers,
+            findings=None if review is None else review.findings,
+            comparison=usage and usage.document and usage.document(),
+            unnamed=None if review is None else review.unnamed,
+            sides=words.sides,
+        )
+
+    title = summary(planned, words)
+    if planned and review is not None and brokers is None:
+        title += "; limits are per broker"
+    if review is not None and review.unnamed:
+        title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
+
+    def page() -> Iterator[Part]:
+        yield f"### {words.title}: {title}\n"
+        if planned.message is not None:
+            yield f"{markdown(planned.message)}\n"
+        table = _table(planned, labels, brokers, words)
+        if table.rows:
+            yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
+        yield from _objections_markdown(planned.objections, findings)
+        yield from _findings_markdown(findings)
+        if unchanged:
+            yield f"* {unchanged}"
+        if usage is not None:
+            yield ""
+            yield from usage.parts("markdown")
+
+    def screen() -> Iterator[Part]:
+        if planned:
+            yield _table(planned, labels, brokers, words)
+        yield from _findings(findings)
+        yield Note(title)
+        if planned.message is not None:
+            yield Note(f"why: {safe(planned.message)}")
+        if unchanged:
+            yield Note(unchanged)
+        if usage is not None:
+            yield from usage.parts("table")
+
+    return View(screen=screen, document=document, others={"markdown": page})
+
+
+def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence[Finding], str]:
+    """The findings about what the plan changes, and a line about the others: they were there before."""
+    new = concerning(findings, {change.entity for change in planned.changes}) if planned else ()
+    rest = len(findings) - len(new)
+    if not rest:
+        return new, ""
+    return new, f"{rest} {'finding' if rest == 1 else 'findings'} about quotas that stay: 'kquota lint' shows them"
+
+
+_MOST_FINDINGS = 20
+"""More would bury the changes."""
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
+    for found in findings[:_MOST_FINDINGS]:
+        yield from finding_lines(found)
+    if len(findings) > _MOST_FINDINGS:
+        yield _more(findings)
+
+
+def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
+    if findings:
+        yield ""
+    for found in findings[:_MOST_FINDINGS]:
+        what = f"{subject(found)}: {found.message} [{found.rule.name}]"
+        yield f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}"
+    if len(findings) > _MOST_FINDINGS:
+        yield f"* {_more(findings)}"
+
+
+def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
+    """What would stop an apply, and freezes; what lint finds stands among the findings."""
+    found = {finding.rule.name for finding in findings}
+    listed = [
+        each
+        for each in objections
+        if (each.severity > Severity.WARNING and each.name not in found) or each.name == SHORT_FREEZE.name
+    ]
+    if listed:
+        yield ""
+    for each in listed[:_MOST_FINDINGS]:
+        lifts = f" ({' or '.join(f'`{option}`' for option in each.lifted_by)})" if each.lifted_by else ""
+        yield f"* **{each.severity}**: {markdown(each.message)} [{each.name}]{lifts}"
+    if len(listed) > _MOST_FINDINGS:
+        yield f"* and {len(listed) - _MOST_FINDINGS} more such objections: -o json has all"
+
+
+def _more(findings: Sequence[Finding]) -> str:
+    return f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
+
+
+def summary(planned: Plan, words: Words = _PLAN) -> str:
+    """`2 to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
+    counts = [f"{planned.count(action)} {word}" for action, word in zip(Action, words.actions, strict=True)]
+    if words.noun:
+        number, word = planned.count(Action.CREATE), words.actions[0]
+        counts[0] = f"{number} {words.noun if number != 1 else 'entity'} {word}"
+    text = ", ".join(counts) if planned else words.nothing
+    if planned.ignored:
+        text += f"; {len(planned.ignored)} {words.ignored}"
+    return text
+
+
+def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> Table:
+    """A row for every key that changes; the entity once, so that its keys read as a group."""
+    labelled = any(labels.get(change.entity) for change in planned.changes)
+    several = brokers is not None and brokers > 1
+    columns = [Column(""), Column("ENTITY", once=True), Column("KEY", whole=True)]
+    columns += [Column(words.before, number=True), Column(words.after, number=True)]
+    columns += [Column(f"ON {brokers} BROKERS", number=True, spare=1)] if several else []
+    columns += [Column("LABELS", spare=2)] if labelled else []
+    rows, styles = [], []
+    for change in planned.changes:
+        for key in change.keys:
+            before, after = change.before.get(key), change.after.get(key)
+            mark, style = MARKS["create" if before is None else "delete" if after is None else "update"]
+            row = [mark, entity_text(change.entity), key.value]
+            row += ["-" if value is None else humanize(key, value) for value in (before, after)]
+            if several:
+                assert brokers is not None
+                row.append("-" if after is None else humanize(key, key.on_brokers(after, brokers)))
+            if labelled:
+                row.append(" ".join(f"{name}={text}" for name, text in labels.get(change.entity, {}).items()))
+            rows.append(row)
+            styles.append(style)
+    return Table(columns, rows, styles)
+
+
+def finding_lines(found: Finding, where: str = "") -> Iterator[str]:
+    """What is wrong, in a line that begins with where, and the proof in another."""
+    word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
+    yield f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]"
+    yield f"    {safe(found.proof)}"
+
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

@@ -1,0 +1,89 @@
+"""Request loggers that a recording switched, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from kquota.access import Access
+from kquota.cli import consent, session
+from kquota.cli.exit_codes import ExitCode
+from kquota.cli.streams import ask, note, say, warn
+from kquota.cli.text import Column, safe
+from kquota.cli.views import Table, View, check_sorting, show
+from kquota.core.change.recording import Fate, Settled
+from kquota.core.duration import duration
+from kquota.documents.journal import Command, Entry, Journal
+from kquota.documents.record import taken_back_document
+from kquota.errors import InputError
+from kquota.reconcile import now
+
+
+def switch_back(
+    entry: Entry,
+    access: Access,
+    *,
+    named: str,
+    journal: Journal,
+    yes: bool,
+    dry_run: bool,
+    output: str,
+    command: Command,
+) -> int:
+    """Switches back the request loggers that a recording left on; returns the exit code."""
+    from kquota.recorder import take_back as switched
+
+    if access.is_zookeeper:
+        raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
+    check_sorting(SETTLED)
+    nodes = ", ".join(str(change.node) for change in entry.levels)
+    if dry_run:
+        if output == "json":
+            raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
+        note(f"would switch the request loggers of {nodes} of {safe(named)} back (entry {entry.name})")
+        return ExitCode.OK
+    if not yes:
+        ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
+    consent.name_cluster(named)
+    with session.open_broker_loggers(access) as loggers:
+        settled = switched(entry, loggers, journal=journal, clock=now, command=command)
+        noun = loggers.noun
+    view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
+    show(view, output, written=True)
+    return complain(settled, noun)
+
+
+SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
+"""The columns of the tables of a recording; a node is a broker or a controller."""
+
+
+def settled_table(settled: Iterable[Settled], noun: str) -> Table:
+    """What became of each node's logger."""
+    return Table(
+        [
+            Column(noun.upper(), style="cyan", whole=True),
+            Column("BEFORE"),
+            Column("NOW"),
+            Column("WAS ON FOR", number=True),
+            Column("OUTCOME"),
+        ],
+        [
+            (str(each.node), each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
+            for each in settled
+        ],
+    )
+
+
+def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
+    """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
+    every = list(settled)
+    lost = [each for each in every if not each.fate.is_settled]
+    foreign = [each for each in every if each.fate is Fate.FOREIGN]
+    for each in lost:
+        say(f"kquota: {noun} {each.node}: {each.fate.value}: {each.error or f'the level is {each.now}'}")
+    for each in foreign:
+        warn(f"{noun} {each.node}: somebody else set the logger to {each.now} meanwhile: it is left so")
+    if lost:
+        return ExitCode.UNREACHABLE if len(lost) == len(every) else ExitCode.PARTIAL
+    return ExitCode.CONFLICT if foreign else ExitCode.OK

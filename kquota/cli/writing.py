@@ -1,0 +1,161 @@
+"""The end of apply, edit, undo and reconcile: shows a plan and its review, asks, writes, and says what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import click
+
+from kquota import reconcile
+from kquota.access import Access
+from kquota.backends import QuotaBackend
+from kquota.changes import place_of
+from kquota.cli import consent, leases, params
+from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.plans import Labels, plan_view, summary
+from kquota.cli.progress import Bar, progress
+from kquota.cli.streams import Stop, ask, note, say, stoppable
+from kquota.cli.text import entity_text, many, safe
+from kquota.cli.views import Document, View, show
+from kquota.core.change.plan import Plan
+from kquota.core.change.report import ApplyReport
+from kquota.documents.apply import apply_document
+from kquota.documents.journal import Entry, name_of
+from kquota.leases import Lease, Leases, kept, settles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms(reconcile.Terms):
+    """Also with whose consent, and what is printed.
+
+    With `dry_run`, the plan and its review are all. `named` is the cluster for people, and `access` the cluster for a
+    line of cron. Plans that are applied one after the other share a `stop`: a signal during one is heeded before the
+    next.
+    """
+
+    named: str
+    output: str
+    yes: bool = False
+    force: bool = False
+    dry_run: bool = False
+    access: Access | None = None
+    stop: Stop = field(default_factory=Stop)
+
+
+def carry_out(
+    planned: Plan,
+    backend: QuotaBackend,
+    terms: Terms,
+    labels: Labels,
+    keeps: Callable[[Leases], Sequence[Lease]] = lambda leases: (),
+) -> int:
+    """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
+
+    `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
+    """
+    consent.refuse(planned.objections, force=terms.force)
+    if terms.output == "table" or terms.dry_run:
+        show(plan_view(planned, labels), terms.output)
+    wanted: Sequence[Lease] = ()
+    if terms.undoes is None:
+        known = leases.known_leases(terms.journal, lambda: place_of(backend))
+        wanted = keeps(known)
+        leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
+    if terms.dry_run:
+        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        return ExitCode.OK
+    if not planned and not wanted:
+        if terms.output == "json":
+            show(_view(ApplyReport(), planned), "json")
+        return ExitCode.OK
+    consent.heed(planned.objections, yes=terms.yes, force=terms.force)
+    if not terms.yes:
+        changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
+        verb = "Undo that on" if terms.command == "undo" else "Apply to"
+        ask(f"{verb} {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
+    consent.name_cluster(terms.named)
+    begun: list[Entry] = []
+    with progress("applying") as bar, stoppable(terms.stop), consent.says_what_may_be_written(begun):
+        watched = replace(
+            terms,
+            kept=terms.kept or kept(wanted),
+            progress=bar,
+            take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
+            begun=begun.append,
+        )
+        report = reconcile.apply(planned, backend, watched)
+    if terms.output == "json":
+        show(_view(report, planned), "json")
+    changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
+    code = _conclude(report, terms.stop.exit_code, changed_leases, params.there(terms.access))
+    if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
+        leases.note_end(terms.expires, (), terms.access, terms.journal.folder, dry_run=False)
+    return code
+
+
+def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> bool:
+    """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
+    bar.stop()
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return otherwise
+    try:
+        return click.confirm(f"{done} of {total} entities are written. Take them back?", default=otherwise, err=True)
+    except click.Abort:
+        return False
+
+
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0, there: str = "") -> int:
+    """What came of it, on stderr, and the exit code; `kept` leases got another end, or none.
+
+    `there` are the options of the cluster, for the command that takes it back.
+    """
+    complaints = [(entity, safe(error.message)) for entity, error in report.failed]
+    known = {entity for entity, _ in complaints}
+    for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
+        complaints += [(entity, what) for entity in entities if entity not in known]
+    for entity, what in complaints[:_MOST_COMPLAINTS]:
+        say(f"kquota: {entity_text(entity)}: {what}")
+    if len(complaints) > _MOST_COMPLAINTS:
+        say(f"kquota: and {len(complaints) - _MOST_COMPLAINTS} more")
+    counts = {
+        "applied": len(report.applied),
+        "already there": len(report.already),
+        "failed": len(report.failed),
+        "not tried": len(report.skipped),
+        "rolled back": len(report.rolled_back),
+        "unknown": len(report.unknown),
+    }
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    if kept and report.entry is not None:
+        said.append(f"{many(kept, 'lease')} changed")
+    text = ", ".join(said) or "nothing to do"
+    entry = ""
+    if report.entry is not None and (report.applied or report.unknown):
+        again = "the same once more completes it, " if report.outcome != "applied" else ""
+        entry = f"; {again}'kquota undo {name_of(report.entry)}{there}' takes it back"
+    if report.unfinished is not None:
+        say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
+    if report.outcome == "applied":
+        note(f"{text}{entry}")
+        return ExitCode.OUTPUT if report.unfinished is not None else ExitCode.OK
+    say(f"stopped: {text}{entry}" if report.interrupted else f"{text}{entry}")
+    if report.interrupted:
+        return stopped
+    if report.outcome == "rolled back" and report.failed:
+        return exit_code_of(report.failed[0][1])
+    return ExitCode.PARTIAL
+
+
+_MOST_COMPLAINTS = 20
+"""A line for each of 10,000 entities says no more than that."""
+
+
+def _view(report: ApplyReport, planned: Plan) -> View:
+    """What became of a plan; people read it on stderr, as it happens."""
+
+    def document() -> Document:
+        return apply_document(report, planned)
+
+    return View(document=document)
