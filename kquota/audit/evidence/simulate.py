@@ -32,13 +32,14 @@ from kquota.audit.evidence.in_force import scale_of
 from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.retries import keys_of
 from kquota.audit.ledger.rows import Judged
+from kquota.core.enforcement import UNLIMITED
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic import NONE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, limit_at, run_recorded
+from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
@@ -245,13 +246,13 @@ def _requests(rows: Rows, kinds: Any) -> Any:
     return keys_of(number * 8 + kinds, rows.time, rows.connection)
 
 
-def all_taken_back(mine: Judged, fetches: Rows, theirs: Judged, times: Rows, settings: AuditSettings) -> bool:
+def all_taken_back(
+    mine: Judged, fetches: Rows, theirs: Judged, times: Rows, settings: AuditSettings, using: Kernel
+) -> bool:
     """Whether a counter of fetches throttles nobody beside one of thread time, which is charged for the same requests.
 
     A broker takes the bytes of a fetch back where either of the quotas throttles it.
     """
-    using = kernel(Mode.PLAIN)
-    of_bytes, of_time = (using.new_counter(settings.windows, settings.generation) for _ in range(2))
     # Without the kinds of requests, those of one millisecond are taken in their order.
     kind = FETCH if times.detail.any() else 0
     _, here, there = np.intersect1d(
@@ -259,25 +260,26 @@ def all_taken_back(mine: Judged, fetches: Rows, theirs: Judged, times: Rows, set
     )
     if not len(here):
         return False
-    size = dict(zip(there.tolist(), fetches.size[here].tolist(), strict=True))
     alone = np.delete(np.arange(len(fetches)), here)
-    rows = np.concatenate([np.arange(len(times)), np.full(len(alone), -1)])
+    sizes = np.concatenate([np.full(len(times), -1.0), fetches.size[alone]])
+    sizes[there] = fetches.size[here]
+    nanos = np.concatenate([times.size, np.full(len(alone), -1.0)])
     moments = np.concatenate([times.time, fetches.time[alone]])
-    events = np.column_stack([moments, rows < 0, rows, np.concatenate([times.size, fetches.size[alone]])])
-    for now, is_bytes, row, value in map(np.ndarray.tolist, events[np.lexsort((rows < 0, moments))]):
-        byte_limit, time_limit = limit_at(mine.limits, now), limit_at(theirs.limits, now)
-        if is_bytes:
-            delay = using.charge_counter(of_bytes, FETCH, now, float(value), byte_limit).throttle_ms
-        elif row in size:
-            counters = (of_bytes, byte_limit, of_time, time_limit)
-            _, _, throttle = using.charge_request(FETCH, *counters, now, float(size[row]), float(value), True, True)
-            delay = throttle.bandwidth_ms
-        else:
-            using.charge_counter(of_time, REQUEST, now, float(value), time_limit)
-            delay = 0
-        if delay > 0:
-            return False
-    return True
+    order = np.lexsort((nanos >= 0, moments))
+    moments = moments[order]
+    return using.spares(
+        *(using.new_counter(settings.windows, settings.generation) for _ in range(2)),
+        using.column(moments, "int64"),
+        *(using.column(column[order], "float64") for column in (sizes, nanos)),
+        *(using.column(_limits_at(each, moments), "float64") for each in (mine, theirs)),
+    )
+
+
+def _limits_at(judged: Judged, times: Int64s) -> Any:
+    """The limit of a counter at each of some times; the first one before that."""
+    since, limits = zip(*judged.limits, strict=True)
+    known = np.array([UNLIMITED if limit is None else limit for limit in limits])
+    return known[np.maximum(np.searchsorted(since, times, "right") - 1, 0)]
 
 
 def _prediction(

@@ -42,7 +42,7 @@ class Kernel:
     """The functions of the modules of this package, all in one mode; documented there."""
 
     mode: Mode
-    column: Callable[[Sequence[Any], str], Any]
+    column: Callable[[Any, str], Any]
     """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
     table: Callable[[int, int, str], Any]
     """That many rows of as many columns, all zero: lists of a list, or an array."""
@@ -58,6 +58,7 @@ class Kernel:
     charge_request: Callable[
         [int, Counter, float, Counter, float, int, float, float, bool, bool], tuple[Verdict, Verdict, Throttle]
     ]
+    spares: Callable[..., bool]
     max_fetch_bytes: Callable[[float, int, int], int]
     replay_many: Callable[..., None]
     begin_traffic: Callable[[Traffic], None]
@@ -189,7 +190,7 @@ def is_kept(function: Any) -> bool:
 def _assemble(
     mode: Mode,
     functions: dict[str, Any],
-    column: Callable[[Sequence[Any], str], Any],
+    column: Callable[[Any, str], Any],
     table: Callable[[int, int, str], Any],
 ) -> Kernel:
     return Kernel(mode, column, table, **{name: functions[name] for name in _NAMES})

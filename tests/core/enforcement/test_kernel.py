@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -25,7 +26,9 @@ from kquota.core.enforcement import (
     kernel,
 )
 from kquota.core.enforcement import kernel as kernel_function
+from kquota.core.enforcement.counter import Counter
 from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
+from kquota.core.enforcement.kind import FETCH, REQUEST
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
@@ -40,6 +43,41 @@ event_lists = st.lists(
 
 def state(sensor: ProduceSensor | FetchSensor | RequestSensor) -> list[object]:
     return [list(sensor.counter.ints), list(sensor.counter.floats)]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(given_.gaps, st.none() | given_.sizes, given_.nanos), min_size=1, max_size=60),
+    given_.generations,
+    st.sampled_from([1.0, 1e4, 1e6]),
+    st.sampled_from([0.1, 10.0]),
+)
+def test_spares_is_one_request_after_another(
+    events: list[tuple[int, int | None, int]], generation: Generation, byte_limit: float, request_limit: float
+) -> None:
+    """A request of which only one counter knows is charged to that one."""
+
+    def counters(using: Kernel) -> list[Counter]:
+        return [using.new_counter(QuotaWindows(), generation) for _ in range(2)]
+
+    times = list(itertools.accumulate((gap for gap, _, _ in events), initial=given_.START))[1:]
+    sizes = [-1.0 if size is None else float(size) for _, size, _ in events]
+    # Every third fetch is known to the counter of bytes alone.
+    nanos = [-1.0 if size is not None and not size % 3 else float(spent) for _, size, spent in events]
+    bandwidth, requests = counters(PLAIN)
+    delays = []
+    for now, size, spent in zip(times, sizes, nanos, strict=True):
+        if size < 0:
+            PLAIN.charge_counter(requests, REQUEST, now, spent, request_limit)
+        elif spent < 0:
+            delays.append(PLAIN.charge_counter(bandwidth, FETCH, now, size, byte_limit).throttle_ms)
+        else:
+            given = (FETCH, bandwidth, byte_limit, requests, request_limit, now, size, spent, True, True)
+            delays.append(PLAIN.charge_request(*given)[2].bandwidth_ms)
+    for using in (PLAIN, COMPILED):
+        columns = (using.column(column, "float64") for column in (sizes, nanos))
+        limits = (using.column([limit] * len(times), "float64") for limit in (byte_limit, request_limit))
+        assert using.spares(*counters(using), using.column(times, "int64"), *columns, *limits) == (not any(delays))
 
 
 @settings(deadline=None)
