@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -318,7 +319,11 @@ def read_raw_text(path: Path) -> str:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+        encoding = "UTF-16" if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "CP1252"
+        raise InputError(
+            f"{path}: not UTF-8 text (byte {error.start})",
+            hint=f"iconv -f {encoding} -t UTF-8 makes one of what Windows writes",
+        ) from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from kquota.audit.sources import plan_splits
 from kquota.audit.sources.envelope import Pieces
+from kquota.audit.sources.lost import notes, unknown
 from kquota.audit.sources.request_line import parse, parse_line
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 from tests.audit.mangled import WRAPPERS, Around
 from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
@@ -87,6 +89,9 @@ def test_sorted_and_flattened_keys_are_the_same_request() -> None:
         ("[2026-05-04 12:20:30,456 SAST]", ZoneInfo("Africa/Johannesburg")),
         ("[2026-05-04 05:20:30,456 CDT]", UTC),
         ("2026/05/04 10:20:30.456", UTC),
+        ("[2026-05-04 10:20:30,456 AM]", UTC),
+        ("[2026-05-04 12:20:30.456 AM -10:00]", UTC),
+        ("[2026-05-04 01:20:30,456 PM +0300]", UTC),
         ("20260504T102030,456", UTC),
         ("04 May 2026 10:20:30,456", UTC),
         (str(MOMENT), UTC),
@@ -150,3 +155,30 @@ def test_a_packed_file_is_named(tmp_path: Path, name: str, content: bytes, reaso
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=reason):
         plan_splits([str(tmp_path / name)], "auto")
+
+
+@pytest.mark.parametrize("between", ["", "\0", " "])
+@pytest.mark.parametrize("name", ["", "gelf", "elastic"])
+def test_requests_that_share_a_line_are_refused(between: str, name: str) -> None:
+    """Where messages were joined without ends of lines, none of them counts alone in silence."""
+    wrap = WRAPPERS.get(name, lambda text, _: text)
+    texts = [wrap(line(fields()).rstrip("\n"), Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "b")) for _ in "12"]
+    with pytest.raises(ValueError, match="several requests in one line"):
+        parse(between.join(texts), "1", UTC)
+
+
+def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
+    """Collectors keep the original, and cut the short message of GELF."""
+    text = line(fields()).rstrip("\n")
+    expected = parse_line(text, "1", UTC)
+    assert parse_line(json.dumps({"message": text, "event": {"original": text}}), "1", UTC) == expected
+    assert parse_line(json.dumps({"short_message": text[:250], "full_message": text}), "1", UTC) == expected
+
+
+@pytest.mark.parametrize("message", [None, [91, 50]])
+def test_a_message_that_journalctl_leaves_out_is_lost(message: object) -> None:
+    """It may have been anybody's request."""
+    text = json.dumps({"_HOSTNAME": "b", "MESSAGE": message})
+    with pytest.raises(ValueError, match="journalctl -o cat"):
+        parse(text, "1", UTC)
+    assert set(notes(text)) == {unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE}

@@ -81,6 +81,17 @@ def test_whatever_was_made_of_a_log_no_verdict_is_wrong(seed: int) -> None:
         check_mangled(seed, Path(folder))
 
 
+def test_masked_brokers_are_not_known_by_the_ports_of_clients(tmp_path: Path) -> None:
+    """Clients on two hosts may have the same port."""
+    clients = {"slow": "10.0.0.2", "fast": "10.0.0.3"}
+    lines = [log_line(n, user) for n in range(120) for user in clients]
+    masked = [
+        text.replace("10.0.0.1:9092-10.0.0.2:", f"INTERNAL_IP-{host}:")
+        for text, host in zip(lines, [*clients.values()] * 120, strict=True)
+    ]
+    assert verdicts(audit(written(tmp_path, masked))) == WHOLE
+
+
 def test_holes_of_a_truncated_log_are_no_brokers(tmp_path: Path) -> None:
     """A log that is copied and cut to nothing while a broker writes begins with zeros."""
     lines = ["\0" * 5000 + line if place % 60 == 0 else line for place, line in enumerate(whole_log())]

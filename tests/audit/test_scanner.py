@@ -196,6 +196,11 @@ def test_other_layouts_are_usual(zone: Any) -> None:
     assert same([f"{layout.format(request)}\n".encode() for layout in LAYOUTS], zone) == (zone is not UTC)
 
 
+def test_a_line_with_another_request_behind_is_left() -> None:
+    text = line(USUAL[0]).encode()
+    assert same([text.rstrip(b"\n") + text, text]) == 1
+
+
 def test_texts_that_fill_the_table_are_read_the_same() -> None:
     lines = [line(fields(principal=f"User:{number}")).encode() for number in range(70_000)]
     rows = Fast()(lines)

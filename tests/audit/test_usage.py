@@ -26,6 +26,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events
 
@@ -265,13 +266,17 @@ def test_a_line_of_a_csv_file_is_a_row(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-be", "column time_ms"), ("cp500", "not UTF-8")]
+    ("encoding", "name"), [("utf-16", "UTF-16 text"), ("utf-16-be", "UTF-16 text"), ("cp1252", "iconv -f CP1252")]
 )
 def test_a_csv_file_of_another_encoding(tmp_path: Path, encoding: str, name: str) -> None:
-    text = "time_ms,user,client_id,api,bytes\n1700000000000,alice,app1,produce,600\n"
+    """It is named, with what makes UTF-8 of it."""
+    text = "time_ms,user,client_id,api,bytes,größe\n1700000000000,alice,app1,produce,600,1\n"
     (tmp_path / "usage.csv").write_bytes(text.encode(encoding))
     tally = Tally()
-    [split] = plan_splits([str(tmp_path / "usage.csv")], "auto")
-
-    assert [*read(split, ReadSettings(), tally)] == []
-    assert [name in reject.reason for reject in tally.rejects] == [True]
+    try:
+        [split] = plan_splits([str(tmp_path / "usage.csv")], "auto")
+        assert [*read(split, ReadSettings(), tally)] == []
+        told = "".join(reject.reason for reject in tally.rejects)
+    except InputError as error:
+        told = f"{error.message} {error.hint}"
+    assert name in told

@@ -27,7 +27,7 @@ from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_binary, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.samples import Samples
-from kquota.audit.sources.unpacked import damage_of
+from kquota.audit.sources.unpacked import MAGIC, damage_of
 from kquota.core.findings.verdicts import Need, Sight
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import NEWEST, Version
@@ -259,14 +259,13 @@ _SIGNS = {
 }
 
 
-def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
+def line_splits(dialect: str, file: File, bytes_per_row: int, *, whole: bool = False) -> list[Split]:
     """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be read."""
     with open_binary(file.path) as stream:
         try:
-            head = stream.read(6)
+            compressed = stream.read(2) == MAGIC
         except OSError as error:  # a bad disk, or a share that is gone
             raise UnreadableFile(f"{file}: {error.strerror}") from None
-    compressed, size = head.startswith(b"\x1f\x8b"), file.size
     head = file.beginning
     if re.match(rb"(?:\0[^\0]){3}|(?:[^\0]\0){3}", head):
         head = b"\xff\xfe"
@@ -278,8 +277,9 @@ def line_splits(dialect: str, file: File, bytes_per_row: int) -> list[Split]:
             f"{file}: an archive, whose members may be of several brokers",
             hint="unpack it, and give its folder: a folder for each broker",
         )
-    if compressed:
-        return [Split(dialect, file.path, 0, -1, size * 12 // bytes_per_row)]
+    size = file.size
+    if compressed or (whole and size):
+        return [Split(dialect, file.path, 0, -1, size * (12 if compressed else 1) // bytes_per_row)]
     starts = range(0, size, LINE_SPLIT_BYTES)
     return [
         Split(dialect, file.path, start, end, (end - start) // bytes_per_row)
@@ -295,6 +295,7 @@ _FOREIGN: Final = {
     b"\xfd7zXZ": ("xz", "unxz"),
     b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
     b"\x04\x22\x4d\x18": ("lz4", "unlz4"),
+    b"\x1f\x8b": ("gzip in gzip", "gunzip"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
     b"\x1f\x9d": ("compress", "uncompress"),
 }

@@ -35,7 +35,10 @@ _TRIES: Final = 64
 _TIMED: Final = re.compile(r"time|date|epoch|stamp|\bts\b", re.IGNORECASE)
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
-
+SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
+LEFT_OUT: Final = re.compile(r'"MESSAGE"\s*:\s*(?:null|\[)')
+"""What journalctl writes in place of a long message, or of one with controls."""
+_JOURNAL: Final = "journalctl left the message out: `journalctl -o cat` writes it"
 
 _CRI: Final = re.compile(r"\S+ (stdout|stderr) ([PF]) ")
 """The beginning of a line of containerd's: P for a piece that goes on in the next line of its stream."""
@@ -107,7 +110,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     if text.lstrip().startswith('"isForwarded"') or (mark is None and _PRINTED.fullmatch(text)):
         raise ValueError(SEVERAL_LINES)
     if mark is None or levels == 0:
-        raise ValueError(NOT_A_LINE)
+        raise ValueError(_JOURNAL if LEFT_OUT.search(text) else NOT_A_LINE)
     start = text.find(START)
     if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
@@ -126,6 +129,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
         except json.JSONDecodeError:
             continue
         if end > mark.start() and _holds(value):
+            _check_rest(text, end)
             around = last_moment(text, opening.start(), zone)
             found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
             return _from(found, origin_of(text[: opening.start()], text[end:]))
@@ -153,13 +157,19 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         value = _nested(value)
         if "isForwarded" in value and "requestHeader" in value:
             return Request(value, "", None if nearest is None else nearest.moment)
-    holding = [each for each in _members(value) if _holds(each)]
-    if len(holding) > 1:
-        raise ValueError("several requests in one line: `jq -c '.[]'` writes each into one")
-    if not holding:
+    holding = [*filter(_holds, _members(value))]
+    texts = [each for each in holding if isinstance(each, str)]
+    # Collectors keep the message beside what they made of it, and cut one of both.
+    held = [
+        _in_value(each, zone, nearest, levels)
+        for each in holding
+        if not any(each in other for other in texts if isinstance(each, str) and len(each) < len(other))
+    ]
+    if not held:
         raise ValueError(NOT_A_LINE)
-    found_there = _in_value(holding[0], zone, nearest, levels)
-    return _from(found_there, origin_in(value)) if isinstance(value, dict) else found_there
+    if any(each[:2] != held[0][:2] for each in held):
+        raise ValueError(SEVERAL_REQUESTS)
+    return _from(held[0], origin_in(value)) if isinstance(value, dict) else held[0]
 
 
 def _from(request: Request, origin: str) -> Request:
@@ -180,12 +190,19 @@ def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | 
 
 def _decoded(text: str, start: int) -> Mapping[str, Any]:
     try:
-        fields, _ = _DECODE(text, start)
+        fields, end = _DECODE(text, start)
     except json.JSONDecodeError as error:
         raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
     if not isinstance(fields, dict):
         raise ValueError(NOT_A_LINE)
+    _check_rest(text, end)
     return fields
+
+
+def _check_rest(text: str, end: int) -> None:
+    """Raises ValueError where another request follows: ends of lines are lost where files or messages are joined."""
+    if _MARK.search(text, end):
+        raise ValueError(SEVERAL_REQUESTS)
 
 
 def _nested(value: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota.audit.sources.envelope import LEFT_OUT
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -52,7 +53,7 @@ _ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTIO
 
 def notes(text: str) -> Iterator[str]:
     """What to note of a line that could not be read; nothing of one that is no request."""
-    if _SUPPRESSED.search(text):
+    if _SUPPRESSED.search(text) or LEFT_OUT.search(text):
         yield from _ANY
     if not _REQUEST.search(text):
         return

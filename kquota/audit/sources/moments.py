@@ -45,7 +45,7 @@ STAMP: Final = re.compile(
       | (?P<day>[0-9]{{1,2}})\ (?P<month>{_MONTH})\ (?P<year>[0-9]{{4}})[ ,]\ ?(?P<clock>{_CLOCK})
       | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
     )
-    (?:[.,](?P<fraction>[0-9]{{1,9}}))?
+    (?:[.,](?P<fraction>[0-9]{{1,9}}))?(?:\ ?(?P<half>[AP])M(?![A-Za-z]))?
     (?:\ ?(?:[\[(](?=[A-Z]))?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])
       |(?:{_NAMES}|{_OTHER_NAMES})(?![A-Za-z])|(?:{_REGIONS})/[A-Za-z_+\-0-9/]+))?(?![0-9])""",
     re.VERBOSE,
@@ -90,7 +90,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     if not stamps:
         return None
     stamp = stamps[-1]
-    if not stamp["iso"] or "/" in stamp["iso"] or len(stamp["zone"] or "") > 6:
+    if not stamp["iso"] or "/" in stamp["iso"] or stamp["half"] or len(stamp["zone"] or "") > 6:
         return None
     if _moment(stamp, zone) != moment_before(text, len(text), zone):
         return None
@@ -133,7 +133,10 @@ def epoch_ms(number: float) -> float:
 def _moment(stamp: re.Match[str], zone: tzinfo) -> float:
     fraction = stamp["fraction"] or ""
     part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
-    return second_of(_text(stamp), stamp["zone"], zone) + part + UNSEEN[len(fraction)]
+    text = _text(stamp)
+    if stamp["half"]:  # a clock of twelve hours
+        text = f"{text[:11]}{int(text[11:13]) % 12 + 12 * (stamp['half'] == 'P'):02}{text[13:]}"
+    return second_of(text, stamp["zone"], zone) + part + UNSEEN[len(fraction)]
 
 
 def _text(stamp: re.Match[str]) -> str:

@@ -16,8 +16,8 @@ from kquota.audit.sources.files import UnreadableFile
 from kquota.audit.sources.moments import MILLIS, STAMP
 
 HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
-_LOCAL: Final = re.compile(r"(?P<host>.+?):(?P<port>[0-9]+)-")
-"""Where a connection ends at the broker."""
+_LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
+"""Where a connection ends at the broker; of a masked one (`INTERNAL_IP-`) that is not known."""
 _LOOPBACK: Final = ("127.", "::1", "0:0:0:0:0:0:0:1", "/")
 _NOTE: Final = "broker"
 _FROM, _MIXED = "they are from", "mixed"

@@ -19,7 +19,7 @@ import io
 import json
 import os
 import re
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -91,7 +91,7 @@ def splits(file: File) -> list[Split]:
         case "orc":
             return _orc_splits(file)
         case "csv":
-            return [Split(DIALECT, file.path, 0, -1, file.size // 80)] if file.size else []
+            return line_splits(DIALECT, file, 80, whole=True)
     return line_splits(DIALECT, file, 150)
 
 
@@ -299,7 +299,7 @@ class _Lines(io.RawIOBase):
     """The lines of a CSV file, with `_LEFT_OUT` for each that would cost others; it is tallied.
 
     Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Raises InputError
-    where the header is such a line, as in what spreadsheets save as "Unicode text".
+    where the header is such a line.
     """
 
     def __init__(self, stream: IO[bytes], path: str, tally: Tally) -> None:
@@ -346,10 +346,8 @@ class _Lines(io.RawIOBase):
             return line
         reason = "a quote is not closed" if is_utf8 else "not UTF-8 text"
         if number == 1:
-            if not is_utf8:
-                encoding = "UTF-16" if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "not UTF-8"
-                reason = f"{encoding}, and UTF-8 is read"
-            raise InputError(f"{self._path}: not a CSV file with a header: {reason}")
+            cure = "" if is_utf8 else " (iconv -f CP1252 -t UTF-8 makes it of what Windows writes)"
+            raise InputError(f"{self._path}: not a CSV file with a header: {reason}{cure}")
         self._tally.reject(self._path, f"line {number}", reason, line.decode(errors="replace").rstrip("\r\n"))
         return f"{_LEFT_OUT}\n".encode()
 

@@ -39,6 +39,8 @@ USUAL, BEGIN, SHAPE, SECOND, FRACTION, FIRST_SLOT = range(6)
 """The slots of a line: whether it is usual, where it begins, the shape of what stands before its object, its time."""
 DONE, FULL, NEW = range(3)
 """Why a walk stopped: at the end, for room, at a shape that is not known."""
+MOST_BEHIND: Final = 200
+"""How much may stand behind an object in its line: no request is as short."""
 LONGEST: Final = 4096
 """A text that is longer is unusual; the place before an object has an eighth of it."""
 
@@ -578,11 +580,12 @@ def line_end(buffer, at):
 
 @inlined
 def tail_end(buffer, at):
-    """Behind the end of a line that is ASCII from a place on; BAD for another one."""
+    """Behind the end of a line that is ASCII from a place on; BAD for another, or where another request may follow."""
+    last = at + MOST_BEHIND
     while True:
         at += plain(buffer, at)
         here = byte(buffer, at)
-        if here >= 128:
+        if here >= 128 or at > last:
             return BAD
         at += 1
         if here == 10:
