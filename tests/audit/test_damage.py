@@ -134,7 +134,8 @@ def test_unpacks_what_gzip_unpacks(
     except (OSError, EOFError, zlib.error):
         assert damage is not None
     else:
-        assert (found, damage) == (expected, None)
+        # RFC 1952 has readers refuse flags that they do not know; Python's gzip does not.
+        assert "unknown header flags" in str(damage) or (found, damage) == (expected, None)
 
 
 def test_blank_lines_cost_next_to_nothing(tmp_path: Path) -> None:

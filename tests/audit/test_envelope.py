@@ -161,10 +161,10 @@ def test_a_packed_file_is_named(tmp_path: Path, name: str, content: bytes, reaso
 @pytest.mark.parametrize("name", ["", "gelf", "elastic"])
 def test_requests_that_share_a_line_are_refused(between: str, name: str) -> None:
     """Where messages were joined without ends of lines, none of them counts alone in silence."""
-    wrap = WRAPPERS.get(name, lambda text, _: text)
-    texts = [wrap(line(fields()).rstrip("\n"), Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "b")) for _ in "12"]
+    text, around = line(fields()).rstrip("\n"), Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "b")
+    text = WRAPPERS[name](text, around) if name else text
     with pytest.raises(ValueError, match="several requests in one line"):
-        parse(between.join(texts), "1", UTC)
+        parse(between.join([text, text]), "1", UTC)
 
 
 def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
