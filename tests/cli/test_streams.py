@@ -108,6 +108,21 @@ def test_a_pipe_is_coloured_when_asked_only(kquota: Kquota, arguments: tuple[str
     assert kquota("--color", "always", *arguments, "--color", "never").out == plain.out
 
 
+@pytest.mark.parametrize("order", [(), ("--sort-by", "key"), ("--sort-by", "-key")])
+def test_rows_keep_their_colour_when_they_are_sorted(kquota: Kquota, tmp_path: Path, order: tuple[str, ...]) -> None:
+    """What is created is green, what is updated yellow and what is deleted red, wherever its row stands."""
+    values = "producer_byte_rate: 1MB, request_percentage: 50"
+    (tmp_path / "live.yaml").write_text(QUOTAS.replace("producer_byte_rate: 1MB", values))
+    values = "consumer_byte_rate: 2MB, request_percentage: 60"
+    (tmp_path / "quotas.yaml").write_text(QUOTAS.replace("producer_byte_rate: 1MB", values))
+    shown = kquota("plan", "quotas.yaml", "--quotas", "live.yaml", "--prune", *order, "--color", "always").out
+    _, *rows = shown.splitlines()
+    colours = {"+": f"{ESCAPE}32m", "~": f"{ESCAPE}33m", "-": f"{ESCAPE}31m"}
+    marks = [click.unstyle(row)[0] for row in rows]
+    assert sorted(marks) == ["+", "-", "~"]
+    assert [row.partition("m")[0] + "m" for row in rows] == [colours[mark] for mark in marks]
+
+
 @pytest.mark.parametrize(
     ("options", "no_color", "coloured"),
     [
