@@ -53,19 +53,22 @@ def test_what_is_exempt_is_accounted_and_not_charged(tmp_path: Path) -> None:
         # Requests in flight when the logger was switched on came before the log.
         fields(request="", localTimeMs=6.0),
         fetch([PARTITION], request="", localTimeMs=7.0),
+        fields(request=None, localTimeMs=8.0),
+        fetch([PARTITION], request=None, localTimeMs=9.0),
+        fields("CREATE_TOPICS", 19, 7, request=None, response={"throttleTimeMs": 0, "topics": []}, localTimeMs=10.0),
     ]
     path = tmp_path / "kafka-request.log"
     path.write_text("".join(map(line, lines)))
 
     tally, (batch,) = read(path)
 
-    assert (tally.events, tally.exempt, tally.rejected) == (3, 6, 0)
+    assert (tally.events, tally.exempt, tally.rejected) == (3, 9, 0)
     assert tally.exemptions == {
         "acks_0": Exemption(2, 2_000_000),
         "follower_fetch": Exemption(2, 3_500_000),
         "inter_broker": Exemption(1, 4_000_000),
         "forwarded": Exemption(1, 5_000_000),
-        "in_flight": Exemption(2, 13_000_000),
+        "in_flight": Exemption(5, 40_000_000),
     }
     assert batch.kind.tolist() == [PRODUCE] * 3
     assert batch.bytes.min() > 100

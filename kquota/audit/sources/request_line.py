@@ -100,7 +100,8 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         raise TypeError
     charged = position = 0
     acks, sized = None, True
-    in_flight = fields.get("request") == "" and api in ("PRODUCE", "FETCH")
+    # Brokers keep what a request asks for only while the logger is on.
+    in_flight = fields.get("request", header) in ("", None) and api in ("PRODUCE", "FETCH", *TOLD_APIS)
     if in_flight:  # when the logger was switched on
         exempt = True
     elif api == "PRODUCE":
@@ -129,7 +130,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
     charged_ms -= UNTOLD_FETCH_MS if api in ("FETCH", "SHARE_FETCH") else UNTOLD_MS
     controller = None
-    if api in TOLD_APIS or fields["isForwarded"]:
+    if (api in TOLD_APIS or fields["isForwarded"]) and not in_flight:
         check_times([fields["remoteTimeMs"]])
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
