@@ -201,8 +201,9 @@ def _screen(
 
 
 def _named(findings: Sequence[Finding]) -> str:
-    """The first counters, and how many more there are."""
-    return first_of(findings, lambda found: f"{found.subject} {found.key.value}", _MOST_DELAYED)
+    """The first of the counters' clients and keys, and how many more there are."""
+    names = dict.fromkeys(f"{found.subject} {found.key.value}" for found in findings)  # on each broker the same
+    return first_of([*names], most=_MOST_DELAYED)
 
 
 def _table(

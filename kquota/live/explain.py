@@ -17,7 +17,7 @@ from kquota.live.sources import Prometheus, Sample
 from kquota.live.watching import View
 from kquota.metrics.series import IDENTITY, Nature
 
-_NOT_FROM_METRICS: Final = "cannot be told while clients are throttled; audit a request log"
+_NOT_FROM_METRICS: Final = "cannot be told while clients are throttled: 'kquota record' and 'kquota audit' tell"
 _NOT_FROM_LOG: Final = "cannot be told: the log lacks some of what the counter is charged"
 
 

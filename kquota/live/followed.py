@@ -38,7 +38,7 @@ class Logs:
         for broker, path in map(named, logs):
             self._paths.setdefault(broker, []).append(path)
         self._followers: list[Follower] = []
-        self._late = 0
+        self._late = self._bytes = 0
 
     @property
     def name(self) -> str:
@@ -61,6 +61,7 @@ class Logs:
             if not turn.read_bytes and turn.unread_bytes:
                 turn = follower.turn()  # files that are read whole are read once they stopped growing
             late += turn.late
+            self._bytes += turn.read_bytes
         missing = [
             Missing(each.path, each.reason) for follower in self._followers for each in follower.quality.unread_files
         ]
@@ -68,6 +69,8 @@ class Logs:
             new = late - self._late
             missing.append(Missing(self.name, f"{new:,} line{'' if new == 1 else 's'} came too late to be counted"))
         self._late = late
+        if not self._bytes:
+            missing.append(Missing(self.name, "no request is logged yet: 'kquota record' switches the request log on"))
         return Look(
             (),
             tuple(missing),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kquota.access import Access
 from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.contexts import Given
@@ -231,7 +232,7 @@ def command(
             document=lambda: _document(drafted, loggers, recorded),
         )
         show(view, output, written=True)
-        return _conclude(recorded, stop.exit_code, loggers.noun)
+        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, access))
 
 
 def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
@@ -326,8 +327,16 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
 
 
-def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
-    """What came of it, on stderr, and the exit code."""
+def _next(logs: Sequence[str], access: Access) -> str:
+    """What to do with what was recorded."""
+    if not logs:
+        return "collect the log and audit it: 'kquota help request-log'"
+    paths = " ".join(text.rpartition("=")[2] for text in logs)
+    return f"audit it: 'kquota audit {paths}{params.there(access)}'"
+
+
+def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> int:
+    """What came of it, on stderr, and the exit code; `then` is what to do next."""
     code = complain(recorded.settled, noun)
     total = recorded.total
     counted = "nothing counted them"
@@ -338,7 +347,7 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str) -> int:
     if recorded.entry is not None and any(not each.fate.is_settled for each in recorded.settled):
         say(f"kquota: 'kquota undo {name_of(recorded.entry)}' or 'kquota reconcile' switches back what is left")
     else:
-        note("collect the log and audit it: 'kquota help request-log'")
+        note(then)
     if recorded.unfinished is not None:
         say(f"kquota: {recorded.entry} stays unfinished: {recorded.unfinished}")
     if recorded.error is not None:
