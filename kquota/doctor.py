@@ -24,7 +24,6 @@ HERE: Final = "installation"
 EXTRAS: Final[Mapping[str, str]] = {
     "audit": "'kquota audit' and 'kquota recommend'",
     "kernel": "fast simulations",
-    "plot": "'kquota simulate --plot'",
     "report": "the page of 'kquota audit --report'",
     "sasl": "a login to ZooKeeper by SASL",
     "stores": "PKCS12 keystores and truststores",

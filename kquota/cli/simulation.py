@@ -1,18 +1,14 @@
-"""Simulations for people and for other programs: tables, charts, CSV, JSON."""
+"""Simulations for people and for other programs: tables, CSV, JSON."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from kquota.cli.chart import ASCII, UNICODE, chart
 from kquota.cli.text import (
     Column,
     amount_text,
     clock,
-    counter_title,
     duration,
     entity_text,
     entity_words,
@@ -23,7 +19,7 @@ from kquota.cli.text import (
     short_unit,
 )
 from kquota.cli.text import markdown as as_markdown
-from kquota.cli.views import Document, Drawn, Note, Part, Table, View, csv_of, markdown_of, table_of
+from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.enforcement import Generation
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -32,9 +28,6 @@ from kquota.core.simulation.result import CONTROLLER
 from kquota.documents.simulation import simulation_document
 from kquota.simulations import Needed
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
 
 def simulated(
     result: Simulation,
@@ -42,7 +35,6 @@ def simulated(
     generation: Generation,
     *,
     top: int,
-    charts: int | None,
     code: int,
     calm: bool = False,
     enough: Callable[[], Sequence[Needed]] = tuple,
@@ -78,14 +70,9 @@ def simulated(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield Note(_answer(result))
         yield from tables(wide=wide)
-        wanted = (1 if sys.stdout.isatty() else 0) if charts is None else charts
-        for counter in alike([counter for counter in result.counters if counter.timeline is not None])[:wanted]:
-            yield _chart(counter)
         if result.ranges:
             yield Note("a range means that the exact value depends on unknowns ('kquota simulate --help')")
-        if any(counter.bites for counter in result.counters):
-            yield Note("next: --plot FILE.html draws who is throttled when; a run with other --quotas compares")
-        elif result.counters and not calm:
+        if result.counters and not calm and not any(counter.bites for counter in result.counters):
             yield Note("next: --all shows how near the counters came to their limits")
 
     def markdown() -> Iterator[Part]:
@@ -395,16 +382,3 @@ def _acceptors(result: Simulation) -> Sequence[Part]:
             ],
         ),
     ]
-
-
-def _chart(counter: CounterResult) -> Drawn:
-    """The counter over time, with its title."""
-
-    def draw(width: int) -> Iterator[Text]:
-        from rich.text import Text
-
-        yield Text("")
-        yield Text(counter_title(counter), style="bold")
-        yield from chart(counter, width, UNICODE if "utf" in (sys.stdout.encoding or "").lower() else ASCII)
-
-    return Drawn(draw)

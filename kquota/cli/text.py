@@ -22,8 +22,6 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kquota.core.simulation import CounterResult
-
 
 duration = _duration
 _LINES_AT_ONCE = 10_000
@@ -459,14 +457,6 @@ def clock(milliseconds: int) -> str:
     minutes, seconds = divmod(milliseconds // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-def counter_title(counter: CounterResult) -> str:
-    """Which counter a picture shows: whose it is, its key, where, and what its axis counts."""
-    from kquota.core.findings.finding import subject
-
-    who = subject(counter.key, str(counter.sensor))
-    return f"{safe(who)}: {counter.key} on {safe(counter.broker)} ({counter.key.unit})"
 
 
 def short_unit(unit: str) -> str:

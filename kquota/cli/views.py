@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import console, note, say
+from kquota.cli.streams import note, say
 from kquota.cli.text import (
     Column,
     Layout,
@@ -28,8 +27,6 @@ from kquota.core.tabular import tabulated
 from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from kquota.cli.tree import Branch
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,14 +93,7 @@ class Raw:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """Lines for people that are drawn for the width of the screen, in columns; a pipe has 100."""
-
-    draw: Callable[[int], Iterable[Text]]
-
-
-Part: TypeAlias = "Table | Drawn | Csv | Branch | Note | Raw | str"
+Part: TypeAlias = "Table | Csv | Branch | Note | Raw | str"
 """A piece of an answer. A text is a line of stdout, and is safe to print."""
 
 Document: TypeAlias = Mapping[str, Any]
@@ -192,10 +182,6 @@ def _print(part: Part) -> None:
         print_table(part.columns, part.rows, styles=part.styles)
     elif isinstance(part, Csv):
         print_csv(part.headings, part.rows)
-    elif isinstance(part, Drawn):
-        screen = console(sys.stdout, width=None if sys.stdout.isatty() else 100)
-        for line in part.draw(screen.width):
-            screen.print(line, soft_wrap=True)
     else:
         print_tree(part)
 

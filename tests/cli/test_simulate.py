@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -28,7 +27,6 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
-from tests.support.browser import Browser
 from tests.support.enforcement import fetch_with_request, produce_with_request
 
 WORKLOAD = """\
@@ -208,48 +206,6 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, 
 
     assert (done.code, done.out) == (code, "")
     assert says in done.err.splitlines()[-1]
-
-
-def test_plots_stand_on_their_own(kquota: Kquota, tmp_path: Path) -> None:
-    """SVG, PNG and HTML; nothing is loaded from elsewhere, and a name cannot break out of the page."""
-    evil = "</script><b>&"
-    workload = (tmp_path / "own.yaml").read_text().replace("bob", json.dumps(evil))
-    (tmp_path / "own.yaml").write_text(workload)
-
-    for suffix in ("svg", "png", "html"):
-        done = kquota("simulate", "own.yaml", "--plot", f"plot.{suffix}")
-        assert (done.code, f"wrote plot.{suffix}" in done.err.splitlines()) == (0, True)
-
-    svg = ElementTree.parse(tmp_path / "plot.svg").getroot()
-    texts = [text.text or "" for text in svg.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"delivered", "offered", "limit"} <= set(texts)
-    # One chart stands for the counters of brokers that are alike; those of alice differ in their delays.
-    assert sorted(text for text in texts if text.startswith(("user alice: ", "user carol: "))) == [
-        "user alice: producer_byte_rate on broker-0 (bytes/s)",
-        "user alice: producer_byte_rate on broker-1 (bytes/s)",
-        "user carol: request_percentage on all 2 brokers (% of one thread)",
-    ]
-    png = (tmp_path / "plot.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-    html = (tmp_path / "plot.html").read_text()
-    assert html.count("</script>") == 1
-    assert not re.search(r"""(?:src|href)\s*=\s*["']?http""", html)
-
-
-def test_the_page_of_a_plot_in_a_browser(kquota: Kquota, tmp_path: Path, browser: Browser) -> None:
-    """It draws without a network, in the reader's colours, as wide as the window."""
-    assert kquota("simulate", "own.yaml", "--plot", "plot.html").code == 0
-    colours = set()
-
-    for width, dark in ((1280, False), (390, False), (390, True)):
-        browser.open(tmp_path / "plot.html", width=width, dark=dark)
-        browser.wait_for("[...document.querySelectorAll('section')].every(s => s.querySelector('svg .mark-line path'))")
-        assert (browser.troubles, browser.requests) == ([], [])
-        assert browser.evaluate("document.documentElement.scrollWidth") == width
-        charts = browser.evaluate("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)")
-        assert charts == [pytest.approx(min(width - 32, 960), abs=2)] * len(charts)
-        colours.add(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert len(colours) == 2
 
 
 def test_interrupted(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "diff": (("live", "q.yaml"),),
     "audit": (USED, (*USED, "-o", "wide"), (*USED, "--against", "none.yaml")),
     "recommend": (USED,),
-    "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "--chart", "1", "-o", output) for output in ("table", "wide")),
+    "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "-o", output) for output in ("table", "wide")),
     "probe": (("produce", "--topic", "load", "--yes", "--bootstrap-server", "broker:9092"),),
     "top": (("--metrics", "b1=page.prom", "--quotas", "sampled.json", "--once", "--all"),),
     "record": (("--for", "1s", "--yes", "--bootstrap-server", "broker:9092"),),

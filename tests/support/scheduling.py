@@ -161,7 +161,6 @@ NIGHTLY: Sequence[str] = (
         for what in ("server_that_falls_silent", "restarted_server", "server_that_never_comes_back")
     ),
     # Simulations of minutes, whose short forms the module tries as well.
-    "tests/cli/test_simulate.py::test_plots_stand_on_their_own",
     "tests/cli/test_simulate.py::test_what_would_be_enough_without_a_quota",
     # Live loads, whose answers come late on a busy machine: the probes of one broker beside all other tests.
     "tests/cli/test_probe.py::test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed",
@@ -169,7 +168,6 @@ NIGHTLY: Sequence[str] = (
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
     "tests/test_docs.py::test_the_picture_of_the_readme_is_of_this_kquota",
-    "tests/cli/test_simulate.py::test_the_page_of_a_plot_in_a_browser",
 )
 """What `make test` leaves to `make nightly`: modules, and beginnings of the names of tests."""
 

@@ -9,10 +9,9 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.plot import check_plot, write_plot
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
-from kquota.cli.streams import warn, wrote
+from kquota.cli.streams import warn
 from kquota.cli.text import first_of
 from kquota.cli.views import View, shown_as
 from kquota.core.quotas.quota import QuotaKey
@@ -63,19 +62,6 @@ from kquota.simulations import Needed, Traffic, needed, planned_traffic, ready, 
     "--all", "calm", is_flag=True, help="In tables, counters that throttled nobody as well, with their peaks."
 )
 @click.option(
-    "--chart",
-    "charts",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Draw the N most throttled counters below the table; 1 on a terminal, else 0.",
-)
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw the most throttled counters over time: FILE.svg, FILE.png or FILE.html (which needs no network).",
-)
-@click.option(
     "--fail-on",
     type=click.Choice(["throttled", "undetermined"]),
     multiple=True,
@@ -94,8 +80,6 @@ def command(
     quota_window_size_seconds: int | None,
     top: int,
     calm: bool,
-    charts: int | None,
-    plot: Path | None,
     fail_on: tuple[str, ...],
     source: session.QuotaSource,
 ) -> View:
@@ -126,7 +110,6 @@ def command(
       kquota simulate workload.yaml --quotas quotas.yaml
       kquota simulate workload.yaml --zookeeper localhost:2181 --kafka-version 3.7
       kquota simulate workload.yaml --quotas proposed.yaml --fail-on throttled -o json
-      kquota simulate workload.yaml --quotas quotas.yaml --plot throttling.html
       kquota simulate workload.yaml --quotas quotas.yaml --server-properties server.properties
       kquota simulate --events usage.csv --quotas quotas.yaml
     """
@@ -134,8 +117,6 @@ def command(
         raise click.UsageError(
             "give a WORKLOAD file ('kquota help workload' shows one to copy), or recorded requests with --events FILE"
         )
-    if plot is not None:
-        check_plot(plot)
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     if source.file is None:
         facts = session.with_release(facts, source.access)
@@ -160,9 +141,6 @@ def command(
     if workload_file is not None and result.unlimited and result.counters:
         them = "it" if len(result.unlimited) == 1 else "them"
         warn(f"no quota limits {first_of(result.unlimited, repr, 5)}: nothing can throttle {them}")
-    if plot is not None:
-        write_plot(result, plot)
-        wrote(plot)
 
     def enough() -> tuple[Needed, ...]:
         return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
@@ -171,7 +149,7 @@ def command(
     throttled = any(client.is_throttled for client in result.clients)
     if ("throttled" in fail_on and throttled) or ("undetermined" in fail_on and traffic.unseen):
         code = ExitCode.DIFFERENT
-    return simulated(result, workload, planned.generation, top=top, charts=charts, code=code, calm=calm, enough=enough)
+    return simulated(result, workload, planned.generation, top=top, code=code, calm=calm, enough=enough)
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from kquota.cli import drawing
 from kquota.cli.report.content import MOST as MOST
 from kquota.cli.report.content import Report as Report
 from kquota.errors import InputError, MissingDependency
@@ -27,9 +26,9 @@ def check_report(path: Path) -> None:
         raise click.UsageError(f"--report: {path} must end in .html")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: there is no such folder")
-    drawing.check_drawing("--report", "report")
     try:
         import jinja2  # noqa: F401
+        import vl_convert  # noqa: F401
     except ImportError as error:
         raise MissingDependency(f"--report needs {error.name}", extra="report") from None
 
