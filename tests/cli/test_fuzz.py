@@ -168,8 +168,9 @@ def test_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 def test_frames_and_nodes() -> None:
     """Bytes that were an answer or a node, changed somewhere."""
     dice = random.Random(SEED)
-    row = (("user", "client-id"), ("a", None), (("producer_byte_rate", 1.0), ("x", float("nan"))))
-    answer = wire.encode_response(wire.DescribedRows(0, 0, "", [row] * 3), 1, 7)
+    parts = [wire.EntityData("user", "a"), wire.EntityData("client-id", None)]
+    entry = wire.QuotaEntry(parts, [wire.ValueData("producer_byte_rate", 1.0), wire.ValueData("x", float("nan"))])
+    answer = wire.encode_response(wire.DescribeClientQuotasResponse(0, 0, "", [entry] * 3), 1, 7)
     node = b'{"version":1,"config":{"producer_byte_rate":"1024","x":"y"}}'
     for _ in range(FRAMES):
         frame, data = bytearray(answer), bytearray(node)
@@ -178,7 +179,7 @@ def test_frames_and_nodes() -> None:
                 changed[dice.randrange(len(changed))] = dice.randrange(256)
             del changed[dice.randrange(len(changed)) :][: dice.randrange(2) * len(changed)]
         with contextlib.suppress(wire.FrameError):
-            wire.decode_response(wire.DescribedRows, 1, bytes(frame))
+            wire.decode_response(wire.DescribeClientQuotasResponse, 1, bytes(frame))
         with contextlib.suppress(KquotaError):
             znode.NodeConfig.decode(bytes(data))
             znode.entity_of("/config/users/" + data.decode("latin-1"))

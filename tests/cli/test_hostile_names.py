@@ -257,9 +257,12 @@ def test_words_of_a_broker(tame: Callable[..., tuple[int, str]]) -> None:
 
     def shows(request: wire.Request, _: wire.RequestHeader) -> Any:
         if isinstance(request, wire.DescribeClientQuotasRequest):
-            row = (("user",), (HOSTILE,), ((HOSTILE, 1.0), ("producer_byte_rate", 2.0)))
-            other = ((HOSTILE,), ("x",), ((HOSTILE, 1.0),))
-            return wire.DescribedRows(0, 0, "", [row, other])
+            unknown = wire.ValueData(HOSTILE, 1.0)
+            entries = [
+                wire.QuotaEntry([wire.EntityData("user", HOSTILE)], [unknown, wire.ValueData("producer_byte_rate", 2)]),
+                wire.QuotaEntry([wire.EntityData(HOSTILE, "x")], [unknown]),
+            ]
+            return wire.DescribeClientQuotasResponse(0, 0, "", entries)
         return knows(request)
 
     for answer in (refuses, shows):

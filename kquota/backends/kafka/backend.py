@@ -11,7 +11,7 @@ from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
-from kquota.backends.kafka.quotas import Stored, describe_request, read_rows
+from kquota.backends.kafka.quotas import Stored, describe_request, read_entries
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns, Written
@@ -205,7 +205,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         deadline = self._session.deadline()
         _, longest = _POLL_S
         while True:
-            answers = self._session.ask(sent, wire.DescribedRows, deadline) if sent else []
+            answers = self._session.ask(sent, wire.DescribeClientQuotasResponse, deadline) if sent else []
             # Asking once more must leave time for the answer.
             if not any(is_transient(answer.error_code) for answer in answers) or deadline.left < 2 * longest:
                 break
@@ -215,10 +215,10 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         return [Stored() if request is None else _stored(next(remaining), hint) for request in requests]
 
 
-def _stored(answer: wire.DescribedRows, hint: str | None) -> Stored:
+def _stored(answer: wire.DescribeClientQuotasResponse, hint: str | None) -> Stored:
     """What an answer says. Raises Unreachable and Unauthorized, which are about all there is."""
     if answer.error_code == NONE:
-        return read_rows(answer.rows or ())
+        return read_entries(answer.entries or ())
     error = error_of(answer.error_code, answer.error_message, hint=hint if answer.error_code == UNKNOWN else None)
     if isinstance(error, Unreachable | Unauthorized):
         raise error

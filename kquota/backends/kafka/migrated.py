@@ -8,7 +8,7 @@ from typing import Final
 from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.codes import NONE, error_of, is_transient
-from kquota.backends.kafka.quotas import read_rows, value_of
+from kquota.backends.kafka.quotas import read_entries, value_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.core.change.migration import Parts
@@ -44,7 +44,7 @@ class MigratedQuotas(ClosesOnExit):
         request = wire.DescribeClientQuotasRequest([], strict=False)
         deadline = self._session.deadline()
         while True:
-            (answer,) = self._session.ask([request], wire.DescribedRows, deadline)
+            (answer,) = self._session.ask([request], wire.DescribeClientQuotasResponse, deadline)
             if not is_transient(answer.error_code) or deadline.left < 2 * _PAUSE_S:
                 break
             time.sleep(_PAUSE_S)
@@ -55,27 +55,25 @@ class MigratedQuotas(ClosesOnExit):
                 "these brokers run with ZooKeeper: they show what is there, not what was migrated",
                 hint="check again when the brokers run with KRaft",
             )
-        rows = answer.rows or ()
-        stored = read_rows([row for row in rows if not _is_nameless(row)])
+        entries = answer.entries or ()
+        stored = read_entries([entry for entry in entries if not _is_nameless(entry)])
         return QuotaSnapshot(stored.values, tuple(stored.problems)), {
-            _parts(row): _values(row) for row in rows if _is_nameless(row)
+            _parts(entry): _values(entry) for entry in entries if _is_nameless(entry)
         }
 
 
-def _is_nameless(row: wire.Row) -> bool:
-    types, names, _ = row
-    return any(name == "" and kind in _TYPES for kind, name in zip(types, names, strict=True))
+def _is_nameless(entry: wire.QuotaEntry) -> bool:
+    return any(name == "" and kind in _TYPES for kind, name in entry.entity)
 
 
-def _parts(row: wire.Row) -> Parts:
-    types, names, _ = row
-    named = {_TYPES[kind]: name for kind, name in zip(types, names, strict=True) if kind in _TYPES}
+def _parts(entry: wire.QuotaEntry) -> Parts:
+    named = {_TYPES[kind]: name for kind, name in entry.entity if kind in _TYPES}
     return tuple((kind, named[kind]) for kind in EntityType if kind in named)
 
 
-def _values(row: wire.Row) -> Values:
+def _values(entry: wire.QuotaEntry) -> Values:
     values: dict[QuotaKey, Value] = {}
-    for name, number in row[2]:
+    for name, number in entry.values:
         key = _KEYS.get(name)
         value = None if key is None else value_of(key, number)
         if key is not None and value is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from kquota.backends import wire
 from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name, trusted_entity
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
 from kquota.core.quotas.snapshot import Problem, Values
@@ -30,43 +30,25 @@ class Stored:
     """Why the broker refused to answer, else None."""
 
 
-def read_rows(rows: Sequence[wire.Row]) -> Stored:
-    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete.
-
-    Entities whose rows share a tuple of values share what comes of it.
-    """
+def read_entries(entries: Iterable[wire.QuotaEntry]) -> Stored:
+    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete."""
     stored = Stored()
-    all_values = stored.values
-    of_users: dict[int, Values] = {}
-    of_ips: dict[int, Values] = {}
-    for types, names, row in rows:
-        known = of_users
-        if types == ("user",) and names[0]:
-            entity = trusted_entity((names[0], None, None))
-        elif types == ("user", "client-id") and names[0] and names[1]:
-            entity = trusted_entity((names[0], names[1], None))
+    for parts, values in entries:
+        try:
+            entity = _entity_of(parts)
+        except InputError as error:
+            where = ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
+            stored.problems.append(Problem(where, f"{error.message}: kquota leaves it alone"))
         else:
-            try:
-                entity = _entity_of(types, names)
-            except InputError as error:
-                stored.problems.append(Problem(_text_of(types, names), f"{error.message}: kquota leaves it alone"))
-                continue
-            if entity.ip is not None:
-                known = of_ips
-        values = known.get(id(row))
-        if values is None:
-            values = _usable(entity, row, stored)
-            if len(values) == len(row):
-                known[id(row)] = values
-        all_values[entity] = values
+            stored.values[entity] = _usable(entity, values, stored)
     return stored
 
 
-def _usable(entity: Entity, row: Iterable[tuple[str, float]], stored: Stored) -> Values:
+def _usable(entity: Entity, stated: Iterable[wire.ValueData], stored: Stored) -> Values:
     """The values that mean something on the entity; the others are noted in `stored`."""
     keys = _IP_KEYS if entity.ip is not None else _USER_KEYS
     values: dict[QuotaKey, Value] = {}
-    for name, number in row:
+    for name, number in stated:
         key = keys.get(name)
         if key is None:
             known = name in _IP_KEYS or name in _USER_KEYS
@@ -147,17 +129,12 @@ _USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entit
 _TYPES = {entity_type.value for entity_type in EntityType}
 
 
-def _entity_of(types: Iterable[str], names: Iterable[str | None]) -> Entity:
-    parts: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in zip(types, names, strict=True)}
-    if not parts.keys() <= _TYPES:
-        unknown = ", ".join(sorted(kind for kind in parts if kind not in _TYPES))
+def _entity_of(parts: Iterable[wire.EntityData]) -> Entity:
+    names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
+    if not names.keys() <= _TYPES:
+        unknown = ", ".join(sorted(kind for kind in names if kind not in _TYPES))
         raise InputError(f"unknown entity type {unknown}")
-    return Entity(parts.get("user"), parts.get("client-id"), parts.get("ip"))
-
-
-def _text_of(types: Iterable[str], names: Iterable[str | None]) -> str:
-    parts = zip(types, names, strict=True)
-    return ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
+    return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
 
 
 def is_sendable(name: str) -> bool:

@@ -16,7 +16,6 @@ from kquota.backends.wire.frames import decode_response as decode_response
 from kquota.backends.wire.frames import encode_request as encode_request
 from kquota.backends.wire.frames import encode_response as encode_response
 from kquota.backends.wire.messages import *  # noqa: F403 - every message, and the numbers in them
-from kquota.backends.wire.rows import Row as Row
 from kquota.backends.wire.types import LONGEST_STRING as LONGEST_STRING
 from kquota.backends.wire.types import FrameError as FrameError
 

@@ -65,9 +65,7 @@ def decode_response(kind: type, version: int, frame: bytes) -> tuple[int, Any]:
 
 
 _BY_KEY = {api.key: api for api in APIS}
-_BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)} | {
-    MESSAGES["DescribedRows"]: next(api for api in APIS if api.key is ApiKey.DESCRIBE_CLIENT_QUOTAS)
-}
+_BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)}
 
 _KEY_AND_VERSION = struct_of(lambda *values: values, INT16, INT16)(0, False)
 _ERROR_CODE = INT16(0, False)

@@ -14,7 +14,6 @@ from collections import namedtuple
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kquota.backends.wire.rows import entry_rows
 from kquota.backends.wire.types import PRIMITIVES, Codec, FrameError, Schema, array_of, struct_of
 
 MATCH_EXACT: Final = 0
@@ -117,8 +116,6 @@ ValueData: key string, value float64
 QuotaEntry: entity []EntityData, values []ValueData
 DescribeClientQuotasResponse:
   throttle_time_ms int32, error_code int16, error_message string?, entries []QuotaEntry?
-# The same with its entries as rows, which thousands of them are read into much faster.
-DescribedRows: throttle_time_ms int32, error_code int16, error_message string?, rows rows
 
 # The value is 0.0 where a quota is removed, as Java's client has it. The results are in no particular order.
 OpData: key string, value float64, remove bool
@@ -142,7 +139,7 @@ Response: TypeAlias = Any
 """A named tuple of the table, which type checkers cannot read."""
 MESSAGES: Final[dict[str, Any]] = {}
 """The named tuples by their names."""
-_SCHEMAS: Final[dict[str, Schema]] = {**PRIMITIVES, "rows": entry_rows}
+_SCHEMAS: Final[dict[str, Schema]] = {**PRIMITIVES}
 
 
 def _define(name: str, fields: str) -> None:

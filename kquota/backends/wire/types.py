@@ -174,27 +174,19 @@ PRIMITIVES: Final[dict[str, Schema]] = {
 _CLASSIC = INT32(0, False)
 
 
-def read_count(frame: bytes, at: int, *, flexible: bool, nullable: bool) -> tuple[int | None, int]:
-    """How many elements an array has, None for null, and where they begin. Raises FrameError, IndexError."""
-    count, at = (_COMPACT if flexible else _CLASSIC).read(frame, at)
-    if count < 0:
-        if count != -1 or not nullable:
-            raise FrameError(f"a frame with a list of length {count}")
-        return None, at
-    if count > len(frame) - at:  # an element takes a byte at least: never believe a length blindly
-        raise IndexError
-    return count, at
-
-
 def array_of(element: Schema, *, nullable: bool = False) -> Schema:
     def make(version: int, flexible: bool) -> Codec:
-        write_count = (_COMPACT if flexible else _CLASSIC).write
+        read_count, write_count = _COMPACT if flexible else _CLASSIC
         read_element, write_element = element(version, flexible)
 
         def read(frame: bytes, at: int) -> tuple[Any, int]:
-            count, at = read_count(frame, at, flexible=flexible, nullable=nullable)
-            if count is None:
+            count, at = read_count(frame, at)
+            if count == -1 and nullable:
                 return None, at
+            if count < 0:
+                raise FrameError(f"a frame with a list of length {count}")
+            if count > len(frame) - at:  # an element takes a byte at least: never believe a length blindly
+                raise IndexError
             elements = []
             for _ in range(count):
                 value, at = read_element(frame, at)
