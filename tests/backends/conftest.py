@@ -1,7 +1,5 @@
 """One real broker for all tests of this package: every kind of listener, and an authorizer."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

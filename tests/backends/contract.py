@@ -5,8 +5,6 @@ suite then asserts the error (`Limit`). `tests/backends/test_known_faults.py` sa
 of which fault of another tool.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

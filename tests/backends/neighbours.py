@@ -1,7 +1,5 @@
 """Other tools at work on the same cluster: whoever administers its users, and leaves nodes in its ZooKeeper."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol

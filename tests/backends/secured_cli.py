@@ -1,7 +1,5 @@
 """kquota as admins run it against secured servers: a search for secrets in all that it prints."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What `kquota doctor` says about real servers: each cause of a failed login has its own line and its own next step."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Kafka's own property files become the security settings of connections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

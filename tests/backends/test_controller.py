@@ -1,7 +1,5 @@
 """Alterations through KRaft controllers: on a cluster where they are nodes of their own, and on scripted ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The contract on a real broker (Kafka 4.4.0, KRaft), and what only brokers can show."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import socket

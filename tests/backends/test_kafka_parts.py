@@ -1,7 +1,5 @@
 """The parts of the Kafka backend that need no peer."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """Quotas as brokers judge them, on a real one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

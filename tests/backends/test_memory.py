@@ -1,7 +1,5 @@
 """The reference backend keeps the contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.backends import QuotaBackend

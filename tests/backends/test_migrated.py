@@ -1,7 +1,5 @@
 """What brokers tell of migrated quotas, by scripted ones: real ones of today take no empty name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """SASL mechanisms: what properties say of them, and the bytes of each conversation."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sys

@@ -1,7 +1,5 @@
 """A real ZooKeeper with SASL and TLS: who we are to it, whom we trust, and whose the created nodes are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Every run is also a search: none of the secrets is in what it prints.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A broker's server.properties becomes the settings that decide about quotas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Stores that the JDK's keytool and others made, read for OpenSSL."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Turns of kquota's writers: one at a time, whoever holds it and however it ends."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Following changes: what each backend tells, in which order, and that nothing is lost with a connection."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

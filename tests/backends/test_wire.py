@@ -1,7 +1,5 @@
 """The codec against kafka-python's messages, byte for byte, and against frames that are not what they should be."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import warnings

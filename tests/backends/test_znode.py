@@ -1,7 +1,5 @@
 """The codec against what Kafka's own tool wrote and read."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The contract on a real ZooKeeper, and what only ZooKeeper can show: exact bytes, versions, ACLs, bounded requests."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping

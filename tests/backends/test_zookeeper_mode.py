@@ -1,7 +1,5 @@
 """The contract on a real broker in ZooKeeper mode (Kafka 3.9.1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Running kquota as a process, as scripts do."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Real shells on a pseudo-terminal, with keys being pressed: what a user gets is what the shell makes of the line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

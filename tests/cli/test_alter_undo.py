@@ -1,7 +1,5 @@
 """An alter is journalled: undo restores what was there, to the byte."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

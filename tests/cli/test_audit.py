@@ -1,7 +1,5 @@
 """`kquota audit` as a process: what goes wrong is one line, and nothing is written."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which quotas `kquota audit` tests: those of a time, those of a journal, and two sets side by side."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota audit` of samples: from files, and from a live Prometheus, to findings."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """`kquota` on a live broker: the same commands, the same answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

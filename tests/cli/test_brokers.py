@@ -1,7 +1,5 @@
 """`kquota describe` and `kquota alter` of brokers, on a live one and on ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota audit --closed-loop`: throttle times as clients would see them, beside those of the open loop."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

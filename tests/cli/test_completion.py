@@ -1,7 +1,5 @@
 """Tab in real shells, on a real ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

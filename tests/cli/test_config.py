@@ -1,7 +1,5 @@
 """Contexts on the command line: which cluster is meant, and whose credentials it gets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Quotas as a table of a spreadsheet."""
 
-from __future__ import annotations
-
 import csv as standard
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota describe` and `kquota alter` against a real ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota diff` between files, plans, contexts and a real ZooKeeper."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

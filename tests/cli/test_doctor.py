@@ -1,7 +1,5 @@
 """`kquota doctor`: the lines, the exit codes, and the JSON document."""
 
-from __future__ import annotations
-
 import json
 import stat
 import tomllib

@@ -1,7 +1,5 @@
 """`kquota edit`: what an editor makes of the file is planned, reviewed and applied."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

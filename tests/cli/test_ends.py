@@ -1,7 +1,5 @@
 """How a command ends when its streams, its signals or its disk are not as usual: in the truth."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The table of exit codes is whole, and every error has its place in it."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """export and import as people use them, and the exported commands run by Kafka's own tool."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`kquota exporter` as scripts run it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The command that adds a missing extra, by how kquota was installed."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

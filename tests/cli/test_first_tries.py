@@ -1,7 +1,5 @@
 """What people type first: options by another name, numbers with commas, names in capitals, and patterns as names."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

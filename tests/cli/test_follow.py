@@ -1,7 +1,5 @@
 """`kquota follow` as a process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Documents, command lines, frames and nodes at random, from a fixed seed: never a bug of ours, never long."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """`kquota generate` as scripts run it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kquota.documents.foreign.prometheus import shipped

@@ -1,7 +1,5 @@
 """Traffic that a quota held back while it was recorded: raising the quota promises nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

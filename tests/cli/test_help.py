@@ -1,7 +1,5 @@
 """Help is complete and tells the truth."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

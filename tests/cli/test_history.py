@@ -1,7 +1,5 @@
 """What history tells of the writes, and what undo says of the one that it takes back."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

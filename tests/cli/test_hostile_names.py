@@ -1,7 +1,5 @@
 """Names, keys and the words of servers may hold escapes: no output lets them drive a terminal or begin a line."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import io

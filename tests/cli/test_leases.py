@@ -1,7 +1,5 @@
 """Temporary changes, from their beginning to each of their ends, as people and cron meet them."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import re

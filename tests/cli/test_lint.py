@@ -1,7 +1,5 @@
 """`kquota lint` on a file written for it and on a live cluster, in every format."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`--match`: one pattern for describe, export, resolve and lint."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

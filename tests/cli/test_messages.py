@@ -1,7 +1,5 @@
 """Why somebody writes: `-m`, the quotas file and its commit, in the journal and in the history."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota migrate check`: a real ZooKeeper against a real broker that holds what migrations left."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

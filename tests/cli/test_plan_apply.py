@@ -1,7 +1,5 @@
 """plan, apply, undo, history and reconcile against a real ZooKeeper, as scripts and people use them."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

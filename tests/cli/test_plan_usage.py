@@ -1,7 +1,5 @@
 """`kquota plan --usage`: who would be newly throttled."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`kquota probe` on a real broker: it throttles as predicted, no bound is exceeded, and nothing is left behind."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

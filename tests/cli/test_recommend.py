@@ -1,7 +1,5 @@
 """`kquota recommend` as a process: what it prints, and that `kquota plan` reads it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

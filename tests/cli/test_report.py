@@ -1,7 +1,5 @@
 """`kquota audit --report`: the page in a real browser, and Markdown."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

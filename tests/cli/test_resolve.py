@@ -1,7 +1,5 @@
 """`kquota resolve` from a file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`kquota resolve --all`, `--who` and `-o tree`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`kquota sandbox` from start to stop."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

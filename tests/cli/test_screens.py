@@ -1,7 +1,5 @@
 """Tables on a terminal: they fit it, whatever its width; the answer comes first; nothing adds up waits."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

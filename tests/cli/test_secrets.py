@@ -1,7 +1,5 @@
 """A secret is planted wherever one can be given, rightly or by mistake: it is in no output, and not in tracebacks."""
 
-from __future__ import annotations
-
 import base64
 import http.server
 import json

@@ -1,7 +1,5 @@
 """`kquota simulate` as a process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Names and keys that are nearly right, and first steps that go nowhere: each has a next step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The options that go with every command: what --quiet leaves out, and where --color colours."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """`kquota top` as people and scripts run it, on recorded pages of metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`kquota top` at a terminal: its keys, and the terminal afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

@@ -1,7 +1,5 @@
 """What brokers of an old version do, the same in every command that takes `--kafka-version`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One way out: a command's answer is printed in one place, and that place knows how tables are laid out."""
 
-from __future__ import annotations
-
 import math
 
 import click

@@ -1,7 +1,5 @@
 """`kquota watch` on a real ZooKeeper and a real broker: lines as they come, and how it ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

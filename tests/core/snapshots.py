@@ -1,7 +1,5 @@
 """Snapshots whose entities meet: few names, so that levels shadow one another."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name

@@ -1,7 +1,5 @@
 """Entities, values and quotas for the tests of the core."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name

@@ -1,7 +1,5 @@
 """The limits of brokers: names, values, levels."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The exceptions of brokers: said where they apply, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity

@@ -1,7 +1,5 @@
 """The distribution of what was wanted, from what was got."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

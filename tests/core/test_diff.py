@@ -1,7 +1,5 @@
 """Differences of snapshots and plans: what they reach, and what they leave out."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which requests the request quota charges."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Regular expressions of files, as Python reads them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The filter semantics as three Kafka servers answered alike (KIP-546)."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType

@@ -1,7 +1,5 @@
 """Quotas over time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each rule with a case for it and one against it, and proofs by asking the resolver about every kind of client."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Both sides of a migration: what is damaged is found and named, what is right is not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

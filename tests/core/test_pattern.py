@@ -1,7 +1,5 @@
 """Shell patterns of names."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity

@@ -1,7 +1,5 @@
 """Plans as values: what they reach, how they turn round, and what they leave alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

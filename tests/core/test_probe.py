@@ -1,7 +1,5 @@
 """Predictions from what a probe saw: a client of a broker that does what the model says is predicted exactly."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.enforcement import FetchSensor, Generation, ProduceSensor, QuotaWindows

@@ -1,7 +1,5 @@
 """Whom quotas reach: the known clients stand for all there can be, and the question can be turned round."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Which value a quota gets, given what was measured."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Levels of the request logger, the way back, turns, and what speaks against a recording."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Whose quota and whose counter: the levels, the brokers' exceptions, and laws."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

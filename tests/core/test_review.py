@@ -1,7 +1,5 @@
 """The review of a plan: what speaks against it, how gravely, and what lifts it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The static defaults of server.properties: which brokers have them, and whom they govern."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 

@@ -1,7 +1,5 @@
 """Results in notebooks: DataFrames, and HTML in which names are text."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The use of a counter: its limit is that of the clients that are charged to it, and nothing unknown is guessed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Kafka versions, and what brokers enforce since when."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """What other quotas change, in the smallest cases."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

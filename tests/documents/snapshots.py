@@ -1,7 +1,5 @@
 """Snapshots of any entities and values, for what is written and read back."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name

@@ -1,7 +1,5 @@
 """Observed clients, from whatever names them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.resolve.reach import Client

@@ -1,7 +1,5 @@
 """The configuration file: what it says, what is wrong in it, and changing one line of it."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

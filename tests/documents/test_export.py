@@ -1,7 +1,5 @@
 """`kquota export` as a quotas file, and what a file keeps when it is brought to what a cluster has."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Formats of other tools: what is exported is what their own readers read, and comes back as the same quotas."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

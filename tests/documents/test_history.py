@@ -1,7 +1,5 @@
 """Quotas over time: as a document, and out of the journal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

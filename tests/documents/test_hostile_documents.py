@@ -1,7 +1,5 @@
 """Documents that are meant to harm, or are broken: an error of one line, soon; and how values are read."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The journal under many writers, clocks that go back, disks that fill, and files that are no entries."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

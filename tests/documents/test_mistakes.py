@@ -1,7 +1,5 @@
 """All mistakes of a file are named at once: each with its line, in their order, and not without end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Quota files: overlays, variables, rules about entities, and what is said about mistakes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

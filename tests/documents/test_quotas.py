@@ -1,7 +1,5 @@
 """What is written as a document reads back as the same snapshot."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recommendations in words."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What the schemas have in common with each other, and with the types whose values the documents hold."""
 
-from __future__ import annotations
-
 import enum
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The exporter: one join with the brokers' own series, bounded, and never silently stale."""
 
-from __future__ import annotations
-
 import re
 import urllib.request
 from collections.abc import Mapping

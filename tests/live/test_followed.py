@@ -1,7 +1,5 @@
 """`kquota top --log`: counters from each request that a broker logged, as the broker computes them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Iterator

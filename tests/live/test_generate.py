@@ -1,7 +1,5 @@
 """Rules, alerts and dashboards: a real Prometheus evaluates them, and each alert is seen to fire and not to fire."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is read from librdkafka's log, and the settings it gets. Real brokers are in tests/cli/test_probe.py."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 from typing import Any

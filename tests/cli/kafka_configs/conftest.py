@@ -1,7 +1,5 @@
 """Running command lines of kafka-configs in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

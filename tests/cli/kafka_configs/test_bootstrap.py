@@ -1,7 +1,5 @@
 """The current tool on a real broker."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

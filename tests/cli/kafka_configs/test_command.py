@@ -1,7 +1,5 @@
 """The command as a whole: help, version, which tool it is, and how click hands it over."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

@@ -1,7 +1,5 @@
 """What the drop-in alters is in the journal, and nothing of it shows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Credentials in ZooKeeper: made as Kafka makes them, shown as Kafka shows them but on terminals."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

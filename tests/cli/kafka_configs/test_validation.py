@@ -1,7 +1,5 @@
 """What is refused before anything is asked of a cluster: one clear line on stderr, and Kafka's exit code."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.kafka_configs.conftest import B, Tool, Z

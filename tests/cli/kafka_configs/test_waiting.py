@@ -1,7 +1,5 @@
 """A server that comes up while the tool is already running, as in an entrypoint or after a restart."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """The tool of 2.8 on a real ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the enforcement is tried with."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import Generation, QuotaWindows

@@ -1,7 +1,5 @@
 """Delays by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.enforcement import (

@@ -1,7 +1,5 @@
 """The connection quotas by hand: who waits, who is rejected, and whose turn it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A counter is a value: written to bytes at any moment, it goes on from them as if nothing had happened."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

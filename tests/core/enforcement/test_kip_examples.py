@@ -3,8 +3,6 @@
 Where the two differ the test computes both: the arithmetic of the text in plain numbers, the shipped one with kquota.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.enforcement import (

@@ -1,7 +1,5 @@
 """The controller mutation quota by hand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

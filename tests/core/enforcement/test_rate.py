@@ -1,7 +1,5 @@
 """The slot rules by hand; that they are Kafka's is for tests/differential to say."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel

@@ -1,7 +1,5 @@
 """The bulk replay is the sensors, event by event, for one sensor and for many."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

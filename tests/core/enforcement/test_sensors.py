@@ -1,7 +1,5 @@
 """The manager: whose sensor, and which limit, while quotas change."""
 
-from __future__ import annotations
-
 import pytest
 
 from kquota.core.enforcement import (

@@ -1,7 +1,5 @@
 """The bucket by hand; that it is Kafka's is for tests/differential to say."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

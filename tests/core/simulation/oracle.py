@@ -3,8 +3,6 @@
 It knows evenly spaced arrivals of one copy of a client on one broker; what brokers do is asked of the managers.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction

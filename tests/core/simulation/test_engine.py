@@ -1,7 +1,5 @@
 """The engine against a second simulator and the replay, and what holds for every workload."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Recorded clients, run under other limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
