@@ -14,9 +14,7 @@ import click
 
 from kquota.access import Access, load_config
 from kquota.backends import cluster_of
-from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.schemes import scheme_of, unknown
-from kquota.backends.zookeeper.address import Address
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
@@ -30,7 +28,7 @@ from kquota.core.change.plan import Cluster, Plan
 from kquota.core.quotas.selector import Selector
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile, read_quota_file
-from kquota.errors import InputError, Unreachable
+from kquota.errors import InputError
 from kquota.leases import Lease
 
 _WORDS = Words(
@@ -48,9 +46,6 @@ _LONGEST_NAME = 24
 _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 _SCHEMES = {"kafka": "bootstrap_server", "zookeeper": "zookeeper"}
 """Addresses as kquota prints them, with the parameter of the option that takes the rest."""
-_SERVER = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/,:\[\]]+):\d{1,5}"
-_ADDRESS = re.compile(rf"{_SERVER}(?:,{_SERVER})*(?P<chroot>/\S*)?")
-_ZOOKEEPERS_PORT = ":2181"
 
 
 @click.command("diff", cls=grammar.Command)
@@ -65,11 +60,8 @@ def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: 
 
     A and B are each 'live', a context, an address, a quotas file, or a plan that 'kquota plan --out' kept. 'live' is
     the cluster of the options or of the current context. A file comes before a context of the same name:
-    'context:NAME' is the context, and 'file:NAME' is a file, also one that is called 'live'.
-
-    HOST:PORT is a ZooKeeper with port 2181, with a chroot, or where a ZooKeeper answers and no broker. Otherwise it is
-    a broker. zookeeper://HOST:PORT and kafka://HOST:PORT say which. Options such as --command-config log in to
-    addresses as to 'live'.
+    'context:NAME' is the context, and 'file:NAME' is a file, also one that is called 'live'. An address is
+    zookeeper://HOST:PORT/CHROOT or kafka://HOST:PORT. Options such as --command-config log in to it as to 'live'.
 
     A plan stands for the quotas after it; only its own entities are compared. Between two plans, an entity that only
     one plan changes keeps its old values in the other. Entities that a file calls unmanaged are not compared.
@@ -81,7 +73,7 @@ def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: 
     \b
     Examples:
       kquota diff live quotas.yaml
-      kquota diff zk1:2181/kafka broker1:9092
+      kquota diff zookeeper://zk1:2181/kafka kafka://broker1:9092
       kquota diff staging prod --exit-code
       kquota diff yesterday.yaml live -o markdown
       kquota diff live plan.json
@@ -131,8 +123,6 @@ class _Operand:
 
     kind: str
     name: str = ""
-    guessed: bool = False
-    """Whether the port alone says that it is a broker."""
 
     @classmethod
     def parse(cls, text: str) -> _Operand:
@@ -151,10 +141,6 @@ class _Operand:
             return cls(_FILE, text)
         if scheme := scheme_of(text):
             raise unknown(scheme, *_SCHEMES)
-        address = _ADDRESS.fullmatch(text)
-        if address is not None:
-            is_zookeeper = address["chroot"] is not None or text.endswith(_ZOOKEEPERS_PORT)
-            return cls("zookeeper" if is_zookeeper else "bootstrap_server", text, guessed=not is_zookeeper)
         return cls(_CONTEXT if text in load_config().contexts else _FILE, text)
 
     def read(self, files: _Files, given: Given, side: str) -> _Read:
@@ -163,28 +149,13 @@ class _Operand:
             read = files.sides[Path(self.name)]
             return _Read(read, read.cluster if isinstance(read, Plan) else None)
         access = self._access(given)
-        if not self.guessed:
-            session.note_cluster(access, side)
-        try:
-            with session.open_backend(access) as backend:
-                snapshot = backend.describe()
-                cluster = cluster_of(backend) if side == "A" else None
-                leases = leases_of(backend).shown_in(snapshot)
-        except Unreachable as error:
-            if not self.guessed:
-                raise
-            if self._is_zookeeper(access):
-                return replace(self, kind="zookeeper", guessed=False).read(files, given, side)
-            raise Unreachable(error.message, hint=f"for a ZooKeeper, zookeeper://{self.name}") from error
-        if self.guessed:  # only the answer says that it is a broker
-            session.note_cluster(access, side)
+        session.note_cluster(access, side)
+        with session.open_backend(access) as backend:
+            snapshot = backend.describe()
+            cluster = cluster_of(backend) if side == "A" else None
+            leases = leases_of(backend).shown_in(snapshot)
         session.warn_problems(snapshot)
         return _Read(snapshot, cluster, leases)
-
-    def _is_zookeeper(self, access: Access) -> bool:
-        """Whether a ZooKeeper answers where no broker does."""
-        hosts = Address.parse(self.name).hosts
-        return any(speaks_zookeeper(host, port, access.timeout_s) for host, port in hosts)
 
     def _access(self, given: Given) -> Access:
         if self.kind == _LIVE:
@@ -237,5 +208,5 @@ class _Files:
 def _hint(path: Path) -> str | None:
     """What else could stand there, or be meant."""
     if not os.path.exists(path):
-        return "a file, a context, HOST:PORT, or live: the cluster of the options"
+        return "a file, a context, kafka://HOST:PORT, zookeeper://HOST:PORT, or live: the cluster of the options"
     return f"that is the file; for the context: context:{path}" if str(path) in load_config().contexts else None
