@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from kquota.backends.http import TooLarge, get
+from kquota.backends.http import TooLarge, fetch
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -164,7 +164,7 @@ class Pages:
                 file = Path(page.place)
                 return file.read_text(encoding="utf-8"), int(file.stat().st_mtime * 1000)
             out = io.BytesIO()
-            get(page.place, {"Accept": "text/plain"}, out, timeout_s=self.timeout_s, most=LARGEST_PAGE)
+            fetch(page.place, {"Accept": "text/plain"}, out, timeout_s=self.timeout_s, most=LARGEST_PAGE)
             return out.getvalue().decode(), time.time_ns() // 1_000_000
         except urllib.error.HTTPError as error:
             error.close()

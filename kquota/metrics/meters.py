@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from kquota.backends.http import TooLarge, get
+from kquota.backends.http import TooLarge, fetch
 from kquota.core.change.recording import LINE_BYTES, Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.exposition import labels_of, parse
@@ -179,7 +179,7 @@ def requests_of(page: str) -> float | None:
 def _page(url: str, timeout_s: float) -> str:
     out = io.BytesIO()
     try:
-        get(url, {"Accept": "text/plain"}, out, timeout_s=timeout_s, most=_LARGEST_PAGE)
+        fetch(url, {"Accept": "text/plain"}, out, timeout_s=timeout_s, most=_LARGEST_PAGE)
     except TooLarge:
         raise Unreachable(f"{url}: more than {_LARGEST_PAGE >> 20} MiB") from None
     except (OSError, http.client.HTTPException, ValueError) as error:

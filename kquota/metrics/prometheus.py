@@ -10,7 +10,6 @@ Credentials come from the environment: `KQUOTA_PROMETHEUS_TOKEN`, or `KQUOTA_PRO
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 import urllib.error
@@ -100,7 +99,7 @@ class Server:
         """
         import http.client
 
-        from kquota.backends.http import TooLarge, post
+        from kquota.backends.http import TooLarge, fetch
 
         where = f"Prometheus at {self.shown_url}"
         secrets = (self.credentials.token, self.credentials.password, self._sent)
@@ -108,12 +107,9 @@ class Server:
         url, body = f"{self.url.rstrip('/')}/api/v1/{endpoint}", urlencode(parameters).encode()
         try:
             with file.open("wb") as out:
-                post(url, body, headers, out, timeout_s=self.timeout_s, most=_LARGEST_ANSWER)
+                fetch(url, headers, out, body=body, timeout_s=self.timeout_s, most=_LARGEST_ANSWER)
         except urllib.error.HTTPError as error:
-            reason = ""
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                reason = without(_reason(error.read(1 << 16)), *secrets)
-            error.close()
+            reason = without(_reason(error.read(1 << 16)), *secrets)
             if error.code in (401, 403):
                 hint = "set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD"
                 raise Unauthorized(f"{where} answers {error.code}{reason}", hint=hint) from None

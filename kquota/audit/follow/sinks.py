@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
-from kquota.backends.http import TooLarge, post
+from kquota.backends.http import TooLarge, fetch
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.quota import humanize
 from kquota.documents.encoding import to_json_line
@@ -129,9 +129,8 @@ class Alertmanager(Sink):
         self._sent_at = now
         try:
             body = json.dumps(list(self._alerts.values())).encode()
-            post(
-                self._url, body, {"Content-Type": "application/json"}, io.BytesIO(), timeout_s=_TIMEOUT_S, most=1 << 20
-            )
+            headers = {"Content-Type": "application/json"}
+            fetch(self._url, headers, io.BytesIO(), body=body, timeout_s=_TIMEOUT_S, most=1 << 20)
         except (OSError, http.client.HTTPException, ValueError, TooLarge) as error:
             if not self._failed:
                 self._say(f"{self._url}: {error}: alerts wait there until it answers")

@@ -6,7 +6,6 @@ As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLogin
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
 import re
@@ -143,10 +142,7 @@ class ClientCredentials:
         try:
             body = self._post(timeout_s)
         except urllib.error.HTTPError as error:
-            said = ""
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                said = without(_reason_of(error.read(_LARGEST_ANSWER)), *secrets)
-            error.close()
+            said = without(_reason_of(error.read(_LARGEST_ANSWER)), *secrets)
             refusal = f"{endpoint} answers {error.code}{said}"
             if error.code in (400, 401, 403):
                 raise Unauthorized(refusal, hint="check the client's id, its secret and the scope") from None
@@ -174,7 +170,7 @@ class ClientCredentials:
         return base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
 
     def _post(self, timeout_s: float) -> bytes:
-        from kquota.backends.http import post
+        from kquota.backends.http import fetch
 
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json", "User-Agent": "kquota"}
@@ -182,15 +178,8 @@ class ClientCredentials:
         if self.url.lower().startswith("https:"):
             context = client_context(self.tls or Tls())
         out = io.BytesIO()
-        post(
-            self.url,
-            urlencode(form).encode(),
-            headers,
-            out,
-            timeout_s=timeout_s,
-            most=_LARGEST_ANSWER,
-            context=context,
-        )
+        body = urlencode(form).encode()
+        fetch(self.url, headers, out, body=body, timeout_s=timeout_s, most=_LARGEST_ANSWER, context=context)
         return out.getvalue()
 
 
