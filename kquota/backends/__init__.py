@@ -31,7 +31,7 @@ class ClosesOnExit:
 
     def __init_subclass__(cls, seam: type | None = None) -> None:
         super().__init_subclass__()
-        described = {} if seam is None else vars(seam)
+        described = {} if seam is None else {**vars(Closable), **vars(seam)}
         for name, method in vars(cls).items():
             if isinstance(method, FunctionType) and method.__doc__ is None and name in described:
                 method.__doc__ = described[name].__doc__
@@ -49,7 +49,21 @@ class ClosesOnExit:
         self.close()
 
 
-class QuotaBackend(Protocol):
+class Closable(Protocol):
+    """What holds connections: a context manager that is closed at its end."""
+
+    def close(self) -> None:
+        """Releases the connections; a second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class QuotaBackend(Closable, Protocol):
     """A place where quotas are set. Use it as a context manager, or call `close` when done."""
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
@@ -74,16 +88,6 @@ class QuotaBackend(Protocol):
         Only KRaft has something to wait for: a broker answers from its own copy of the metadata.
         """
         ...
-
-    def close(self) -> None:
-        """Releases the connection; a second call does nothing."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
 
 
 @runtime_checkable
@@ -202,7 +206,7 @@ def cluster_of(backend: QuotaBackend) -> Cluster | None:
     return Cluster(backend.cluster_address, backend.cluster_id()) if isinstance(backend, KnowsCluster) else None
 
 
-class BrokerConfigs(Protocol):
+class BrokerConfigs(Closable, Protocol):
     """The limits of brokers, and the settings by which they measure quotas. A context manager, as a `QuotaBackend`."""
 
     def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
@@ -223,18 +227,8 @@ class BrokerConfigs(Protocol):
         """Waits until the broker shows what the result changed; returns whether it did in time."""
         ...
 
-    def close(self) -> None:
-        """Releases the connections; a second call does nothing."""
-        ...
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class BrokerLoggers(Protocol):
+class BrokerLoggers(Closable, Protocol):
     """The request loggers of a cluster's brokers or controllers. A context manager, as a `QuotaBackend`."""
 
     @property
@@ -264,13 +258,3 @@ class BrokerLoggers(Protocol):
     def spaces(self, node: int) -> tuple[Space, ...]:
         """The volumes of a broker's log dirs. Raises Rejected where the node does not say, and as `level` does."""
         ...
-
-    def close(self) -> None:
-        """Releases the connections; a second call does nothing."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...

@@ -23,7 +23,7 @@ from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.version import Version
-from kquota.errors import InputError, KquotaError, Rejected, Unauthorized, Unreachable
+from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
 # that lists all (8 ms and 150 ms for 10,000 entities): beyond this many, whole kinds of entities are read at once.
@@ -63,8 +63,6 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         security: KafkaSecurity | None = None,
         patient: bool = False,
     ) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
         self._bootstrap = without_scheme(bootstrap, "kafka")
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}

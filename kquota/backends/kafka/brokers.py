@@ -7,16 +7,15 @@ own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the d
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
 
 from kquota.backends import BrokerConfigs, ClosesOnExit, wire
 from kquota.backends.kafka.address import Server
-from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.connection import Deadline
-from kquota.backends.kafka.nodes import Nodes, pause_or_raise
+from kquota.backends.kafka.nodes import Nodes, result_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session, Unanswered
 from kquota.backends.serverprops import inter_broker_of, listeners_of, settings_of
@@ -141,14 +140,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         resource = wire.DescribeConfigsResource(wire.BROKER_RESOURCE, _name(broker), None)
         request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
         with self._asking(broker) as (session, deadline):
-            while True:
-                (answer,) = session.ask([request], wire.DescribeConfigsResponse, deadline)
-                if not answer.results:
-                    raise Rejected("the broker's answer is empty")
-                (result, *_) = answer.results
-                if result.error_code == NONE:
-                    return result.configs
-                pause_or_raise(result.error_code, result.error_message, deadline)
+            return result_of(session, request, wire.DescribeConfigsResponse, deadline).configs
 
     def _write(self, alteration: BrokerAlteration, *, validate_only: bool) -> None:
         changes = [wire.AlterableConfig(name, wire.SET, str(rate)) for name, rate in alteration.set.items()]
@@ -157,14 +149,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
         with self._asking(alteration.broker) as (session, deadline):
             try:
-                while True:
-                    (answer,) = session.ask([request], wire.IncrementalAlterConfigsResponse, deadline)
-                    if not answer.responses:
-                        raise Rejected("the broker's answer is empty")
-                    (result, *_) = answer.responses
-                    if result.error_code == NONE:
-                        return
-                    pause_or_raise(result.error_code, result.error_message, deadline)
+                result_of(session, request, wire.IncrementalAlterConfigsResponse, deadline)
             except Unanswered as error:
                 if validate_only:
                     raise
@@ -174,11 +159,9 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         """Where the brokers are that are alive."""
         return self._nodes.addresses()
 
-    @contextmanager
-    def _asking(self, broker: Broker) -> Iterator[tuple[Session, Deadline]]:
+    def _asking(self, broker: Broker) -> AbstractContextManager[tuple[Session, Deadline]]:
         """A session with that broker, and errors that name it; for the default of all a session with any broker."""
-        with self._nodes.any() if broker is DEFAULT else self._nodes.asking(broker) as asked:
-            yield asked
+        return self._nodes.any() if broker is DEFAULT else self._nodes.asking(broker)
 
 
 def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError, Rejected, Unauthorized, Unreachable
+from kquota.errors import Rejected, Unauthorized, Unreachable
 
 _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"
 _PAUSE_S: Final = 0.1
@@ -45,8 +45,6 @@ class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
         security: KafkaSecurity | None = None,
         patient: bool = False,
     ) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = _ControllerSession(
             Servers.parse(bootstrap, "controller"), timeout_s, security or KafkaSecurity(), patient=patient
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kquota.backends import BrokerLoggers, ClosesOnExit, wire
 from kquota.backends.kafka.codes import NONE
-from kquota.backends.kafka.nodes import Nodes, pause_or_raise
+from kquota.backends.kafka.nodes import Nodes, result_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Unanswered
 from kquota.core.change.plan import Cluster
@@ -47,14 +47,7 @@ class KafkaLoggers(ClosesOnExit, seam=BrokerLoggers):
         resource = wire.DescribeConfigsResource(wire.LOGGER_RESOURCE, str(node), [LOGGER, *ANCESTORS])
         request = wire.DescribeConfigsRequest([resource], include_synonyms=False)
         with self._nodes.asking(node) as (session, deadline):
-            while True:
-                (answer,) = session.ask([request], wire.DescribeConfigsResponse, deadline)
-                if not answer.results:
-                    raise Rejected(f"{self.noun} {node}: the answer is empty")
-                (result, *_) = answer.results
-                if result.error_code == NONE:
-                    break
-                pause_or_raise(result.error_code, result.error_message, deadline)
+            result = result_of(session, request, wire.DescribeConfigsResponse, deadline)
         found = level_of({each.name: each.value for each in result.configs if each.value is not None})
         if found is None:
             raise Rejected(
@@ -70,14 +63,7 @@ class KafkaLoggers(ClosesOnExit, seam=BrokerLoggers):
         request = wire.IncrementalAlterConfigsRequest([resource], validate_only=False)
         with self._nodes.asking(node) as (session, deadline):
             try:
-                while True:
-                    (answer,) = session.ask([request], wire.IncrementalAlterConfigsResponse, deadline)
-                    if not answer.responses:
-                        raise Rejected(f"{self.noun} {node}: the answer is empty")
-                    (result, *_) = answer.responses
-                    if result.error_code == NONE:
-                        return
-                    pause_or_raise(result.error_code, result.error_message, deadline)
+                result_of(session, request, wire.IncrementalAlterConfigsResponse, deadline)
             except Unanswered as error:
                 raise Uncertain(f"{self.noun} {node}: may or may not have been switched: {error.message}") from None
 

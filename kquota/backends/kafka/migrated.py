@@ -15,7 +15,7 @@ from kquota.core.change.migration import Parts
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.errors import InputError, Rejected
+from kquota.errors import Rejected
 
 _PAUSE_S: Final = 0.1
 _TYPES: Final = {kind.value: kind for kind in EntityType}
@@ -29,8 +29,6 @@ class MigratedQuotas(ClosesOnExit):
     """
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity())
 
     def close(self) -> None:

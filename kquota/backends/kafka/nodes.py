@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from kquota.backends import wire
 from kquota.backends.kafka.address import Server, Servers
@@ -16,7 +16,7 @@ from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
-from kquota.errors import InputError, Unreachable
+from kquota.errors import InputError, Rejected, Unreachable
 
 _PAUSE_S: Final = 0.1
 
@@ -32,8 +32,6 @@ class Nodes:
     def __init__(
         self, bootstrap: str, *, timeout_s: float, security: KafkaSecurity | None = None, controllers: bool = False
     ) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._timeout_s = timeout_s
         self._security = security or KafkaSecurity()
         self._kind = wire.CONTROLLERS if controllers else wire.BROKERS
@@ -90,6 +88,18 @@ class Nodes:
             if answer.error_code == NONE:
                 return answer
             pause_or_raise(answer.error_code, answer.error_message, deadline)
+
+
+def result_of(session: Session, request: wire.Request, kind: type, deadline: Deadline) -> Any:
+    """The only result in the answer, once there is one without an error that may pass. Raises the error of its code."""
+    while True:
+        (answer,) = session.ask([request], kind, deadline)
+        if not answer[-1]:
+            raise Rejected("the broker's answer is empty")
+        (result, *_) = answer[-1]
+        if result.error_code == NONE:
+            return result
+        pause_or_raise(result.error_code, result.error_message, deadline)
 
 
 def pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:

@@ -15,7 +15,7 @@ from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.wire.releases import version_of
 from kquota.core.quotas.version import Version
-from kquota.errors import Unreachable
+from kquota.errors import InputError, Unreachable
 
 ATTEMPTS = 3
 """How often a request is sent whose connection is lost."""
@@ -39,6 +39,8 @@ class Session:
     """
 
     def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity, *, patient: bool = False) -> None:
+        if not timeout_s > 0:
+            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         servers.check(security)
         self._servers = servers.servers
         self._timeout_s = timeout_s

@@ -17,7 +17,6 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 
 _IDS = "/brokers/ids"
 
@@ -42,8 +41,6 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         security: ZooKeeperSecurity | None = None,
         patient: bool = False,
     ) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._address = Address.parse(connect)
         self._connect = without_scheme(connect, "zookeeper")
         self._timeout_s = timeout_s

@@ -26,7 +26,7 @@ from kquota.core.change.broker import (
     read_value,
 )
 from kquota.core.quotas.entity import DEFAULT
-from kquota.errors import InputError, Rejected
+from kquota.errors import Rejected
 
 _ALIVE = "/brokers/ids"
 _CONFIGS = "/config/brokers"
@@ -40,8 +40,6 @@ class ZooKeeperBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
     """
 
     def __init__(self, connect: str, *, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self._session = Session(Address.parse(connect), timeout_s, security or ZooKeeperSecurity())
         self._is_open = False
 

@@ -71,6 +71,8 @@ class Session:
     def __init__(
         self, address: Address, timeout_s: float, security: ZooKeeperSecurity, *, patient: bool = False
     ) -> None:
+        if not timeout_s > 0:
+            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
         self.address = address
         self._timeout_s = timeout_s
         self._security = security
