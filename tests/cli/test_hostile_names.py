@@ -5,7 +5,6 @@ import csv
 import io
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from kquota.backends.znode import znode_path
 from kquota.cli import main
 from kquota.cli.main import run
 from kquota.core.quotas.entity import Entity
-from tests.audit.test_prometheus_api import Hostile
 from tests.backends.test_kafka_peers import Peer
 from tests.cli.conftest import Kquota
 
@@ -271,56 +269,6 @@ def test_words_of_a_broker(tame: Callable[..., tuple[int, str]]) -> None:
             tame("alter", *live, "--user", HOSTILE, "--add-config", "producer_byte_rate=7")
             tame("plan", "quotas.json", *live)
             tame("lint", *live, "-o", "github")
-
-
-RAW = HOSTILE.partition("\r\n")[0].encode()
-"""What a line of HTTP can hold of it."""
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/1.1 500 " + RAW,
-        b"HTTP/1.1 302 " + RAW + b"\r\nLocation: " + RAW,
-        b"HTTP/1.1 " + RAW,
-        RAW,
-        *(
-            f"HTTP/1.1 {code} No\r\n\r\n{json.dumps({'status': 'error', 'error': HOSTILE})}".encode()
-            for code in (400, 401, 422, 503)
-        ),
-        b"HTTP/1.1 200 OK\r\n\r\n" + RAW,
-    ],
-    ids=["500", "302", "no code", "no HTTP", "400", "401", "422", "503", "200"],
-)
-def test_words_of_a_prometheus(answer: bytes, tame: Callable[..., tuple[int, str]]) -> None:
-    """Its error, its status line, and what is no HTTP at all."""
-    Path("quotas.json").write_text(json.dumps(document(quotas=[])))
-    for command in (("audit",), ("top", "--once"), ("top", "--once", "-o", "json")):
-        with Hostile(iter([answer + b"\r\n\r\n"]), 0) as server:
-            code, _ = tame(*command, "--prometheus", server.url, "--quotas", "quotas.json")
-        assert code in (3, 4, 5)
-
-
-def test_series_of_a_prometheus(tame: Callable[..., tuple[int, str]]) -> None:
-    """Labels that are understood, and labels that are not, live and in a file."""
-    Path("quotas.json").write_text(json.dumps(QUOTAS))
-    now = time.time()
-    series = [
-        {"metric": {"__name__": "kafka_server_quota_byte_rate"} | labels, "values": [[now - 30, "5"], [now, "5"]]}
-        for labels in (
-            {"resource": "Produce", "user": HOSTILE, "clientId": "", "broker": HOSTILE},
-            {"resource": HOSTILE, "user": HOSTILE, HOSTILE: HOSTILE},
-        )
-    ]
-    answer = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}})
-    Path("answer.json").write_text(answer)
-    for output in ("table", "json"):
-        with Hostile(iter([f"HTTP/1.1 200 OK\r\n\r\n{answer}".encode()]), 0) as server:
-            live = ("--prometheus", server.url, "--quotas", "quotas.json")
-            code, out = tame("top", "--once", "--all", *live, "-o", output)
-        assert code == 0
-        assert output != "json" or named(out)
-        tame("audit", "answer.json", "--quotas", "quotas.json", "-o", output)
 
 
 def test_a_terminal_of_the_drop_in(chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
