@@ -4,7 +4,7 @@
 # test   what CI runs: env, check and the tests of each day, by JOBS workers
 # quick  the tests that need no server, Java or Spark
 # nightly  all tests, every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
-# generate   completions, man pages and the README's tables, from the code
+# generate   man pages and the README's tables, from the code
 # docs   the documentation as a site in build/site
 # zipapp   dist/kquota.pyz: the base install as one file
 # bench  the benchmarks

@@ -16,6 +16,7 @@ from kquota import __version__
 from tools import pyz
 
 ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "kquota" / "cli" / "completion"
 QUOTAS = """\
 kind: kquota.quotas
 version: 1
@@ -117,9 +118,9 @@ def test_the_wheel_has_pages_completions_and_schemas(environment: Path) -> None:
     """Each where man and the shells look for it below a prefix, and none left out."""
     share = environment / "share"
     installed = {
-        share / "bash-completion" / "completions" / "kquota": ROOT / "completions" / "kquota.bash",
-        share / "zsh" / "site-functions" / "_kquota": ROOT / "completions" / "_kquota",
-        share / "fish" / "vendor_completions.d" / "kquota.fish": ROOT / "completions" / "kquota.fish",
+        share / "bash-completion" / "completions" / "kquota": SCRIPTS / "kquota.bash",
+        share / "zsh" / "site-functions" / "_kquota": SCRIPTS / "_kquota",
+        share / "fish" / "vendor_completions.d" / "kquota.fish": SCRIPTS / "kquota.fish",
     }
     installed |= {share / "man" / f"man{page.suffix[1:]}" / page.name: page for page in (ROOT / "man").iterdir()}
     [package] = environment.glob("lib/python*/site-packages/kquota")
@@ -162,7 +163,7 @@ def test_the_zipapp_is_one_program(zipapp: Path, folder: Path) -> None:
         check=True,
     )
 
-    assert done.stdout == (ROOT / "completions" / "kquota.bash").read_text()
+    assert done.stdout == (SCRIPTS / "kquota.bash").read_text()
 
 
 CONTAINERFILE = [
@@ -181,7 +182,7 @@ def test_the_container_recipe_is_sound() -> None:
     assert copied
     assert all((ROOT / path).exists() for path in copied)
     # The wheel needs these.
-    assert {"pyproject.toml", "README.md", "LICENSE", "kquota", "schemas", "man", "completions", "tools"} <= set(copied)
+    assert {"pyproject.toml", "README.md", "LICENSE", "kquota", "schemas", "man", "tools"} <= set(copied)
     last = dict(words)
     assert last["USER"] == ["65532:65532"]
     assert last["ENTRYPOINT"] == ['["kquota"]']

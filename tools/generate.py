@@ -1,5 +1,5 @@
-"""Writes the files that are generated from the code: completions, man pages, pages of the documentation,
-and the members of a finding in a schema.
+"""Writes the files that are generated from the code: man pages, pages of the documentation, and the members of a
+finding in a schema.
 
     python -m tools.generate            writes the files
     python -m tools.generate --check    exits with 1 when one is stale
@@ -14,19 +14,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from click.shell_completion import ShellComplete
-
-from kquota.cli.completion.shells import Bash, Fish, Zsh
-from kquota.cli.main import cli
 from tools import manpages, pages, schemas
 
 ROOT = Path(__file__).resolve().parents[1]
-
-_SHELLS: dict[str, type[ShellComplete]] = {
-    "kquota.bash": Bash,
-    "_kquota": Zsh,
-    "kquota.fish": Fish,
-}
 
 
 def paths() -> list[Path]:
@@ -42,8 +32,7 @@ def files() -> dict[Path, str]:
 
 @cache
 def _quick_files() -> dict[Path, str]:
-    generated = {ROOT / "completions" / name: completion(shell) for name, shell in _SHELLS.items()}
-    generated |= {ROOT / "man" / name: page for name, page in manpages.pages()}
+    generated = {ROOT / "man" / name: page for name, page in manpages.pages()}
     return generated | dict(pages.pages()) | {schemas.PATH: schemas.audit_schema()}
 
 
@@ -54,11 +43,6 @@ def _pages_with_parts() -> list[Path]:
     lacking = [name for name in _PARTS if not any(_BEGIN.format(name) in text for text in texts.values())]
     assert not lacking, f"no page has the generated parts {lacking}"
     return [page for page, text in texts.items() if any(_BEGIN.format(name) in text for name in _PARTS)]
-
-
-def completion(shell: type[ShellComplete]) -> str:
-    """The script that teaches a shell to complete kquota's command lines."""
-    return shell(cli, {}, "kquota", "_KQUOTA_COMPLETE").source()
 
 
 def accuracy() -> str:

@@ -23,4 +23,4 @@ class DataFiles(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling is 
         for page in (root / "man").iterdir():
             build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
         for name, place in _COMPLETIONS.items():
-            build_data["shared_data"][str(root / "completions" / name)] = place
+            build_data["shared_data"][str(root / "kquota" / "cli" / "completion" / name)] = place

@@ -25,9 +25,9 @@ _START = {
     "fish": ["fish", "--no-config", "-i"],
 }
 _SETUP = {
-    "bash": f"bind 'set bell-style none'; source {ROOT}/completions/kquota.bash",
-    "zsh": f"unsetopt beep; autoload -Uz compinit; compinit -D -u; source {ROOT}/completions/_kquota",
-    "fish": f"source {ROOT}/completions/kquota.fish",
+    "bash": f"bind 'set bell-style none'; source {ROOT}/kquota/cli/completion/kquota.bash",
+    "zsh": f"unsetopt beep; autoload -Uz compinit; compinit -D -u; source {ROOT}/kquota/cli/completion/_kquota",
+    "fish": f"source {ROOT}/kquota/cli/completion/kquota.fish",
 }
 
 

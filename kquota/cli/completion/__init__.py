@@ -2,7 +2,7 @@
 
 Click knows which option or command a word belongs to. The rest is here, as Click's own scripts insert words unquoted
 and split words where bash does. `words` reads the line as typed, `candidates` knows the values of options, `names` asks
-the cluster. `shells` speaks to bash, zsh and fish (`completions/` holds their scripts).
+the cluster. `shells` speaks to bash, zsh and fish, whose scripts are beside it.
 """
 
 from __future__ import annotations
