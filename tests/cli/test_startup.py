@@ -1,7 +1,5 @@
 """Start-up stays light: nothing heavy is imported until it is needed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

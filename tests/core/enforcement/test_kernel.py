@@ -1,7 +1,5 @@
 """Compiled and plain are the same, everywhere; and nothing is loaded before it is needed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
