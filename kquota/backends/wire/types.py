@@ -172,6 +172,8 @@ PRIMITIVES: Final[dict[str, Schema]] = {
 """The types by their names in Kafka's definitions; null is allowed where a question mark stands."""
 
 _CLASSIC = INT32(0, False)
+_MANY, _SMALLEST = 1_000_000, 16
+"""So many entries take that many bytes each, at the least: a part and a value. Empty ones would be 30 millions."""
 
 
 def array_of(element: Schema, *, nullable: bool = False) -> Schema:
@@ -187,6 +189,8 @@ def array_of(element: Schema, *, nullable: bool = False) -> Schema:
                 raise FrameError(f"a frame with a list of length {count}")
             if count > len(frame) - at:  # an element takes a byte at least: never believe a length blindly
                 raise IndexError
+            if count > _MANY and count > (len(frame) - at) // _SMALLEST:
+                raise FrameError(f"a frame of {len(frame)} bytes with {count} entries")
             elements = []
             for _ in range(count):
                 value, at = read_element(frame, at)
