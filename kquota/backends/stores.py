@@ -30,33 +30,6 @@ class WrongPassword(InputError):
     """A store or its key cannot be read with the password that was given, or without one."""
 
 
-def tls_from_files(
-    *,
-    truststore: Path | None = None,
-    truststore_password: str | None = None,
-    keystore: Path | None = None,
-    keystore_password: str | None = None,
-    key: Path | None = None,
-    key_password: str | None = None,
-    verify_host: bool = True,
-) -> Tls:
-    """Reads stores of any kind: PEM, PKCS12 (needs the extra `stores`) or JKS, distinguished by their content.
-
-    `truststore` holds the certificates to trust, `keystore` our own with its private key; a private key in a PEM file
-    of its own is `key`. Without a `key_password` the keystore's password is the key's. Raises InputError for stores
-    that cannot be read, MissingDependency.
-    """
-    if key is not None and keystore is None:
-        raise InputError("a private key for TLS needs its certificate")
-    return Tls(
-        ca=None if truststore is None else trusted(truststore, truststore_password),
-        identity=None if keystore is None else identity(keystore, keystore_password, key_password, key),
-        # A key that is still encrypted is PEM, and its password is the key's: PEM stores have none.
-        key_password=keystore_password if key_password is None else key_password,
-        verify_host=verify_host,
-    )
-
-
 def trusted(path: Path, password: str | None) -> Pem:
     """The certificates of a truststore. Raises InputError where there are none, MissingDependency."""
     data = _read(path)
@@ -78,20 +51,17 @@ def trusted(path: Path, password: str | None) -> Pem:
     return Pem(text, str(path))
 
 
-def identity(path: Path, password: str | None, key_password: str | None, key: Path | None = None) -> Pem:
+def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
     """The private key of a keystore with its certificate and chain; of several keys, the first.
 
-    A key in PEM stays encrypted if it is. `key` is a PEM file with the private key where it is not in the store. Raises
-    InputError where there is no key or a password is wrong, MissingDependency.
+    A key in PEM stays encrypted if it is. Raises InputError where there is no key or a password is wrong,
+    MissingDependency.
     """
     data = _read(path)
     if data.startswith(jks.MAGIC):
         return Pem(_jks_identity(path, data, password, key_password), str(path))
     if _is_pem(data):
-        text = data.decode("utf-8", "replace")
-        if key is not None:
-            text += _read(key).decode("utf-8", "replace")
-        return identity_text(text, str(path))
+        return identity_text(data.decode("utf-8", "replace"), str(path))
     own, certificates = _pkcs12(path, data, password)
     if own is None:
         raise InputError(f"{path}: there is no private key in it")

@@ -235,7 +235,7 @@ _CREDENTIAL = {
 }
 
 
-def _is_credential(text: str) -> bool:
+def is_credential(text: str) -> bool:
     """Whether a broker can parse a SCRAM credential (`ScramCredentialUtils.credentialFromString`)."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     return parts.keys() == _CREDENTIAL.keys() and all(_CREDENTIAL[name].fullmatch(parts[name]) for name in parts)
@@ -306,7 +306,7 @@ class NodeConfig:
             faults += [
                 (name, "is no credential")
                 for name in _SCRAM
-                if isinstance(text := self.entries.get(name), str) and not _is_credential(text)
+                if isinstance(text := self.entries.get(name), str) and not is_credential(text)
             ]
         for name, what in faults:
             problems.append(Problem(path, f"{name} {what}; a ZooKeeper-mode broker that starts with it stops at once"))

@@ -236,33 +236,20 @@ def _as_it_is(raw: Any, _key: str) -> Any:
     return raw
 
 
+_AS_IT_IS: Final = (
+    *("user", "client-id", "ip", "count", "connections", "listener", "requests", "in_flight", "topics", "partitions"),
+    *("strict", "retry"),
+)
+_IN_MS: Final = ("start", "stop", "ramp", "think", "latency", "round_trip", "max_wait", "backoff")
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
-    "user": ("user", _as_it_is),
-    "client-id": ("client_id", _as_it_is),
-    "ip": ("ip", _as_it_is),
-    "count": ("count", _as_it_is),
-    "connections": ("connections", _as_it_is),
-    "listener": ("listener", _as_it_is),
-    "requests": ("requests", _as_it_is),
-    "start": ("start_ms", _ms),
-    "stop": ("stop_ms", _ms),
-    "ramp": ("ramp_ms", _ms),
-    "think": ("think_ms", _ms),
-    "in_flight": ("in_flight", _as_it_is),
-    "latency": ("latency_ms", _ms),
-    "round_trip": ("round_trip_ms", _ms),
+    **{name: (name.replace("-", "_"), _as_it_is) for name in _AS_IT_IS},
+    **{name: (f"{name}_ms", _ms) for name in _IN_MS},
     "honours_throttle": ("honours", _as_it_is),
     "request_time": ("nanos", _ns),
     "request_time_per_mib": ("nanos_per_mib", _ns),
     "network_time": ("network_nanos", _ns),
     "max_bytes": ("max_bytes", _bytes),
-    "max_wait": ("max_wait_ms", _ms),
     "backlog": ("backlog", _bytes),
-    "topics": ("topics", _as_it_is),
-    "partitions": ("partitions", _as_it_is),
-    "strict": ("strict", _as_it_is),
-    "retry": ("retry", _as_it_is),
-    "backoff": ("backoff_ms", _ms),
     "api_timeout": ("api_timeout_ms", _timeout),
 }
 """The keys of a client that stand for one field each, and how they are read."""

@@ -15,7 +15,6 @@ from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
-from kquota.backends.stores import tls_from_files
 from kquota.backends.wire import ApiVersion
 from kquota.backends.wire.releases import SIGNS, release_of
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
@@ -27,6 +26,7 @@ from kquota.sandbox import Sandbox
 from tests.backends.conftest import Certificates, Cluster, SecuredZooKeeper
 from tests.backends.contract import rate
 from tests.brokers.kafka import password_of
+from tests.support.certificates import tls_from_files
 from tests.support.processes import free_ports
 
 

@@ -6,11 +6,10 @@ import pytest
 
 from kquota.backends.clientprops import kafka_security, zookeeper_security
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
-from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
-from tests.support.certificates import authority
+from tests.support.certificates import authority, tls_from_files
 
 
 @pytest.fixture

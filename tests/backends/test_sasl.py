@@ -15,9 +15,8 @@ from kquota.backends.kafka.kerberos import Kerberos
 from kquota.backends.kafka.msk import MskIam
 from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBearer, UnsecuredToken
 from kquota.backends.kafka.sasl import Sasl
-from kquota.backends.stores import tls_from_files
 from kquota.errors import InputError, Unauthorized, Unreachable
-from tests.support.certificates import authority
+from tests.support.certificates import authority, tls_from_files
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."

@@ -13,7 +13,6 @@ import pytest
 
 from kquota.backends.clientprops import kafka_security
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
-from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Tls
 from kquota.core.quotas.entity import Entity
 from kquota.errors import KquotaError, Unauthorized, Unreachable
@@ -31,6 +30,7 @@ from tests.backends.contract import rate
 from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, on_a_terminal, shows_nothing
 from tests.brokers.kafka import VERSION, password_of
 from tests.differential.config_command import ConfigCommand
+from tests.support.certificates import tls_from_files
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
 
 

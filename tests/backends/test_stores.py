@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.backends import jks, stores
-from kquota.backends.stores import tls_from_files
 from kquota.backends.tls import Pem, client_context
 from kquota.errors import InputError, MissingDependency
-from tests.support.certificates import Certificate, authority, keytool
+from tests.support.certificates import Certificate, authority, keytool, tls_from_files
 
 STORE, KEY = "store-secret", "key-secret"
 

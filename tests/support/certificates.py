@@ -22,6 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from kquota.backends import stores
+from kquota.backends.tls import Tls
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -87,3 +90,21 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _encryption(password: str | None) -> KeySerializationEncryption:
     return NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+
+
+def tls_from_files(
+    *,
+    truststore: Path | None = None,
+    truststore_password: str | None = None,
+    keystore: Path | None = None,
+    keystore_password: str | None = None,
+    key_password: str | None = None,
+    verify_host: bool = True,
+) -> Tls:
+    """What properties with these stores come to."""
+    return Tls(
+        None if truststore is None else stores.trusted(truststore, truststore_password),
+        None if keystore is None else stores.identity(keystore, keystore_password, key_password),
+        keystore_password if key_password is None else key_password,
+        verify_host,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from kquota.backends import znode
@@ -15,8 +14,6 @@ from kquota.core.quotas.entity import EntityType
 from kquota.errors import InputError
 
 _USERS = znode.ENTITY_ROOTS[EntityType.USER]
-_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_CREDENTIAL_PARTS = {"salt", "stored_key", "server_key", "iterations"}
 _PERMISSIONS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 
 
@@ -58,9 +55,8 @@ def _incomplete(data: bytes | None) -> tuple[str, ...]:
     entries = NodeConfig.decode(data).entries
     return tuple(
         mechanism
-        for mechanism in _MECHANISMS
-        if mechanism in entries
-        and not set(re.findall(r"(?:^|,)(\w+)=(?=[^,])", str(entries[mechanism]))) >= _CREDENTIAL_PARTS
+        for mechanism in znode.SCRAM_MECHANISMS
+        if mechanism in entries and not znode.is_credential(str(entries[mechanism]))
     )
 
 
