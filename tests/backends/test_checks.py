@@ -207,7 +207,7 @@ def test_the_way_to_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", silence)
     (check,) = brokers("127.0.0.1:9092", timeout_s=0.2)
-    assert "no connection within" in check.message
+    assert "no TCP connection within" in check.message
     assert "firewall" in check.remedy
 
 

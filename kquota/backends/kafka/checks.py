@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kquota.backends import wire
+from kquota.backends.greeting import unreached
 from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, error_of
-from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted, reason_of
+from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import another_product
 from kquota.backends.tls import Tls, client_context
@@ -63,12 +64,11 @@ def check_brokers(bootstrap: str, security: KafkaSecurity, timeout_s: float) -> 
 def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[Connection | None, list[Check]]:
     """A connection that is logged in, and the checks on the way to it."""
     subject = str(server)
+    if (unreachable := unreached(server.host, server.port, timeout_s)) is not None:
+        return None, [failure(AREA, subject, *unreachable)]
     steps: list[Step] = []
     deadline = Deadline(timeout_s)
-    try:
-        found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        return None, [failure(AREA, subject, *_unnamed(server, error))]
+    found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     addresses = ", ".join(dict.fromkeys(str(address[0]) for *_, address in found))
     try:
         connection = Connection.open(server, security, deadline, steps.append)
@@ -88,28 +88,12 @@ def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[C
     return connection, [ok(AREA, subject, f"{release_of(connection.offered)}, {kind}, {encrypted}, {who}{via}")]
 
 
-def _unnamed(server: Server, error: Exception) -> tuple[KquotaError, str]:
-    """A host name that has no address."""
-    return (
-        Unreachable(f"the host name {server.host} has no address: {reason_of(error)}"),
-        f"check the spelling, and ask the name server: getent hosts {server.host}",
-    )
-
-
 def _explained(
     server: Server, security: KafkaSecurity, step: Step, lost: Lost, timeout_s: float
 ) -> tuple[KquotaError, str]:
     """A connection that was lost in that step, and the next step of the user."""
-    why = {"connect": "no TCP connection", "TLS": "the TLS handshake failed"}.get(
-        step, "nothing answered in Kafka's protocol"
-    )
+    why = "the TLS handshake failed" if step == "TLS" else "nothing answered in Kafka's protocol"
     error = Unreachable(f"{why}: {lost.why}")
-    if step == "connect":
-        if lost.timed_out:
-            return error, "a firewall may drop the packets: try from a host in the network of the cluster"
-        if "refused" in lost.why:
-            return error, f"nothing listens on port {server.port}: check the port, and that the broker runs"
-        return error, f"there is no route from here: check the network or the VPN (ip route get {server.host})"
     if "certificate verify failed" in lost.why:
         return error, _with_names(lost.hint or "", server)
     if not lost.timed_out:  # who is silent would be silent again
@@ -215,26 +199,15 @@ def _members(connection: Connection, timeout_s: float) -> Iterator[Check]:
     deadline = Deadline(timeout_s)
     for number, each in enumerate(brokers[:_MOST_BROKERS]):
         server = Server(each.host, each.port)
-        why = _unreached(server, deadline.share(min(len(brokers), _MOST_BROKERS) - number))
-        if why:
+        share = deadline.share(min(len(brokers), _MOST_BROKERS) - number)
+        if (unreachable := unreached(server.host, server.port, share.left)) is not None:
             yield warning(
                 AREA,
                 f"broker {each.broker_id}",
-                f"clients are sent to {server}, which cannot be reached from here: {why}",
+                f"clients are sent to {server}, which cannot be reached from here: {unreachable[0].message}",
                 "mend advertised.listeners of the broker, or the names and routes of this host; kquota needs it for"
                 " 'describe --broker' and 'probe' only, clients need it always",
             )
-
-
-def _unreached(server: Server, deadline: Deadline) -> str:
-    """Why no TCP connection to that server can be made; empty where one can."""
-    try:
-        with socket.create_connection((server.host, server.port), timeout=max(deadline.left, 0.1)):
-            return ""
-    except TimeoutError:
-        return "no answer"
-    except (OSError, UnicodeError) as error:
-        return reason_of(error)
 
 
 def _describe(connection: Connection, user: str, timeout_s: float) -> Check:

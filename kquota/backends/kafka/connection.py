@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from kquota import __version__
 from kquota.backends import wire
+from kquota.backends.greeting import reason_of
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.security import KafkaSecurity
@@ -424,10 +425,3 @@ def _positive(deadline: Deadline) -> float:
     if left <= 0:
         raise TimeoutError
     return left
-
-
-def reason_of(error: Exception) -> str:
-    """The error in a few words, on one line, in lower case."""
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    line = text.splitlines()[0]
-    return line[:1].lower() + line[1:]

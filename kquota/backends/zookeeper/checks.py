@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kquota.backends import znode
+from kquota.backends.greeting import unreached
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Acl, Node
-from kquota.backends.zookeeper.security import ZooKeeperSecurity, reason
+from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.core.check import Check, failure, ok, warning
-from kquota.errors import KquotaError, Unreachable
+from kquota.errors import KquotaError
 
 AREA: Final = "cluster"
 _WRITE, _CREATE, _DELETE, _ADMIN = 2, 4, 8, 16
@@ -27,7 +27,11 @@ def check_ensemble(connect: str, security: ZooKeeperSecurity, timeout_s: float) 
     Connecting has `timeout_s` seconds, and so has each answer. Raises InputError for a malformed address.
     """
     address = Address.parse(connect)
-    failed = [check for host, port in address.hosts if (check := _host(host, port, timeout_s / len(address.hosts)))]
+    failed = [
+        failure(AREA, f"{host}:{port}", *why)
+        for host, port in address.hosts
+        if (why := unreached(host, port, timeout_s / len(address.hosts))) is not None
+    ]
     if len(failed) == len(address.hosts):
         yield from failed
         return
@@ -48,33 +52,6 @@ def check_ensemble(connect: str, security: ZooKeeperSecurity, timeout_s: float) 
         yield failure(AREA, "znodes", error)
     finally:
         session.close()
-
-
-def _host(host: str, port: int, timeout_s: float) -> Check | None:
-    """Why that host cannot be connected to; None where it can."""
-    subject = f"{host}:{port}"
-    try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        message = f"the host name {host} has no address: {reason(error)}"
-        return failure(
-            AREA,
-            subject,
-            Unreachable(message),
-            f"check the spelling, and ask the name server: getent hosts {host}",
-        )
-    try:
-        socket.create_connection((host, port), timeout=max(timeout_s, 0.1)).close()
-    except TimeoutError:
-        remedy = "a firewall may drop the packets: try from a host in the network of the cluster"
-        return failure(AREA, subject, Unreachable(f"no TCP connection within {timeout_s:.3g} s"), remedy)
-    except ConnectionRefusedError as error:
-        remedy = f"nothing listens on port {port}: check the port, and that ZooKeeper runs"
-        return failure(AREA, subject, Unreachable(f"no TCP connection: {reason(error)}"), remedy)
-    except OSError as error:
-        remedy = f"there is no route from here: check the network or the VPN (ip route get {host})"
-        return failure(AREA, subject, Unreachable(f"no TCP connection: {reason(error)}"), remedy)
-    return None
 
 
 def _cluster(session: Session) -> Iterator[Check]:

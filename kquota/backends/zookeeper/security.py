@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kquota.backends.greeting import reason_of
 from kquota.backends.secrets import nearly
 from kquota.backends.tls import Tls, certificate_remedy
 from kquota.backends.zookeeper.address import Address
@@ -113,7 +114,7 @@ def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
     return Unreachable(message, hint="check the address, and that ZooKeeper runs there")
 
 
-def reason(error: BaseException) -> str:
+def reason(error: Exception) -> str:
     """The error in a few words, on one line."""
     import ssl
 
@@ -123,5 +124,4 @@ def reason(error: BaseException) -> str:
         return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, TimeoutError):
         return "connecting timed out"
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    return text.splitlines()[0][:1].lower() + text.splitlines()[0][1:]
+    return reason_of(error)
