@@ -1,10 +1,9 @@
-"""Files that somebody names: read never without an end, nor from a pipe that nobody writes to; written as a whole."""
+"""Files that somebody names: read never without an end, and written as a whole."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +14,9 @@ LARGEST = 256 << 20
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
-    """What is in the file. Raises OSError; InputError for more bytes than `most`, and for a named pipe.
-
-    Opening a named pipe without a writer would never return. What a shell puts in the place of a file, such as `<(…)`,
-    and standard input are pipes without a name: they are read.
-    """
+    """What is in the file. Raises OSError; InputError for more bytes than `most`."""
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} is no name of a file")
-    if stat.S_ISFIFO(path.stat().st_mode) and not _is_nameless(path):
-        raise InputError(f"{path}: is a named pipe, not a file", hint=f"cat {path} | kquota … -")
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -43,8 +36,3 @@ def replacing(path: Path) -> Iterator[Path]:
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _is_nameless(path: Path) -> bool:
-    """Whether the path leads to an open file of the process."""
-    return str(path.absolute()).startswith("/dev/") or os.path.realpath(path).startswith("/proc/")

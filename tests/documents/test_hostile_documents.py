@@ -252,35 +252,6 @@ def test_many_entities_in_yaml_have_a_hint(tmp_path: Path, capsys: pytest.Captur
     assert f"{tmp_path / 'q.yaml'}: 10,001 entities are read several times as fast from JSON" in capsys.readouterr().err
 
 
-# Files that are none
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("lint", "pipe"),
-        ("plan", "pipe", "--quotas", "empty.json"),
-        ("plan", "empty.json", "--quotas", "pipe"),
-        ("simulate", "pipe", "--quotas", "empty.json"),
-        ("describe", "--bootstrap-server", "127.0.0.1:1", "--command-config", "pipe"),
-        ("describe", "--zookeeper", "127.0.0.1:1", "--zk-tls-config-file", "pipe"),
-        ("describe", "--zookeeper", "127.0.0.1:1", "--zk-jaas-file", "pipe"),
-        ("describe", "--bootstrap-server", "127.0.0.1:1", "--command-config", "store.properties"),
-        ("resolve", "--user", "a", "--quotas", "empty.json", "--server-properties", "pipe", "--kafka-version", "2.8"),
-    ],
-)
-def test_a_named_pipe_is_not_waited_for(
-    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo("pipe")
-    Path("empty.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
-    Path("store.properties").write_text("security.protocol=SSL\nssl.truststore.location=pipe\n")
-
-    assert run(arguments) == 3
-    assert "pipe: is a named pipe, not a file" in capsys.readouterr().err
-
-
 def test_what_a_shell_puts_in_the_place_of_a_file_is_read(tmp_path: Path) -> None:
     """A process substitution, and standard input by its names."""
     quotas = tmp_path / "q.json"
