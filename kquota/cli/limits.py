@@ -20,6 +20,21 @@ def source(key: QuotaKey, entity: Entity | None) -> str:
     return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
 
 
+def level(item: Resolution) -> str:
+    """The level of the limit, by its number and its name; `-` where nothing is limited."""
+    return "-" if item.level is None else f"{item.level.number} {item.level.label}"
+
+
+def origin(item: Resolution) -> str:
+    """Where the limit comes from; `-` where nothing is limited."""
+    return "-" if item.level is None else source(item.key, item.entity)
+
+
+def tag(item: Resolution) -> str:
+    """The tag of the counter that is charged; `-` where nothing is limited."""
+    return "-" if item.limit is None else str(item.sensor)
+
+
 def on_brokers(item: Resolution, brokers: int) -> str:
     """What the limit comes to on that many brokers, for people."""
     return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from kquota.cli.limits import counter, source
+from kquota.cli.limits import counter, level, origin, tag
 from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text
-from kquota.cli.views import Csv, Document, Part, Table, View, show
+from kquota.cli.views import Csv, Document, Part, View, show, table_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import limit_text
@@ -27,73 +29,85 @@ PathOf = Callable[[Entity], str | None]
 """The path of an entity's znode; None for a cluster without ZooKeeper."""
 
 
-def show_all(
-    snapshot: QuotaSnapshot,
-    static: StaticQuotas,
-    user: str | None,
-    client_id: str | None,
-    match: NamePatterns,
-    most: int,
-    output: str,
-    path_of: PathOf,
-) -> None:
-    """Shows what governs every known client, or those with that user or client-id. Raises Refused beyond `most`."""
-    reach = Reach(snapshot, static)
-    count, clients = reach.pairs(user, client_id)
-    _check(count, most, "narrow it by --user or --client, or raise --max-clients")
-    wanted = (client for client in clients if _has_name(client, match))
-    _show(((client, reach.resolve(client)) for client in wanted), output, path_of, with_ip=False)
-    if not reach.keys:
-        note("no quotas of users and client-ids are set")
+@dataclass(frozen=True)
+class Many:
+    """Shows what governs many clients, in the format `output`."""
 
+    snapshot: QuotaSnapshot
+    static: StaticQuotas
+    match: NamePatterns
+    most: int
+    """So many known clients are gone through."""
+    output: str
+    path_of: PathOf
 
-def show_governed(
-    snapshot: QuotaSnapshot,
-    static: StaticQuotas,
-    entity: Entity,
-    file: Path | None,
-    match: NamePatterns,
-    most: int,
-    output: str,
-    path_of: PathOf,
-) -> None:
-    """Shows whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
+    def all(self, user: str | None, client_id: str | None) -> None:
+        """Every known client, or those with that user or client-id. Raises Refused beyond `most`."""
+        reach = Reach(self.snapshot, self.static)
+        count, clients = reach.pairs(user, client_id)
+        self._check(count, "narrow it by --user or --client, or raise --max-clients")
+        wanted = (client for client in clients if self._has_name(client))
+        self._show(((client, reach.resolve(client)) for client in wanted), with_ip=False)
+        if not reach.keys:
+            note("no quotas of users and client-ids are set")
 
-    Raises Refused beyond `most` known clients, InputError for what is wrong with the file.
-    """
-    reach = Reach(snapshot, static)
-    seen = governed = 0
+    def governed(self, entity: Entity, file: Path | None) -> None:
+        """Whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
 
-    def counted(clients: Iterable[Client]) -> Iterator[Client]:
-        nonlocal seen
-        for client in clients:
-            if _has_name(client, match):
-                seen += 1
+        Raises Refused beyond `most` known clients, InputError for what is wrong with the file.
+        """
+        reach = Reach(self.snapshot, self.static)
+        counts = Counter[str]()
+
+        def counted(clients: Iterable[Client]) -> Iterator[Client]:
+            for client in filter(self._has_name, clients):
+                counts["seen"] += 1
                 yield client
 
-    def governing(clients: Iterable[Client]) -> Iterator[Resolved]:
-        nonlocal governed
-        for found in reach.governed(entity, counted(clients)):
-            governed += 1
-            yield found
+        def governing(clients: Iterable[Client]) -> Iterator[Resolved]:
+            for found in reach.governed(entity, counted(clients)):
+                counts["governed"] += 1
+                yield found
 
-    with_ip = entity.ip is not None
-    if file is None:
-        count, clients = reach.candidates(entity)
-        _check(count, most, "give the observed ones by --clients, or raise --max-clients")
-        _show(governing(clients), output, path_of, with_ip=with_ip)
-    else:
-        with _opened(file) as lines:
-            _show(governing(read_clients(lines, file)), output, path_of, with_ip=with_ip)
-    what = "observed" if file is not None else "known"
-    nothing = "" if entity in snapshot else " has no quotas;"
-    like = f" with a name like {match}" if match else ""
-    note(f"{entity_text(entity)}{nothing} governs {governed} of {seen} {what} clients{like}")
+        with_ip = entity.ip is not None
+        if file is None:
+            count, clients = reach.candidates(entity)
+            self._check(count, "give the observed ones by --clients, or raise --max-clients")
+            self._show(governing(clients), with_ip=with_ip)
+        else:
+            with _opened(file) as lines:
+                self._show(governing(read_clients(lines, file)), with_ip=with_ip)
+        what = "observed" if file is not None else "known"
+        nothing = "" if entity in self.snapshot else " has no quotas;"
+        like = f" with a name like {self.match}" if self.match else ""
+        note(f"{entity_text(entity)}{nothing} governs {counts['governed']} of {counts['seen']} {what} clients{like}")
 
+    def _has_name(self, client: Client) -> bool:
+        """Whether a name of the client matches; clients of any other name have none."""
+        return self.match.matches_names(
+            zip((EntityType.USER, EntityType.CLIENT_ID, EntityType.IP), client, strict=True)
+        )
 
-def _has_name(client: Client, match: NamePatterns) -> bool:
-    """Whether a name of the client matches; clients of any other name have none."""
-    return match.matches_names(zip((EntityType.USER, EntityType.CLIENT_ID, EntityType.IP), client, strict=True))
+    def _check(self, count: int, hint: str) -> None:
+        if count > self.most:
+            raise Refused(f"there are {count} known clients, more than {self.most}", hint=hint)
+
+    def _show(self, found: Iterable[Resolved], *, with_ip: bool) -> None:
+        """Each client's resolutions; CSV and JSON as they come."""
+
+        def document() -> Iterator[Document]:
+            for client, resolutions in found:
+                yield resolution_document(*client, resolutions, self.path_of)
+
+        ip_heading = ["ip"] if with_ip else []
+        headings = ["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"]
+        view = View(
+            screen=lambda: _table(found, with_ip=with_ip, wide=False),
+            document=document,
+            csv=lambda: Csv(headings, _csv_rows(found, self.path_of, with_ip=with_ip)),
+            others={"wide": lambda: _table(found, with_ip=with_ip, wide=True)},
+        )
+        show(view, self.output)
 
 
 @contextmanager
@@ -111,35 +125,12 @@ def _opened(file: Path) -> Iterator[TextIO]:
             raise InputError(f"{file}: not UTF-8 text") from None
 
 
-def _check(count: int, most: int, hint: str) -> None:
-    if count > most:
-        raise Refused(f"there are {count} known clients, more than {most}", hint=hint)
-
-
-def _show(found: Iterable[Resolved], output: str, path_of: PathOf, *, with_ip: bool) -> None:
-    """Shows each client's resolutions in one of the formats; CSV and JSON as they come."""
-
-    def document() -> Iterator[Document]:
-        for client, resolutions in found:
-            yield resolution_document(*client, resolutions, path_of)
-
-    ip_heading = ["ip"] if with_ip else []
-    headings = ["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"]
-    view = View(
-        screen=lambda: _table(found, with_ip=with_ip, wide=False),
-        document=document,
-        csv=lambda: Csv(headings, _csv_rows(found, path_of, with_ip=with_ip)),
-        others={"wide": lambda: _table(found, with_ip=with_ip, wide=True)},
-    )
-    show(view, output)
-
-
 def _csv_rows(found: Iterable[Resolved], path_of: PathOf, *, with_ip: bool) -> Iterator[Sequence[object]]:
     for client, resolutions in found:
         for each in resolutions:
-            level = None if each.level is None else each.level.label
+            label = None if each.level is None else each.level.label
             znode = None if each.entity is None else path_of(each.entity)
-            yield (*_names(client, with_ip), each.key, each.limit, level, each.entity, znode, each.sensor)
+            yield (*_names(client, with_ip), each.key, each.limit, label, each.entity, znode, each.sensor)
 
 
 def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:
@@ -147,28 +138,20 @@ def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[
     shown = [(client, each) for client, resolutions in found for each in resolutions]
     if not shown:
         return []
-    columns = [
-        *map(Column, ["USER", "CLIENT-ID", *(["IP"] if with_ip else [])]),
-        Column("KEY", whole=True),
-        Column("LIMIT", number=True, style="bold"),
-        Column("LEVEL", spare=2),
-        Column("FROM", style="cyan", spare=1),
-        Column("COUNTER", spare=3),
-        *([Column("TAG")] if wide else []),
-    ]
-    rows = [
-        (
-            *(name or '""' for name in _names(client, with_ip)),
-            each.key,
-            limit_text(each.key, each.limit),
-            "-" if each.level is None else f"{each.level.number} {each.level.label}",
-            "-" if each.level is None else source(each.key, each.entity),
-            counter(each),
-            *(["-" if each.limit is None else each.sensor] if wide else []),
-        )
-        for client, each in shown
-    ]
-    return [Table(columns, rows)]
+    names = [Column(heading) for heading in ("USER", "CLIENT-ID", *(["IP"] if with_ip else []))]
+    table = table_of(
+        shown,
+        [
+            *((column, lambda row, at=at: _names(row[0], with_ip)[at] or '""') for at, column in enumerate(names)),
+            (Column("KEY", whole=True), lambda row: row[1].key),
+            (Column("LIMIT", number=True, style="bold"), lambda row: limit_text(row[1].key, row[1].limit)),
+            (Column("LEVEL", spare=2), lambda row: level(row[1])),
+            (Column("FROM", style="cyan", spare=1), lambda row: origin(row[1])),
+            (Column("COUNTER", spare=3), lambda row: counter(row[1])),
+            wide and (Column("TAG"), lambda row: tag(row[1])),
+        ],
+    )
+    return [table]
 
 
 def _names(client: Client, with_ip: bool) -> list[str]:

@@ -13,21 +13,21 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, reach, session
 from kquota.cli.explanation import explanation
 from kquota.cli.leases import note_ends
-from kquota.cli.limits import counter, limit_of, on_brokers, source
+from kquota.cli.limits import counter, level, limit_of, on_brokers, origin, source, tag
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.pattern import NamePatterns
-from kquota.core.quotas.quota import QuotaKey, limit_text
+from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.caveat import Caveat, caveats
 from kquota.core.resolve.reach import OTHER, Client, Reach
-from kquota.core.resolve.resolver import Resolution, Shadowed, resolve, resolve_ip
+from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
 from kquota.documents.resolution import resolution_document
 from kquota.errors import InputError
 
@@ -124,12 +124,19 @@ def command(
         raise click.UsageError("--match goes with --who or --all")
     if who is not None or all_pairs:
         _refuse_for_many(ip, brokers, output)
-        if who is None:
-            _resolve_all(user, client, match, max_clients, output, facts, source)
-            return None
-        if all_pairs or user is not None or client is not None:
+        if who is not None and (all_pairs or user is not None or client is not None):
             raise click.UsageError("--who goes with neither --all nor --user nor --client")
-        _resolve_who(Entity.parse(who), clients, match, max_clients, output, facts, source)
+        entity = None if who is None else Entity.parse(who)
+        _, static = _brokers(facts)
+        snapshot = facts.enforced(session.load_quotas(source))
+        session.warn_ignored(snapshot.ignored)
+        many = reach.Many(snapshot, static, match, max_clients, output, _paths(source, output))
+        if entity is None:
+            many.all(user, client)
+            return None
+        if entity not in snapshot:
+            session.note_slips(snapshot, dict(entity.parts))
+        many.governed(entity, clients)
         return None
     if user is None and client is None and ip is None:
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
@@ -227,46 +234,12 @@ def _brokers(facts: BrokerFacts) -> tuple[BrokerSettings | None, StaticQuotas]:
     return settings, NO_STATIC_QUOTAS if settings is None else settings.static
 
 
-def _load(facts: BrokerFacts, source: session.QuotaSource) -> tuple[BrokerSettings | None, StaticQuotas, QuotaSnapshot]:
-    return *_brokers(facts), facts.enforced(session.load_quotas(source))
-
-
 def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
     if output in ("tree", "yaml") or brokers is not None:
         what = "--brokers is" if brokers is not None else f"-o {output} is"
         raise click.UsageError(f"{what} for one client")
     if ip is not None:
         raise click.UsageError("--ip is for one client")
-
-
-def _resolve_all(
-    user: str | None,
-    client: str | None,
-    match: NamePatterns,
-    max_clients: int,
-    output: str,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
-) -> None:
-    _, static, snapshot = _load(facts, source)
-    session.warn_ignored(snapshot.ignored)
-    reach.show_all(snapshot, static, user, client, match, max_clients, output, _paths(source, output))
-
-
-def _resolve_who(
-    entity: Entity,
-    clients: Path | None,
-    match: NamePatterns,
-    max_clients: int,
-    output: str,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
-) -> None:
-    _, static, snapshot = _load(facts, source)
-    session.warn_ignored(snapshot.ignored)
-    if entity not in snapshot:
-        session.note_slips(snapshot, dict(entity.parts))
-    reach.show_governed(snapshot, static, entity, clients, match, max_clients, output, _paths(source, output))
 
 
 def resolved(
@@ -321,35 +294,24 @@ def _table(
 ) -> Table:
     """A row for each key; `wide` also has the tag of each counter, and the path of each entity's znode."""
 
-    def shadowed(key: QuotaKey, other: Shadowed) -> str:
-        return f"{source(key, other.entity)} ({limit_text(key, other.value)})"
+    def shadows(item: Resolution) -> str:
+        texts = (f"{source(item.key, other.entity)} ({limit_text(item.key, other.value)})" for other in item.shadows)
+        return ", ".join(texts) or "-"
 
-    columns = [
-        Column("KEY", whole=True),
-        Column("LIMIT", number=True, style="bold"),
-        *([Column(f"ON {brokers} BROKERS", number=True)] if brokers else []),
-        Column("LEVEL", spare=3),
-        Column("FROM", style="cyan"),
-        Column("COUNTER", spare=1),
-        *([Column("TAG")] if wide else []),
-        Column("SHADOWS", style="dim", spare=2),
-    ]
-    rows = [
-        (
-            item.key,
-            limit_of(item),
-            *([on_brokers(item, brokers)] if brokers else []),
-            "-" if item.level is None else f"{item.level.number} {item.level.label}",
-            "-"
-            if item.level is None
-            else (
-                source(item.key, item.entity),
-                path_of(item.entity) or "" if wide and item.entity is not None else "",
-            ),
-            counter(item),
-            *(["-" if item.limit is None else item.sensor] if wide else []),
-            ", ".join(shadowed(item.key, other) for other in item.shadows) or "-",
-        )
-        for item in resolutions
-    ]
-    return Table(columns, rows)
+    def path(item: Resolution) -> str:
+        return (wide and item.entity is not None and path_of(item.entity)) or ""
+
+    return table_of(
+        resolutions,
+        [
+            (Column("KEY", whole=True), lambda item: item.key),
+            (Column("LIMIT", number=True, style="bold"), limit_of),
+            bool(brokers)
+            and (Column(f"ON {brokers} BROKERS", number=True), lambda item: on_brokers(item, brokers or 1)),
+            (Column("LEVEL", spare=3), level),
+            (Column("FROM", style="cyan"), lambda item: (origin(item), path(item))),
+            (Column("COUNTER", spare=1), counter),
+            wide and (Column("TAG"), tag),
+            (Column("SHADOWS", style="dim", spare=2), shadows),
+        ],
+    )
