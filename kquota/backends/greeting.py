@@ -51,7 +51,7 @@ def unreached(host: str, port: int, timeout_s: float) -> tuple[Unreachable, str]
     return None
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """The error in a few words, on one line, in lower case."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     line = text.splitlines()[0]

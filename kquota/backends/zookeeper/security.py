@@ -114,7 +114,7 @@ def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
     return Unreachable(message, hint="check the address, and that ZooKeeper runs there")
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """The error in a few words, on one line."""
     import ssl
 

@@ -306,8 +306,8 @@ def _table(
         [
             (Column("KEY", whole=True), lambda item: item.key),
             (Column("LIMIT", number=True, style="bold"), limit_of),
-            bool(brokers)
-            and (Column(f"ON {brokers} BROKERS", number=True), lambda item: on_brokers(item, brokers or 1)),
+            brokers is not None
+            and (Column(f"ON {brokers} BROKERS", number=True), functools.partial(on_brokers, brokers=brokers)),
             (Column("LEVEL", spare=3), level),
             (Column("FROM", style="cyan"), lambda item: (origin(item), path(item))),
             (Column("COUNTER", spare=1), counter),
