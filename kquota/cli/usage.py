@@ -96,7 +96,7 @@ _OF_SAMPLES = (
     click.option(
         "--in-force",
         is_flag=True,
-        help="The quotas were in force: with samples, a throttle that a broker reports is a throttle.",
+        help="The quotas were in force while it was recorded: what the brokers answered is the answer.",
     ),
 )
 recorded_under_option = click.option(

@@ -72,6 +72,9 @@ def main() -> None:
         result = spark.audit(session, plan_splits([folder], "usage"), settings, folder)
         audited.set()
         thread.join()
+        end = time.monotonic() + 60  # Spark starts another executor, also when the job is done before
+        while len(executors(session.sparkContext.applicationId)) < 2 and time.monotonic() < end:
+            time.sleep(0.1)
         story["executors after"] = [process.pid for process in executors(session.sparkContext.applicationId)]
         stories[what] = story
         pq.write_table(result.findings, Path(out) / f"{what}.parquet")

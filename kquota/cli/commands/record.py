@@ -332,7 +332,7 @@ def _next(logs: Sequence[str], access: Access) -> str:
     if not logs:
         return "collect the log and audit it: 'kquota help request-log'"
     paths = " ".join(text.rpartition("=")[2] for text in logs)
-    return f"audit it: 'kquota audit {paths}{params.there(access)}'"
+    return f"audit it: 'kquota audit {paths} --in-force{params.there(access)}'"
 
 
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> int:
