@@ -315,7 +315,7 @@ def test_fields_that_newer_brokers_add_are_ignored() -> None:
         (line(fields(version=14)), "produce version 14 is not known"),
         (line(fetch([PARTITION], version=19)), "fetch version 19 is not known"),
         (line(fields(request={})), "field 'topicData' is missing|field 'transactionalId' is missing"),
-        (line(fields(request=None)), "a field is not of the type that Kafka logs"),
+        (line(fields(request=[])), "a field is not of the type that Kafka logs"),
         (line(fields(throttleTimeMs="1")), "a field is not of the type that Kafka logs"),
         (line(fields()).replace('Bytes":100', 'Bytes":1.5'), "a field is not of the type that Kafka logs"),
         (line(fields()).replace('Bytes":100', 'Bytes":-999'), "a field is not of the type that Kafka logs"),

@@ -118,7 +118,10 @@ def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
     for name in ("quotas.yml", "x" * 300):
         done = kquota("diff", name, "quotas.yaml")
         assert done.code == 3
-        assert "(a file, a context, HOST:PORT, or live: the cluster of the options)" in done.complaint
+        assert (
+            "(a file, a context, kafka://HOST:PORT, zookeeper://HOST:PORT, or live: the cluster of the options)"
+            in done.complaint
+        )
 
 
 def test_unlimited_is_the_largest_value_where_there_is_one(kquota: Kquota) -> None:
