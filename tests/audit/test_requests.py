@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kquota.audit.engines import local
@@ -74,6 +74,12 @@ WHOLE = {"slow": Verdict.THROTTLED, "fast": Verdict.NOT_THROTTLED, "absent": Ver
 
 
 @settings(max_examples=25, deadline=None)
+@example(1073741824)  # epoch milliseconds behind the time of a container's runtime
+@example(4000000154)  # and behind an apostrophe
+@example(10492333)  # a piece of a line holds a whole request
+@example(20679639)  # a prefix before fields of CSV names the broker
+@example(13282619)  # and hides that the first of them is quoted
+@example(21937)  # an envelope is cut off behind its request
 @given(st.integers(0, 1 << 32))
 def test_whatever_was_made_of_a_log_no_verdict_is_wrong(seed: int) -> None:
     """The findings are those of the bare log, or it is said what makes them other ones."""

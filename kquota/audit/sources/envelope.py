@@ -22,6 +22,7 @@ COMPLETED: Final = "Completed request:"
 _MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
+_DELIMITERS: Final = ",;\t"
 _DOUBLED: Final = re.compile(r'""[\w@.\-]+\\*"{2,}\s*:')
 """A member of JSON in CSV, which doubles quotes."""
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
@@ -53,9 +54,11 @@ class Pieces:
 
     def __init__(self) -> None:
         self._begun: dict[str, str] = {}
+        self._new: set[str] = set()
+        """The streams whose line is known to be a new request, by a piece of it."""
 
-    def whole(self, line: str) -> str | None:
-        """The line with the pieces before it; None for a piece that goes on."""
+    def whole(self, line: str, is_new: bool = False) -> tuple[str, bool] | None:
+        """The line with the pieces before it, and whether one of them `is_new`; None for a piece that goes on."""
         stream, text, goes_on = "", line, False
         if (cri := _CRI.match(line)) is not None:
             stream, goes_on = cri[1], cri[2] == "P"
@@ -66,8 +69,11 @@ class Pieces:
             stream, goes_on = rest.partition('"')[0], len(content) >= _PIECE and not content.endswith("\\n")
             if begun := self._begun.pop(stream, ""):
                 text = begun + line[len(_DOCKER) :]
+        is_new |= stream in self._new
+        self._new.discard(stream)
         if not goes_on or len(text) > _LONGEST:
-            return text
+            return text, is_new
+        self._new |= {stream} if is_new else set()
         self._begun[stream] = text.rstrip("\r\n") if cri is not None else text.partition('","stream":"')[0]
         return None
 
@@ -115,14 +121,16 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
     if _DOUBLED.search(text):
+        head = text.partition('"')[0]  # what a collector put before the first field, if it is no field itself
+        head = "" if {*_DELIMITERS} & {*head} else head
         rows = []
-        for delimiter in ",;\t":
+        for delimiter in _DELIMITERS:
             with suppress(csv.Error):
-                row = next(csv.reader([text.rstrip("\r\n")], delimiter=delimiter, strict=True))
+                row = next(csv.reader([text[len(head) :].rstrip("\r\n")], delimiter=delimiter, strict=True))
                 found_in = [field for field in row if len(row) > 1 and _holds(field)]
                 rows += [(_DOUBLED.search(field) is None, len(field), row) for field in found_in]
         if rows:  # with another delimiter, quotes are left doubled, or fields are parts
-            return _in_value(max(rows)[2], zone, outer, levels)
+            return _from(_in_value(max(rows)[2], zone, outer, levels), origin_of(head))
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())
@@ -132,7 +140,9 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             _check_rest(text, end)
             around = last_moment(text, opening.start(), zone)
             found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
-            return _from(found, origin_of(text[: opening.start()], text[end:]))
+            before = text[: opening.start()]
+            # Of an object that is cut off, nobody knows what else it would tell.
+            return found._replace(origin="") if '{"' in before else _from(found, origin_of(before, text[end:]))
     if start >= 0:
         return Request(_decoded(text, start), "", None)
     if mark[0] == COMPLETED:

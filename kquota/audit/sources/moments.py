@@ -51,7 +51,7 @@ STAMP: Final = re.compile(
     re.VERBOSE,
 )
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
-MILLIS: Final = re.compile(r"(?:\A|[\s\[])([0-9]{13})(?=[\s\],])")
+MILLIS: Final = re.compile(r"(?:\A|[\s\['\"])([0-9]{13})(?=[\s\],])")
 _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
 _LATE_MS: Final = 60_000

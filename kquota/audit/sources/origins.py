@@ -49,8 +49,8 @@ def origin_of(before: str, after: str = "") -> str:
         return ""
     end = before.find("Completed request:")
     if end >= 0:  # behind the time of the broker's own layout are its levels, loggers and threads
-        stamps = list(STAMP.finditer(before)) or list(MILLIS.finditer(before))
-        before = before[: stamps[-1].start() if stamps else end]
+        stamps = [stamp.start() for layout in (STAMP, MILLIS) for stamp in layout.finditer(before)]
+        before = before[: max(stamps, default=end)]
     words = _NO_NAME.sub(" ", STAMP.sub(" ", before)).split()
     # grep names files; those of one folder are of one broker.
     return " ".join(found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words)[:200]

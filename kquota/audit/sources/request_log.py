@@ -187,9 +187,10 @@ class _Rows:
             return
         text: str | None = None
         try:
-            text = self._pieces.whole(line.decode())
-            if text is None:
+            found = self._pieces.whole(line.decode(), is_new)
+            if found is None:
                 return
+            text, is_new = found
             parsed = parse(text, self._broker, self._zone)
             event = parsed.event
             key = identity_of(event, self._names)
