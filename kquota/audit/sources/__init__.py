@@ -358,7 +358,7 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
         for text, size, number in _whole_lines(stream, split.path, tally):
             last = not whole and offset + size >= split.end
             if last and (cut := text.find(b"\n", split.end - offset - 1)) >= 0:
-                text = text[: cut + 1]
+                text, size = text[: cut + 1], cut + 1
             yield Block(text, number, offset, whole, size)
             if last:
                 return

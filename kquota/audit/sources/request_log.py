@@ -147,13 +147,13 @@ class _Rows:
     def scan(self, some: list[Block], scanner: Scanner, path: str) -> None:
         """Adds the lines of blocks that are one behind the other."""
         first = some[0]
-        text = b"".join(block.text for block in some)
-        if not text.endswith(b"\n"):
-            text += b"\n"
-        buffer = np.frombuffer(text + b"\n" * WIDTH, np.uint8)
+        texts = [block.text for block in some]
+        stop = sum(map(len, texts)) + (not texts[-1].endswith(b"\n"))
+        text = b"".join([*texts, b"\n" * (WIDTH + 1)])
+        buffer = np.frombuffer(text, np.uint8)
         at = number = 0
-        while at < len(text):
-            found = scanner.read(buffer, at, len(text), path)
+        while at < stop:
+            found = scanner.read(buffer, at, stop, path)
             self._tally.repeated += found.repeated
             self._numbers.append(found.numbers)
             if found.followers:
@@ -162,10 +162,9 @@ class _Rows:
                 for connection, time_ms, opens in found.firsts:
                     ip = client_address(connection)
                     self._connections.add(ip, connection, time_ms, opens=opens)
-            some_rows = range(0, len(found.lines), max(1, len(found.lines) // _LOOKED_AT))
-            for time_ms, connection, begin in np.column_stack([found.rows[:, (0, 7)], found.begins])[
-                some_rows
-            ].tolist():
+            few = slice(None, None, max(1, len(found.lines) // _LOOKED_AT))
+            for row, begin in zip(found.rows[few].tolist(), found.begins[few].tolist(), strict=True):
+                time_ms, connection = row[0], row[7]
                 before = text[begin : text.find(START.encode(), begin)].decode()
                 self._origins.add(origin_of(before), connection, time_ms)
             whole, self.rows = self.rows, bytearray()
@@ -175,10 +174,11 @@ class _Rows:
                 whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
                 self.read(whole_line, place, path, is_new=is_new)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
-            others = np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)
-            order = np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")
+            rows = np.concatenate([found.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
+            if owners:  # in the order of the log
+                rows = rows[np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")]
             self.rows = whole
-            self.rows += np.concatenate([found.rows, others])[order].tobytes()
+            self.rows += rows.tobytes()
             at, number = found.stop, number + found.count
 
     def read(self, line: bytes, place: Callable[[], str], path: str, *, is_new: bool = False) -> None:
