@@ -9,7 +9,7 @@ from kquota.cli import consent, session
 from kquota.cli.params import Writing
 from kquota.cli.streams import note
 from kquota.cli.text import Column
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, changes_table, check_sorting, show
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, changes_table, check_sorting, show, table_of
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -119,27 +119,22 @@ def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
     """A row for each config of each broker."""
     if not any(snapshot.values()):
         return _NOTHING
-    columns = [
-        Column("BROKER", style="cyan", whole=True),
-        Column("CONFIG", whole=True),
-        Column("VALUE", number=True),
-        Column("SOURCE"),
-        Column("HOLDS TOO"),
-        Column("SHADOWS", style="dim"),
-    ]
-    rows = [
-        (
-            broker_text(broker),
-            config.name,
-            humanize(config.name, config.value),
-            config.source.value,
-            _beside(config, configs),
-            ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-",
-        )
-        for broker, configs in snapshot.items()
-        for config in configs
-    ]
-    return [Table(columns, rows)]
+
+    def hidden(config: BrokerConfig) -> str:
+        return ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-"
+
+    table = table_of(
+        [(broker, config) for broker, configs in snapshot.items() for config in configs],
+        [
+            (Column("BROKER", style="cyan", whole=True), lambda row: broker_text(row[0])),
+            (Column("CONFIG", whole=True), lambda row: row[1].name),
+            (Column("VALUE", number=True), lambda row: humanize(row[1].name, row[1].value)),
+            (Column("SOURCE"), lambda row: row[1].source.value),
+            (Column("HOLDS TOO"), lambda row: _beside(row[1], snapshot[row[0]])),
+            (Column("SHADOWS", style="dim"), lambda row: hidden(row[1])),
+        ],
+    )
+    return [table]
 
 
 def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:

@@ -11,7 +11,7 @@ from kquota.cli import consent, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, note, say, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Table, View, check_sorting, show
+from kquota.cli.views import Table, View, check_sorting, show, table_of
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
 from kquota.documents.journal import Command, Entry, Journal
@@ -60,17 +60,14 @@ SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
 
 def settled_table(settled: Iterable[Settled], noun: str) -> Table:
     """What became of each node's logger."""
-    return Table(
+    return table_of(
+        settled,
         [
-            Column(noun.upper(), style="cyan", whole=True),
-            Column("BEFORE"),
-            Column("NOW"),
-            Column("WAS ON FOR", number=True),
-            Column("OUTCOME"),
-        ],
-        [
-            (str(each.node), each.before, each.now or "?", duration(each.on_ms) if each.on_ms else "-", each.fate.value)
-            for each in settled
+            (Column(noun.upper(), style="cyan", whole=True), lambda each: str(each.node)),
+            (Column("BEFORE"), lambda each: each.before),
+            (Column("NOW"), lambda each: each.now or "?"),
+            (Column("WAS ON FOR", number=True), lambda each: duration(each.on_ms) if each.on_ms else "-"),
+            (Column("OUTCOME"), lambda each: each.fate.value),
         ],
     )
 

@@ -16,7 +16,7 @@ from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Document, Note, Part, Table, View, shown_as
+from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
 from kquota.documents.config import contexts_document, settings_document
 from kquota.errors import InputError
 
@@ -65,22 +65,16 @@ def get_contexts() -> View:
     def screen() -> Sequence[Part]:
         if not config.contexts:
             return [Note(f"no contexts in {config.path}")]
-        columns = [
-            Column("CURRENT"),
-            Column("NAME", style="cyan", whole=True),
-            Column("CLUSTER"),
-            Column("COMMENT", style="dim"),
-        ]
-        rows = [
-            (
-                "*" if context.name == current else "",
-                context.name,
-                tuple(f"{option} {address}" for option, address in context.addresses.items()),
-                context.comment,
-            )
-            for context in config.contexts.values()
-        ]
-        return [Table(columns, rows)]
+        table = table_of(
+            config.contexts.values(),
+            [
+                (Column("CURRENT"), lambda context: "*" if context.name == current else ""),
+                (Column("NAME", style="cyan", whole=True), lambda context: context.name),
+                (Column("CLUSTER"), lambda context: tuple(map(" ".join, context.addresses.items()))),
+                (Column("COMMENT", style="dim"), lambda context: context.comment),
+            ],
+        )
+        return [table]
 
     return View(screen=screen, document=document)
 
@@ -240,9 +234,14 @@ def view(show_origin: bool, given: contexts.Given) -> View:
         return f"{setting.value:g} s" if isinstance(setting.value, float | int) else str(setting.value)
 
     def screen() -> Sequence[Part]:
-        columns = [Column("SETTING", style="cyan", whole=True), Column("VALUE")]
-        columns += [Column("ORIGIN")] if show_origin else []
-        rows = [(name, value(setting), *([origin(setting)] if show_origin else [])) for name, setting in shown]
-        return [Table(columns, rows)]
+        table = table_of(
+            shown,
+            [
+                (Column("SETTING", style="cyan", whole=True), lambda row: row[0]),
+                (Column("VALUE"), lambda row: value(row[1])),
+                show_origin and (Column("ORIGIN"), lambda row: origin(row[1])),
+            ],
+        )
+        return [table]
 
     return View(screen=screen, document=document)

@@ -11,7 +11,7 @@ from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Document, Note, Part, Table, View, shown_as
+from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
 from kquota.core.change.migration import Finding, compare
 from kquota.documents.migration import commands, migration_document
 
@@ -80,19 +80,12 @@ def _screen(findings: Sequence[Finding], zookeeper: str, bootstrap_server: str) 
     if not findings:
         yield Note("no differences")
         return
-    yield Table(
+    yield table_of(
+        [(finding, finding.damage) for finding in findings],
         [
-            Column("DAMAGE", style="yellow"),
-            Column("WHERE", style="cyan"),
-            Column("PROOF"),
-        ],
-        [
-            (
-                (finding.damage.value, f"({finding.damage.cause})" if finding.damage.cause else ""),
-                finding.where,
-                finding.proof,
-            )
-            for finding in findings
+            (Column("DAMAGE", style="yellow"), lambda row: (row[1].value, f"({row[1].cause})" if row[1].cause else "")),
+            (Column("WHERE", style="cyan"), lambda row: row[0].where),
+            (Column("PROOF"), lambda row: row[0].proof),
         ],
     )
     yield ""

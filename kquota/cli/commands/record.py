@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
-from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
+from kquota.cli.views import Document, Note, Part, View, check_sorting, show, shown_as, table_of
 from kquota.core.change.broker import parse_broker
-from kquota.core.change.recording import LOGGER, RECORDING, Bounds
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.journal import Entry, Journal, name_of
@@ -293,36 +293,24 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
             return "?"
         return rate_text(value, unit) if unit.endswith("/s") else amount_text(value, unit)
 
+    def room(node: int) -> float | None:
+        return min((each.left for each in draft.spaces if each.node == node and each.left is not None), default=None)
+
+    def of(say: Callable[[Estimate], str]) -> Callable[[int], str]:
+        return lambda node: say(estimates[node]) if node in estimates else "-"
+
     estimates = {each.node: each for each in draft.estimates}
-    rows = []
-    for node in draft.nodes:
-        level, estimate = draft.levels[node].name, estimates.get(node)
-        room = [each.left for each in draft.spaces if each.node == node and each.left is not None]
-        if estimate is None:
-            rows.append((str(node), level, level, "-", "-", "-", "-"))
-            continue
-        rows.append(
-            (
-                str(node),
-                level,
-                RECORDING,
-                duration(estimate.on_ms),
-                shown(estimate.requests_per_second, "requests/s"),
-                shown(estimate.bytes, "bytes"),
-                shown(min(room, default=None), "bytes"),
-            )
-        )
-    yield Table(
+    yield table_of(
+        draft.nodes,
         [
-            Column(noun.upper(), style="cyan", whole=True),
-            Column("LEVEL"),
-            Column("FOR A WHILE"),
-            Column("AT MOST", number=True),
-            Column("REQUESTS", number=True),
-            Column("LOG", number=True),
-            Column("ROOM", number=True),
+            (Column(noun.upper(), style="cyan", whole=True), str),
+            (Column("LEVEL"), lambda node: draft.levels[node].name),
+            (Column("FOR A WHILE"), lambda node: RECORDING if node in estimates else draft.levels[node].name),
+            (Column("AT MOST", number=True), of(lambda each: duration(each.on_ms))),
+            (Column("REQUESTS", number=True), of(lambda each: shown(each.requests_per_second, "requests/s"))),
+            (Column("LOG", number=True), of(lambda each: shown(each.bytes, "bytes"))),
+            (Column("ROOM", number=True), of(lambda each: shown(room(each.node), "bytes"))),
         ],
-        rows,
     )
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
 
