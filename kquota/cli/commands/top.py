@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ from kquota.cli.limits import source
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
-from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, show, shown_as
+from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sorting, show, shown_as, table_of
 from kquota.core.change.history import QuotaHistory
 from kquota.core.duration import duration
 from kquota.core.findings.use import Enforcers, State, Use
@@ -172,32 +172,27 @@ def _followed(logs: Sequence[str], zone: str, live: watched.Asked, facts: Broker
     return followed
 
 
+@dataclass(frozen=True)
 class _Wanted:
     """Which counters are shown."""
 
-    def __init__(
-        self,
-        user: str | None,
-        client: str | None,
-        ip: str | None,
-        key: str | None,
-        broker: str | None,
-        everything: bool,
-    ) -> None:
-        self._user, self._client, self._ip = user, client, ip
-        self._key, self._broker = key, broker
-        self.everything = everything
+    user: str | None
+    client: str | None
+    ip: str | None
+    key: str | None
+    broker: str | None
+    everything: bool
 
     def selects(self, use: Use) -> bool:
         """Whether the filters let a counter through, whatever its state."""
         counter = use.counter
         connections = counter.key is QuotaKey.CONNECTION_CREATION_RATE
         return (
-            (self._key is None or counter.key.value == self._key)
-            and (self._broker is None or counter.broker == self._broker)
-            and (self._user is None or counter.user == self._user)
-            and (self._client is None or (not connections and counter.client_id == self._client))
-            and (self._ip is None or (connections and counter.client_id == self._ip))
+            self.key in (None, counter.key.value)
+            and self.broker in (None, counter.broker)
+            and self.user in (None, counter.user)
+            and (self.client is None or (not connections and counter.client_id == self.client))
+            and (self.ip is None or (connections and counter.client_id == self.ip))
         )
 
 
@@ -348,45 +343,41 @@ def _age(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(round(seconds) * 1000)
 
 
-_COLUMNS = (
-    Column("STATE", whole=True),
-    Column("COUNTER", whole=True),
-    Column("KEY", whole=True),
-    Column("SET FOR", spare=4),
-    Column("LIMIT", number=True),
-    Column("RATE", number=True, spare=1),
-    Column("SHARE", number=True),
-    Column("THROTTLE", number=True),
-    Column("TREND", number=True, spare=7),
-    Column("UNTIL", number=True, spare=6),
-    Column("BROKER", spare=2),
-    Column("CLIENTS", spare=5),
-    Column("AGE", number=True, spare=3),
-)
+def _shown(now_ms: int) -> list[Shown[Use]]:
+    """The columns, with what stands in them of a use."""
+
+    def clients(use: Use) -> str:
+        return ", ".join(safe(client) for client in use.clients[:3]) + ("…" if len(use.clients) > 3 else "") or "-"
+
+    def known(value: float | None, text: Callable[[float], str]) -> str:
+        return "-" if value is None else text(value)
+
+    return [
+        (Column("STATE", whole=True), _state),
+        (Column("COUNTER", whole=True), lambda use: safe(use.counter.subject)),
+        (Column("KEY", whole=True), lambda use: use.counter.key.value),
+        (Column("SET FOR", spare=4), lambda use: "-" if use.level is None else source(use.counter.key, use.entity)),
+        (Column("LIMIT", number=True), lambda use: limit_text(use.counter.key, use.limit)),
+        (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
+        (Column("SHARE", number=True), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
+        (Column("THROTTLE", number=True), lambda use: known(use.observed.throttle_ms, lambda ms: f"{ms:,.0f} ms")),
+        (
+            Column("TREND", number=True, spare=7),
+            lambda use: known(use.trend, lambda each: f"{'+' if each >= 0 else ''}{_rate(use.counter.key, each)}/s"),
+        ),
+        (Column("UNTIL", number=True, spare=6), lambda use: known(use.until_throttled_s, _age)),
+        (Column("BROKER", spare=2), lambda use: safe(use.counter.broker) or "-"),
+        (Column("CLIENTS", spare=5), clients),
+        (Column("AGE", number=True, spare=3), lambda use: _age(use.age_s(now_ms))),
+    ]
+
+
+_COLUMNS = tuple(shown[0] for shown in _shown(0) if shown)
 _STYLES = {"throttled": "red", "near": "yellow"}
 
 
 def _table(uses: Sequence[Use], now_ms: int) -> Table:
-    return Table(_COLUMNS, [_row(use, now_ms) for use in uses], [_STYLES.get(use.state.value, "") for use in uses])
-
-
-def _row(use: Use, now_ms: int) -> tuple[object, ...]:
-    counter, key = use.counter, use.counter.key
-    return (
-        _state(use),
-        safe(counter.subject),
-        key.value,
-        "-" if use.level is None else source(key, use.entity),
-        limit_text(key, use.limit),
-        _rate(key, use.observed.rate),
-        "-" if use.share is None else f"{100 * use.share:.0f} %",
-        "-" if use.observed.throttle_ms is None else f"{use.observed.throttle_ms:,.0f} ms",
-        "-" if use.trend is None else ("+" if use.trend >= 0 else "") + _rate(key, use.trend) + "/s",
-        "-" if use.until_throttled_s is None else _age(use.until_throttled_s),
-        safe(counter.broker) or "-",
-        ", ".join(safe(client) for client in use.clients[:3]) + ("…" if len(use.clients) > 3 else "") or "-",
-        _age(use.age_s(now_ms)),
-    )
+    return table_of(uses, _shown(now_ms), lambda use: _STYLES.get(use.state.value, ""))
 
 
 def _rate(key: QuotaKey, rate: float | None) -> str:
@@ -555,7 +546,9 @@ def _at_the_keys(
 
 
 def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
-    return [Row(use.counter, _row(use, now_ms), _STYLES.get(use.state.value, "")) for use in uses]
+    table = _table(uses, now_ms)
+    rows = zip(uses, table.rows, table.styles, strict=True)
+    return [Row(use.counter, cells, style) for use, cells, style in rows]
 
 
 def _notes(parts: Iterator[Part]) -> Iterator[Text]:
