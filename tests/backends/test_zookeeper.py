@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import pytest
+from kazoo.exceptions import NotEmptyError
 
 from kquota.backends import QuotaBackend
 from kquota.backends.zookeeper import Address, ZooKeeperBackend
@@ -132,6 +133,14 @@ def test_brokers_are_counted_that_are_registered(backend: ZooKeeperBackend, znod
     for number in (1, 2, 1001):
         znodes.create(f"/brokers/ids/{number}", b"{}", makepath=True)
     assert backend.broker_count() == 3
+
+
+def test_what_zookeeper_refuses_is_said(backend: ZooKeeperBackend) -> None:
+    """A definite no that no other rule knows."""
+    error = backend._open().translate(NotEmptyError(), "/x")
+
+    assert isinstance(error, Rejected)
+    assert error.message.endswith("refused at /x: NotEmpty")
 
 
 def test_missing_parents_are_created_without_data(backend: ZooKeeperBackend, znodes: Any) -> None:

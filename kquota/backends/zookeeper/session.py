@@ -230,7 +230,7 @@ class Session:
             )
         if isinstance(error, kazoo.NotReadOnlyCallError):
             return NoQuorum(f"ZooKeeper at {self.address} has no quorum: it can only be read")
-        if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, kazoo.ConnectionLoss | _lost_errors()):
+        if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, _lost_errors()):
             name = type(error).__name__.removesuffix("Error")
             return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
         return self.unreachable()
