@@ -182,7 +182,9 @@ def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity
     entry = last_standing(pages, here, about) if id is None else meant(pages, id, here)
     if not entry.is_of(here) and entry.cluster != here.address:
         raise InputError(f"{entry.id} was done at {entry.cluster}, not at {here.address}")
-    if Journal(pages.folder).is_written(entry):  # what it writes afterwards would have no way back
+    journal = pages.journal or Journal(pages.folder)
+    # What a recording switched may be switched back at any time.
+    if not entry.levels and journal.is_written(entry):  # what it writes afterwards would have no way back
         by = f" by {entry.by}" if entry.by else ""
         raise Locked(f"entry {entry.name} is still being written{by}", hint="undo it when that run has ended")
     return entry

@@ -20,10 +20,12 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.documents.journal import Command, Entry, Journal, Kept, Pages, Unreadable
+from kquota.documents.journal import Command, Entry, Journal, Kept, Pages, Unreadable, number_of
 
 _MANY = 20
 """So many entries and changes are read in no time."""
+_DIGITS = 10
+"""A mark has fewer."""
 
 
 class Fate(enum.Enum):
@@ -307,18 +309,21 @@ def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] 
 def read_entries(journal: Journal) -> Pages:
     """The entries on which leases hang that are on, and all after them. Raises InputError for the folder.
 
-    What is over stays over. So a long reading leaves a mark, and what it names is not read again while all of it is
-    there.
+    What is over stays over. So a long reading leaves a mark: how many entries are over, and the last of them. They are
+    not read again, as long as there are so many up to that one.
     """
-    names, over = frozenset(journal.names()), journal.over
-    over = over if over <= names else frozenset()
-    pages = journal.read(names - over)
+    names = sorted(journal.names(), key=lambda name: (number_of(name), name))
+    count, _, last = journal.store.mark.partition(b" ")
+    over = int(count) if count.isdigit() and len(count) < _DIGITS else 0
+    if not 0 < over <= len(names) or names[over - 1].encode() != last:
+        over = 0
+    pages = journal.read(names[over:])
     if sum(1 + len(entry.plan.changes) for entry in pages.entries) > _MANY:
         on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
         first = min([*on, *(each.number for each in pages.unreadable)], default=math.inf)
-        now_over = {entry.file_name for entry in pages.entries if entry.number < first}
-        if now_over:
-            journal.mark(sorted(now_over | over))
+        now_over = sum(number_of(name) < first for name in names)
+        if now_over > over:
+            journal.store.mark = f"{now_over} {names[now_over - 1]}".encode()
     return pages
 
 

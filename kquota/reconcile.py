@@ -133,7 +133,7 @@ def apply(plan: Plan, backend: QuotaBackend, terms: Terms) -> ApplyReport:
             if stop():
                 return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
             entry = terms.begin(due)
-            writing.enter_context(terms.journal.writing(entry))
+            writing.callback(terms.journal.release, entry)
             terms.begun(entry)
             run = _Run(due.changes, backend)
             run.write(stop, terms.progress)

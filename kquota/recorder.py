@@ -267,11 +267,7 @@ def record(
     ended: Ended = "time"
     error: KquotaError | None = None
     with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(journal.held(entry))
-        except KquotaError as problem:
-            journal.finish(entry, "rolled back", now=clock(), error=problem.message)
-            raise
+        stack.callback(journal.release, entry)
         try:
             ended = _run(run, changes, settled, stop)
         except KquotaError as problem:
@@ -379,8 +375,6 @@ def take_back(
     over = all(each.fate.is_settled for each in settled)
     why = next((each.error for each in settled if each.error is not None), None)
     journal.finish(own, "applied" if over else "incomplete", now=clock(), error=why)
-    if over:
-        journal.release(entry)
     return settled
 
 

@@ -203,7 +203,7 @@ def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
 
 
 def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mark says so, until an entry that it names goes; what cannot be read is never in it."""
+    """A mark says so, until an entry before it comes or goes; what cannot be read is never before it."""
     journal = Journal(tmp_path)
     for number in range(30):
         wrote(tmp_path, number + 1.0, number + 2.0, expires=2000 if number == 5 else None)
@@ -235,9 +235,9 @@ def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_text(text)
     for _ in range(3):
         assert len(read_leases(journal, HERE).on) == 1
-    assert read[4:] == [30, 1, 1, 1, 2, 2, 2]
-    # Two marks that are no such names: one of an entry that never was, and one that is no text.
-    for forged in (b"forged.json\n", b"\xff\n"):
+    assert read[4:] == [30, 1, 30, 27, 28, 1, 1]
+    # Marks of an entry that never was, of more than there is, and what is no mark.
+    for forged in (b"1 forged.json", b"99 x", b"9" * 40, b"\xff\n"):
         (tmp_path / ".ended").write_bytes(forged)
         assert len(read_leases(journal, HERE).on) == 1
         assert read[-1] == 31

@@ -108,7 +108,6 @@ def test_a_level_of_its_own_is_set_again_and_an_inherited_one_is_taken_away(jour
     assert (entry.command, entry.outcome, entry.place) == ("record", "rolled back", PLACE)
     assert [(each.node, each.before) for each in entry.levels] == [(1, Level("ERROR")), (2, Level("WARN", True))]
     assert not journal.read().can_be_undone(entry)
-    assert list(journal.folder.glob(".*.held")) == []
 
 
 def test_the_lease_is_there_before_the_first_switch(journal: Journal) -> None:
@@ -126,14 +125,14 @@ def test_the_lease_is_there_before_the_first_switch(journal: Journal) -> None:
 
 
 def test_without_a_lease_nothing_is_switched(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Journal, entry: object) -> None:
+    def fail(self: Journal, *arguments: object, **options: object) -> None:
         raise InputError("no room")
 
-    monkeypatch.setattr(Journal, "held", fail)
+    monkeypatch.setattr(Journal, "begin", fail)
     loggers = Loggers({1: "WARN"})
     with pytest.raises(InputError, match="no room"):
         run(loggers, journal, Bounds(1))
-    assert (loggers.calls, journal.read().entries[0].outcome) == ([], "rolled back")
+    assert (loggers.calls, journal.read().entries) == ([], ())
 
 
 def test_a_logger_that_is_on_is_left_alone(journal: Journal) -> None:
@@ -209,7 +208,6 @@ def test_a_second_ctrl_c_leaves_a_lease_that_leads_back(journal: Journal) -> Non
     settled = recorder.take_back(entry, loggers, journal=journal, clock=clock, command="reconcile")
     assert ([each.fate for each in settled], loggers.own) == ([Fate.RESTORED], {1: "WARN"})
     assert not journal.read().can_be_undone(entry)
-    assert list(journal.folder.glob(".*.held")) == []
 
 
 def test_a_log_dir_without_room_ends_it(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

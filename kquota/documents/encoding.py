@@ -219,15 +219,15 @@ def read_document(path: Path, schema_name: str) -> Document:
     return data
 
 
-def write_text(path: Path, text: str, *, mode: int | None = None, new: bool = False) -> None:
+def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
     """As `write_bytes`, in UTF-8."""
-    write_bytes(path, text.encode(), mode=mode, new=new)
+    write_bytes(path, text.encode(), mode=mode)
 
 
-def write_bytes(path: Path, data: bytes, *, mode: int | None = None, new: bool = False) -> None:
+def write_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Writes a file, whole or not at all, with those permissions; else with those it has, or for its owner only.
 
-    Raises InputError when it cannot be written, and with `new` FileExistsError when there is such a file.
+    Raises InputError when it cannot be written.
     """
     import tempfile
 
@@ -242,15 +242,8 @@ def write_bytes(path: Path, data: bytes, *, mode: int | None = None, new: bool =
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if new:
-            _link(temporary, path)
-        else:
-            temporary.replace(path)
-        _keep_name(path.parent)
-    except FileExistsError:
-        if new:
-            raise
-        raise InputError(f"{path}: cannot be written") from None
+        temporary.replace(path)
+        keep_name(path.parent)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
@@ -258,22 +251,7 @@ def write_bytes(path: Path, data: bytes, *, mode: int | None = None, new: bool =
             temporary.unlink(missing_ok=True)
 
 
-def _link(temporary: Path, path: Path) -> None:
-    """Gives a whole file its name, unless there is a file of that name. Raises OSError."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        try:
-            temporary.replace(path)
-        except OSError:
-            path.unlink()
-            raise
-
-
-def _keep_name(folder: Path) -> None:
+def keep_name(folder: Path) -> None:
     """Has the names in a folder survive a loss of power, where the file system can do that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

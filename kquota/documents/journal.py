@@ -1,7 +1,7 @@
 """The journal: one file per change of a cluster, written before the first quota is (schemas/journal.schema.json).
 
-Many writers share it. A file gets its name only when it is whole, and never takes another file's name; its number says
-what came first, whatever the clocks say. A file that cannot be read hides no other.
+Many writers share it. An entry is there when it is whole, and never takes another entry's name; its number says what
+came first, whatever the clocks say. What cannot be read hides no other. Where the bytes are kept is a `JournalStore`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ import os
 import pwd
 import re
 import socket
-import stat
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from kquota.core.change.journal_store import JournalStore
 from kquota.core.change.plan import Change, Cluster, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
-from kquota.documents.encoding import Document, Located, to_json, write_text
+from kquota.documents.encoding import Document, Located, to_json_line
+from kquota.documents.folder import FolderStore
 from kquota.documents.plan import plan_document, plan_of
 from kquota.documents.quotas import entity_document as plain_entity
 from kquota.documents.quotas import read_entity
-from kquota.errors import Conflict, InputError
-from kquota.lock import is_locked, locked
+from kquota.errors import InputError
 
 KIND = "kquota.journal"
 VERSION = 1
@@ -43,15 +42,9 @@ Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
 _NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 """Ids before had no part for the cluster, and no number."""
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}(?:(?:-(?P<cluster>[0-9a-f]{4}))?-[0-9]+)?", re.ASCII)
-_LOCK_WAIT_S = 5.0
-_SPARE_BYTES = 4096
-"""What the outcome and the error may add to an entry, beside the entities that were left alone."""
 _LONGEST_ERROR = 1000
-_OLD_S = 60
-"""A run locks its room, and gives a file its name, long before."""
-_LEFT = re.compile(rf"\.(?:(?P<id>{_ID.pattern})\.spare|.*\.json\..*)", re.ASCII)
-_MARK = ".ended"
-"""The file of `Journal.mark`."""
+_WORST = "\x7f" * (_LONGEST_ERROR + 1)
+"""No error is longer in an entry, where such a character has six."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ class Entry:
     @property
     def number(self) -> int:
         """Its place in the journal; 0 for entries of the time before they had one."""
-        return _number(self.id)
+        return number_of(self.id)
 
     @property
     def name(self) -> str:
@@ -165,7 +158,7 @@ class Unreadable(NamedTuple):
     @property
     def number(self) -> int:
         """The number of the entry that it should be; 0 where its name has none."""
-        return _number(self.name)
+        return number_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -175,6 +168,8 @@ class Pages:
     folder: Path
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...] = ()
+    journal: Journal | None = None
+    """Where they were read."""
 
     def of(self, cluster: str | Cluster) -> tuple[Entry, ...]:
         """The entries of one cluster, whatever address it was reached at."""
@@ -280,13 +275,19 @@ class Pages:
 
 @dataclass(frozen=True)
 class Journal:
-    """The folder of entries; it is made when the first entry is. A file is written whole or not at all."""
+    """The entries of a folder, which is made for the first one, or of the store that is given instead."""
 
     folder: Path
     message: str | None = None
     """Why its user writes, for the entries that are begun: a ticket, a reason."""
     file: str | None = None
     """The quotas file of those entries."""
+    kept_in: JournalStore | None = None
+
+    @property
+    def store(self) -> JournalStore:
+        """What keeps the entries."""
+        return self.kept_in or FolderStore(self.folder)
 
     def begin(
         self,
@@ -303,42 +304,38 @@ class Journal:
     ) -> Entry:
         """Writes down what is about to be done and by whom, and keeps the room for what will come of it.
 
-        Raises InputError when the folder cannot be written.
+        Until `finish` or `release`, everybody sees that the entry is being written (`is_written`). Raises InputError
+        when it cannot be written, and the errors of a journal's cluster.
         """
         moment = f"{datetime.fromtimestamp(now // 1000, UTC):%Y%m%dT%H%M%SZ}"
-        with self._complaints():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._numbering():
-                self._sweep()
-                number = max((_number(name) for name in os.listdir(self.folder)), default=0) + 1
-                while True:
-                    id = f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}"
-                    entry = Entry(
-                        id,
-                        cluster,
-                        command,
-                        now,
-                        plan,
-                        expires=expires,
-                        undoes=undoes,
-                        levels=levels,
-                        by=_author(),
-                        kept=kept,
-                        part=part,
-                        message=self.message,
-                        file=self.file,
-                    )
-                    text = to_json(entry_document(entry))
-                    try:
-                        write_text(self._file(id), text, mode=0o600, new=True)
-                        break
-                    except FileExistsError:
-                        number += 1
-            try:
-                self._spare(id, 2 * len(text.encode()) + _SPARE_BYTES)
-            except BaseException:
-                self._file(id).unlink()
-                raise
+        entry = Entry(
+            "",
+            cluster,
+            command,
+            now,
+            plan,
+            expires=expires,
+            undoes=undoes,
+            levels=levels,
+            by=_author(),
+            kept=kept,
+            part=part,
+            message=self.message,
+            file=self.file,
+        )
+        entities = tuple(change.entity for change in plan.changes)
+        worst = replace(
+            entry, id="x" * 80, outcome="incomplete", finished=now, error=_WORST, untouched=entities, unknown=entities
+        )
+        most = len(_bytes(worst))
+
+        def draft(names: Sequence[str]) -> tuple[str, bytes, int]:
+            nonlocal entry
+            number = max(map(number_of, names), default=0) + 1
+            entry = replace(entry, id=f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}")
+            return entry.file_name, _bytes(entry), most
+
+        self.store.create(draft)
         return entry
 
     def finish(
@@ -351,114 +348,62 @@ class Journal:
         untouched: Iterable[Entity] = (),
         unknown: Iterable[Entity] | None = None,
     ) -> Entry:
-        """Writes down what came of it. Raises InputError when that fails: the entry is as `begin` left it then."""
+        """Writes down what came of it. Where that fails it raises as `begin`, and the entry is as `begin` left it."""
         error = error if error is None or len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}…"
         finished = replace(entry, outcome=outcome, finished=now, error=error, untouched=tuple(untouched))
         if outcome == "incomplete" and unknown is not None:
             finished = replace(finished, unknown=tuple(unknown))
-        data = to_json(entry_document(finished)).encode()
-        spare = self._spare_of(entry.id)
-        with self._complaints():
-            if not self._fill(spare, data):
-                write_text(self._file(entry.id), data.decode(), mode=0o600)
-                spare.unlink(missing_ok=True)
-            else:
-                spare.replace(self._file(entry.id))
+        self.store.replace(entry.file_name, _bytes(finished))
         return finished
 
-    @contextlib.contextmanager
-    def writing(self, entry: Entry) -> Iterator[None]:
-        """Shows, for as long as it lasts, that the run which began the entry may still write; see `is_written`.
-
-        Where nothing can be locked, nobody sees it.
-        """
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError, Conflict):
-                stack.enter_context(locked(self._spare_of(entry.id), wait_s=_LOCK_WAIT_S, what="the journal"))
-            yield
+    def release(self, entry: Entry) -> None:
+        """Lets an entry go whose run ends without a word about it; does nothing after `finish`."""
+        self.store.release(entry.file_name)
 
     def is_written(self, entry: Entry) -> bool:
-        """Whether a run that may still write has begun the entry; of other hosts nobody knows."""
-        return entry.outcome is None and is_locked(self._spare_of(entry.id))
-
-    @contextlib.contextmanager
-    def held(self, entry: Entry) -> Iterator[None]:
-        """Says, for as long as it lasts, that the process which began the entry is alive; see `is_abandoned`.
-
-        Raises InputError when the folder cannot be written.
-        """
-        path = self._hold_of(entry.id)
-        with contextlib.ExitStack() as stack:
-            with self._complaints():
-                descriptor = stack.enter_context(locked(path, wait_s=_LOCK_WAIT_S, what="the journal"))
-                os.pwrite(descriptor, socket.gethostname().encode(), 0)
-            yield
-            path.unlink(missing_ok=True)  # after an error it stays, and nobody holds it
+        """Whether a run that may still write has begun the entry; of other hosts nobody may know."""
+        return entry.outcome is None and self.store.is_held(entry.file_name)
 
     def is_abandoned(self, entry: Entry) -> bool:
-        """Whether the process that held the entry died on this host; of other hosts nobody knows."""
-        path = self._hold_of(entry.id)
-        try:
-            if entry.outcome is not None or path.read_text() != socket.gethostname():
-                return False
-            with locked(path, wait_s=0, what="the journal"):
-                return True
-        except (OSError, Conflict, ValueError):
+        """Whether the run that began the entry died; of other hosts nobody may know."""
+        if entry.outcome is not None or self.store.is_held(entry.file_name):
             return False
-
-    def release(self, entry: Entry) -> None:
-        """Forgets who held an entry."""
-        with contextlib.suppress(OSError):
-            self._hold_of(entry.id).unlink()
+        return self.store.sees_all_hosts or (entry.by or "").rpartition("@")[2] == socket.gethostname()
 
     def ids(self, cluster: str | None = None) -> tuple[str, ...]:
-        """The ids that the files have for names, the newest first, without a look into them.
+        """The ids that the entries have for names, the newest first, without a look into them.
 
         With a cluster, entries that certainly belong to another cluster are left out.
         """
-        with contextlib.suppress(OSError):
-            found = [match for name in os.listdir(self.folder) if (match := _ID.fullmatch(name.removesuffix(".json")))]
+        with contextlib.suppress(InputError):
+            found = [match for name in self.names() if (match := _ID.fullmatch(name.removesuffix(".json")))]
             if cluster is not None:
                 found = [match for match in found if match["cluster"] in (None, cluster_digest(cluster))]
-            return tuple(sorted((match[0] for match in found), key=lambda id: (_number(id), id), reverse=True))
+            return tuple(sorted((match[0] for match in found), key=lambda id: (number_of(id), id), reverse=True))
         return ()
 
     def names(self) -> list[str]:
-        """The names of the files that are there. Raises InputError for the folder."""
-        with self._complaints("read"):
-            names = os.listdir(self.folder) if self.folder.is_dir() else []
-        return [name for name in names if _is_entry(name)]
-
-    @property
-    def over(self) -> frozenset[str]:
-        """The names that `mark` was given last."""
-        with contextlib.suppress(OSError, ValueError):
-            return frozenset((self.folder / _MARK).read_text("utf-8").splitlines())
-        return frozenset()
-
-    def mark(self, over: Iterable[str]) -> None:
-        """Leaves for the next reader that no value which ends hangs on the entries of these names."""
-        with contextlib.suppress(InputError):
-            write_text(self.folder / _MARK, "".join(f"{name}\n" for name in over), mode=0o600)
+        """The names of the entries that are there. Raises InputError for the folder."""
+        return self.store.names()
 
     def read(self, names: Iterable[str] | None = None) -> Pages:
-        """The files of these names, or all; a file that is no entry is among the unreadable.
+        """The entries of these names, or all; what is no entry is among the unreadable.
 
         Raises InputError for the folder only.
         """
         entries: list[Entry] = []
         unreadable: list[Unreadable] = []
-        for name in sorted(self.names() if names is None else names):
+        for name, data in self.store.read(sorted(self.names() if names is None else names)):
             try:
-                entries.append(_entry(self.folder / name))
-            except FileNotFoundError:
-                continue
+                if isinstance(data, InputError):
+                    raise data
+                entries.append(_entry(name, data))
             except InputError as error:
                 unreadable.append(Unreadable(name, error.message.removeprefix(f"{name}: ")))
             except Exception as error:  # a file may hold anything, and must not hide the others
                 unreadable.append(Unreadable(name, f"no entry of the journal ({type(error).__name__})"))
         entries.sort(key=lambda entry: (entry.number, entry.started, entry.id))
-        return Pages(self.folder, _placed(entries), tuple(unreadable))
+        return Pages(self.folder, _placed(entries), tuple(unreadable), self)
 
     def entries(self, cluster: str | None = None) -> tuple[Entry, ...]:
         """The entries (of one cluster) in the order of their beginnings. Raises InputError for a file that is none."""
@@ -471,84 +416,9 @@ class Journal:
         """The entry of that id, or of a beginning or fingerprint that only one has. Raises InputError."""
         return self.read().entry(id)
 
-    def _file(self, id: str) -> Path:
-        return self.folder / f"{id}.json"
-
-    def _hold_of(self, id: str) -> Path:
-        return self.folder / f".{id}.held"
-
-    def _spare_of(self, id: str) -> Path:
-        return self.folder / f".{id}.spare"
-
-    @contextlib.contextmanager
-    def _numbering(self) -> Iterator[None]:
-        """Alone in giving numbers. Where nothing can be locked two may get the same: their ids differ all the same."""
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError, Conflict):
-                stack.enter_context(locked(self.folder / ".lock", wait_s=_LOCK_WAIT_S, what="the journal"))
-            yield
-
-    def _spare(self, id: str, size: int) -> None:
-        """Takes the room for the outcome: what is written on a cluster must find its way into the journal.
-
-        Raises OSError when there is none.
-        """
-        descriptor = os.open(self._spare_of(id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            _write_all(descriptor, b"\0" * size)
-            os.fsync(descriptor)
-        except BaseException:
-            self._spare_of(id).unlink()
-            raise
-        finally:
-            os.close(descriptor)
-
-    @staticmethod
-    def _fill(spare: Path, data: bytes) -> bool:
-        """Writes over the room that was taken; False where there is not enough of it."""
-        try:
-            descriptor = os.open(spare, os.O_WRONLY | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            if os.fstat(descriptor).st_size < len(data):
-                return False
-            _write_all(descriptor, data)
-            os.ftruncate(descriptor, len(data))
-            os.fsync(descriptor)
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
-
-    def _sweep(self) -> None:
-        """Removes what killed runs have left: rooms that nobody holds, and files that never got their names."""
-        for name in os.listdir(self.folder):
-            left, file = _LEFT.fullmatch(name), self.folder / name
-            if left is None or (left["id"] and self._hold_of(left["id"]).exists()):
-                continue
-            with contextlib.suppress(OSError):
-                if file.stat().st_mtime < time.time() - _OLD_S and not is_locked(file):
-                    file.unlink()
-
     def remove(self, entries: Iterable[Entry]) -> None:
         """Forgets entries. Raises InputError for the folder."""
-        with self._complaints():
-            for entry in entries:
-                self._file(entry.id).unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _complaints(self, what: str = "written") -> Iterator[None]:
-        """An error of the file system as one that says what to do."""
-        try:
-            yield
-        except (OSError, InputError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error.message.rpartition(": ")[2]
-            raise InputError(
-                f"the journal cannot be {what} in {self.folder}: {reason or error}",
-                hint="set KQUOTA_JOURNAL, or --journal, to a folder that can",
-            ) from None
+        self.store.remove([entry.file_name for entry in entries])
 
 
 def _author() -> str:
@@ -565,13 +435,9 @@ def cluster_digest(cluster: str) -> str:
     return hashlib.sha256(cluster.encode("utf-8", "surrogatepass")).hexdigest()[:4]
 
 
-def _is_entry(name: str) -> bool:
-    return name.endswith(".json") and not name.startswith(".")
-
-
 def name_of(id: str) -> str:
     """What people call the entry of that id, and commands take: its number in the journal, else the id."""
-    return str(_number(id) or id)
+    return str(number_of(id) or id)
 
 
 def _begins(text: str, entry: Entry) -> bool:
@@ -579,15 +445,10 @@ def _begins(text: str, entry: Entry) -> bool:
     return bool(text) and not text.isdecimal() and any(name.startswith(text) for name in (entry.id, entry.fingerprint))
 
 
-def _number(name: str) -> int:
+def number_of(name: str) -> int:
+    """The number of an entry by its id or its file's name; 0 for names of the time before they had one."""
     numbered = _NUMBERED.fullmatch(name.removesuffix(".json"))
     return int(numbered["number"]) if numbered else 0
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def entry_document(entry: Entry) -> Document:
@@ -638,10 +499,15 @@ def _level(document: Document) -> LevelChange:
     return LevelChange(document["node"], Level(document["before"], document["inherited"]), document["after"])
 
 
-def _entry(file: Path) -> Entry:
-    """Raises InputError, and OSError when the file is gone."""
-    document = _document(file)
-    if document["id"] != file.stem:
+def _bytes(entry: Entry) -> bytes:
+    """The entry as a line."""
+    return to_json_line(entry_document(entry)).encode()
+
+
+def _entry(name: str, data: bytes) -> Entry:
+    """Raises InputError."""
+    document = _document(name, data)
+    if document["id"] != name.removesuffix(".json"):
         raise InputError(f"it is a copy of the entry {document['id']}")
     plan = plan_of(document["plan"])
     return Entry(
@@ -682,22 +548,21 @@ def _placed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple(reversed(placed))
 
 
-def _document(file: Path) -> Document:
-    """The document, as it fits the schema; what is no plain file is not waited for."""
-    try:
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise InputError("not a plain file")
-            data = stream.read()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise InputError(f"{error.strerror or error}") from None
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InputError("empty" if not data.strip() else "not JSON: cut off, or written by something else") from None
+def _document(name: str, data: bytes) -> Document:
+    """The last line that is whole, or all of it, as it fits the schema: what comes last was written last.
+
+    Raises InputError.
+    """
+    *before, last = [line for line in data.split(b"\n") if line.strip(b" ")] or [b""]
+    for text in (last, data, *reversed(before)):
+        try:
+            document = json.loads(text)
+            break
+        except (ValueError, RecursionError):
+            continue
+    else:
+        raise InputError("empty" if not data.strip() else "not JSON: cut off, or written by something else")
     if not isinstance(document, dict):
         raise InputError("not a JSON object")
-    Located(file.name, document, lambda steps: "").validate("journal")
+    Located(name, document, lambda steps: "").validate("journal")
     return document

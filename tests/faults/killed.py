@@ -67,12 +67,12 @@ def write_and_die(command: str, settings: dict[str, str], journal: str, step: in
 
     from kquota.backends.kafka.session import Session as KafkaSession
     from kquota.backends.zookeeper.session import Session
-    from kquota.documents import journal as module
+    from kquota.documents import folder as module
 
     with opened(settings) as backend:
         planned = plan(backend.describe(), NEW)
         # Connecting and planning write nothing: the steps begin here.
-        for owner, name in ((os, "link"), (os, "fsync"), (os, "replace"), (os, "ftruncate"), (module, "_write_all")):
+        for owner, name in ((os, "link"), (os, "fsync"), (os, "unlink"), (os, "ftruncate"), (module, "_write")):
             around(owner, name)
         committed = Session.commit
         Session.commit = commit  # type: ignore[method-assign]
