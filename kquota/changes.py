@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kquota import reconcile
-from kquota.backends import KnowsPlace, QuotaBackend, cluster_of, describe_entities
+from kquota.backends import KeepsJournal, KnowsPlace, QuotaBackend, cluster_of, describe_entities
 from kquota.core.change.plan import Change, Cluster, Plan, plan_of
 from kquota.core.change.plan import plan as core_plan
 from kquota.core.change.report import ApplyReport
@@ -38,15 +38,23 @@ from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Un
 from kquota.leases import Lease, Leases, read_leases
 from kquota.leases import kept as kept_values
 from kquota.reconcile import Terms
-from kquota.state import journal_folder
+from kquota.state import CLUSTER, journal_folder
 
 _ATTEMPTS = 20
 """How often in a row an alteration is planned anew because another writer changed the same key meanwhile."""
 
 
-def default_journal() -> Path:
-    """Where the journal is unless somebody says otherwise: beside the state of other programs (XDG)."""
-    return journal_folder()
+def journal_of(cluster: QuotaBackend, folder: Path | None = None) -> Journal:
+    """The journal in that folder, else beside the state of other programs (XDG); with `CLUSTER`, the cluster's own.
+
+    Raises InputError for a cluster that keeps none.
+    """
+    folder = folder or journal_folder()
+    if folder != CLUSTER:
+        return Journal(folder)
+    if not isinstance(cluster, KeepsJournal):
+        raise InputError("this cluster keeps no journal", hint="give a folder: --journal DIR")
+    return Journal(CLUSTER, kept_in=cluster.journal())
 
 
 # --- The library's own functions -----------------------------------------------------------------------------------
@@ -119,7 +127,7 @@ def apply(
     if stopped:
         raise Refused(stopped[0].message, hint=f"lifted by {' or '.join(stopped[0].lifted_by)}")
     check_cluster(plan, cluster)
-    book = Journal(journal or default_journal())
+    book = journal_of(cluster, journal)
     terms = Terms(journal=book, cluster=address_of(cluster), expires=expires, rollback=rollback)
     return reconcile.apply(plan, cluster, terms)
 
@@ -132,7 +140,7 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
 
         undo(cluster, report.entry)
     """
-    book = Journal(journal or default_journal())
+    book = journal_of(cluster, journal)
     here = place_of(cluster)
     pages = book.read()
     entry = to_undo(pages, id, here)

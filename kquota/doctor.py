@@ -19,6 +19,7 @@ from kquota.core.check import Check, failure, ok, warning
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
 from kquota.leases import by_place, read_entries
+from kquota.state import CLUSTER
 
 HERE: Final = "installation"
 EXTRAS: Final[Mapping[str, str]] = {
@@ -113,6 +114,8 @@ def _kafkas_tool() -> Check:
 
 def check_journal(folder: Path) -> Check:
     """Whether the journal of writes can be kept in that folder."""
+    if folder == CLUSTER:
+        return ok("settings", "journal", "in the cluster")
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -126,12 +129,11 @@ def check_journal(folder: Path) -> Check:
     )
 
 
-def check_leases(folder: Path, now: int) -> Iterator[Check]:
+def check_leases(journal: Journal, now: int) -> Iterator[Check]:
     """Whether the values that end have ended in time, as that journal knows them; nothing of no such value."""
-    journal = Journal(folder)
     try:
         pages = read_entries(journal)
-    except InputError as error:
+    except KquotaError as error:
         yield failure("settings", "leases", error)
         return
     if pages.unreadable:

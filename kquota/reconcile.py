@@ -90,7 +90,7 @@ class Terms:
             self.journal.finish(
                 entry, report.outcome, now=self.clock(), error=error, untouched=untouched, unknown=report.unknown
             )
-        except InputError as problem:
+        except KquotaError as problem:
             return replace(report, unfinished=problem.message)
         return report
 

@@ -283,7 +283,7 @@ def record(
         why = next((each.error for each in outcomes if each.error is not None), error.message if error else None)
         try:
             journal.finish(entry, "rolled back" if over else "incomplete", now=finished, error=why)
-        except InputError as problem:
+        except KquotaError as problem:
             unfinished = problem.message
     return Recorded(ended, started, finished, outcomes, run.readings, entry.id, error, unfinished)
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from kquota.errors import InputError
 
+CLUSTER = Path("cluster")
+"""In the place of the journal's folder: the journal that the cluster itself keeps."""
+
 
 def state_folder(name: str, setting: str) -> Path:
     """`kquota/NAME` below `$XDG_STATE_HOME` or `~/.local/state`.

@@ -14,6 +14,7 @@ from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
+    from kquota.core.change.journal_store import JournalStore
     from kquota.core.change.plan import Change, Cluster
     from kquota.core.change.recording import Level, Space
     from kquota.core.quotas.alteration import Alteration, AlterResult
@@ -140,6 +141,15 @@ class KnowsCluster(Protocol):
 
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None where the servers do not say. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class KeepsJournal(Protocol):
+    """A backend whose cluster can keep a journal of its own, for all hosts."""
+
+    def journal(self) -> JournalStore:
+        """The journal that the cluster keeps; it is made for its first entry."""
         ...
 
 

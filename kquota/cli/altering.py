@@ -20,7 +20,7 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.documents.alter import alter_document
-from kquota.documents.journal import Command, Entry, Journal, name_of
+from kquota.documents.journal import Command, Entry, name_of
 from kquota.errors import Conflict, Uncertain
 from kquota.reconcile import Terms, now
 
@@ -41,8 +41,8 @@ def carry_out(
     """
     check_sorting(COLUMNS)
     named = session.label(access)
-    book = Journal(writing.journal) if writing.dry_run else params.open_journal(writing.journal, access, file)
-    dry_run, wait = writing.dry_run, writing.wait
+    folder, dry_run, wait = writing.journal, writing.dry_run, writing.wait
+    book = session.journal(folder, access) if dry_run else params.open_journal(folder, access, file)
     if wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     if writing.lasts_ms is not None and access.bootstrap_controller:
@@ -126,7 +126,7 @@ def carry_out(
             for key in QuotaKey
             if result.before.get(key) != result.after.get(key)
         ]
-        leases.note_end(expires, then, access, writing.journal, dry_run=dry_run)
+        leases.note_end(expires, then, access, book.folder, dry_run=dry_run)
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"

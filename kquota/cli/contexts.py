@@ -13,6 +13,7 @@ cluster decides about the rest of it, so that the credentials of one cluster nev
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from click.core import ParameterSource
 
+from kquota import state
 from kquota.access import Access, load_config
 from kquota.cli.streams import note, once
 from kquota.errors import InputError
@@ -106,6 +108,8 @@ class Given:
     def both(self) -> Access:
         """All the addresses that are given, for a command that needs two. Raises as `in_effect` does."""
         context, found = self.in_effect()
+        if context is not None and context.journal is not None:
+            click.get_current_context().meta[_JOURNAL] = context.journal
         file, text = _path, _text
         timeout = found["timeout"].value
         return Access(
@@ -175,6 +179,19 @@ class Given:
         config = load_config()
         name = config.current if named is None else named
         return None if name is None else config.context(name)
+
+
+_JOURNAL = "kquota.journal"
+
+
+def journal_folder() -> Path:
+    """The journal that no option names: by KQUOTA_JOURNAL, else by the context that is used, else the usual folder.
+
+    Raises InputError.
+    """
+    ctx = click.get_current_context(silent=True)
+    named = None if ctx is None or os.environ.get("KQUOTA_JOURNAL") else ctx.meta.get(_JOURNAL)
+    return named or state.journal_folder()
 
 
 def requires_message(name: str) -> bool:

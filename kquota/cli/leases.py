@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.access import Access
+from kquota.cli.contexts import journal_folder
 from kquota.cli.streams import note, warn
 from kquota.cli.text import entity_text, many, moment, safe
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError
+from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
@@ -58,7 +60,7 @@ def known_leases(journal: Journal, cluster: Callable[[], Cluster | None]) -> Lea
 
     try:
         pages = read_entries(journal)
-    except InputError as error:
+    except KquotaError as error:
         warn(f"{safe(error.message)}: it is not known which values end")
         return Leases()
     warn_unread(pages.unreadable, journal)
@@ -76,28 +78,22 @@ def warn_unread(unreadable: Sequence[Unreadable], journal: Journal) -> None:
         )
 
 
-def leases_of(backend: QuotaBackend) -> Leases:
-    """The leases of a live cluster in this user's journal; none for quotas of a file, and where nothing has an end."""
+def leases_of(backend: QuotaBackend, where: Cluster | None = None) -> Leases:
+    """The leases of a live cluster in the journal that no option names; none where nothing has an end."""
     from kquota.backends import cluster_of
-
-    return leases_at(lambda: cluster_of(backend))
-
-
-def leases_at(cluster: Callable[[], Cluster | None]) -> Leases:
-    """The leases of a cluster in this user's journal."""
     from kquota.leases import Leases
-    from kquota.state import journal_folder
 
     try:
         folder = journal_folder()
-        folder.stat()
+        if folder != CLUSTER:
+            folder.stat()
     except (InputError, FileNotFoundError):  # InputError: without a home folder there is no journal
         return Leases()
     except OSError:
         pass  # the reading says why it cannot be read
-    from kquota.documents.journal import Journal
+    from kquota.changes import journal_of
 
-    return known_leases(Journal(folder), cluster)
+    return known_leases(journal_of(backend, folder), lambda: where or cluster_of(backend))
 
 
 def few(lines: Iterable[str]) -> Iterator[str]:
@@ -177,7 +173,7 @@ def crontab_line(access: Access | None, journal: Path) -> str:
     program = "kquota" if shutil.which("kquota", path=_PATH_OF_CRON) else shutil.which("kquota") or "kquota"
     words = [program, "reconcile", "--quiet", *cluster_words(access)]
     if journal != Path.home() / ".local" / "state" / "kquota" / "journal":
-        words += ["--journal", str(journal.absolute())]
+        words += ["--journal", str(journal if journal == CLUSTER else journal.absolute())]
     # Cron takes an unescaped % for the end of the line.
     return safe(f"*/5 * * * * {shlex.join(words)}".replace("%", "\\%"))
 

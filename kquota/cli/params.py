@@ -6,7 +6,7 @@ import functools
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -505,7 +505,7 @@ def quota_file_options(function: F) -> F:
 
 
 def journal_option(function: F) -> F:
-    """`--journal DIR`: where apply keeps the way back."""
+    """`--journal DIR`: where every write is kept; `session.journal` opens it."""
     return click.option(
         "--journal",
         type=click.Path(path_type=Path, file_okay=False),
@@ -514,7 +514,8 @@ def journal_option(function: F) -> F:
         show_envvar=True,
         show_default="~/.local/state/kquota/journal",
         metavar="DIR",
-        help="Where every change is written down before it is made.",
+        help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the cluster"
+        " keeps and all hosts share.",
     )(function)
 
 
@@ -546,21 +547,19 @@ def message() -> str | None:
     return found
 
 
-def open_journal(
-    folder: Path, access: Access | None = None, file: Path | None = None, planned: str | None = None
-) -> Journal:
+def open_journal(folder: Path, access: Access, file: Path | None = None, planned: str | None = None) -> Journal:
     """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
     Without one there, the message of the plan that was kept counts.
 
     Raises click.UsageError where the cluster's context wants a message, and there is none.
     """
-    from kquota.documents.journal import Journal
+    from kquota.cli import session
 
     why = message() or planned
-    if why is None and access is not None and access.context is not None and requires_message(access.context):
+    if why is None and access.context is not None and requires_message(access.context):
         raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
-    return Journal(folder, why, None if file is None else _with_commit(file))
+    return replace(session.journal(folder, access), message=why, file=None if file is None else _with_commit(file))
 
 
 def _with_commit(file: Path) -> str:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
-from kquota.cli.contexts import Given
+from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.leases import leases_of
 from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, first_of
@@ -24,6 +25,7 @@ from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import approximations, format_version, parse_version
 from kquota.errors import InputError, KquotaError
+from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from kquota.core.change.plan import Cluster
     from kquota.core.enforcement.settings import BrokerSettings
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
-    from kquota.documents.journal import Pages
+    from kquota.documents.journal import Journal, Pages
     from kquota.documents.quotas import QuotaFile
     from kquota.leases import Lease
 
@@ -45,6 +47,24 @@ def open_backend(access: Access) -> QuotaBackend:
     """The quotas of a cluster. Raises click.UsageError without an address, InputError for an unusable login."""
     cluster_name(access)
     return access.open(_security(access))
+
+
+def journal(folder: Path, access: Access) -> Journal:
+    """The journal that `--journal` names, or its default: a folder, or the one that the cluster keeps.
+
+    Raises as `open_backend` does for the cluster's.
+    """
+    from kquota.changes import journal_of
+    from kquota.documents.journal import Journal
+
+    ctx = click.get_current_context()
+    if ctx.get_parameter_source("journal") is ParameterSource.DEFAULT:
+        folder = journal_folder()
+    if folder != CLUSTER:
+        return Journal(folder)
+    backend = open_backend(access)
+    ctx.call_on_close(backend.close)
+    return journal_of(backend, folder)
 
 
 _CLUSTERS = (
@@ -231,7 +251,7 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
     from kquota.documents.history import journal_history
     from kquota.documents.journal import Journal
 
-    pages = Journal(folder).read()
+    pages = (Journal(folder) if source.access is None else journal(folder, source.access)).read()
     warn_unreadable(pages)
     entries = pages.entries if here is None else pages.of(here)
     if not entries:

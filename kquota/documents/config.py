@@ -11,6 +11,7 @@ from typing import Any
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, line_of, read_document, read_text, to_yaml, write_text
 from kquota.errors import InputError
+from kquota.state import CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Context:
     comment: str = ""
     require_message: bool = False
     """Whether every write needs a reason (`-m`)."""
+    journal: Path | None = None
+    """Where its writes are kept: a folder, or the word `cluster`."""
 
     @property
     def addresses(self) -> Mapping[str, str]:
@@ -94,6 +97,7 @@ def _read_context(path: Path, name: object, entry: Document) -> Context:
         timeout=entry.get("timeout"),
         comment=entry.get("comment", ""),
         require_message=entry.get("require-message", False),
+        journal=CLUSTER if entry.get("journal") == str(CLUSTER) else file("journal"),
     )
     if context.timeout == math.inf:
         raise InputError("timeout: not a finite number")

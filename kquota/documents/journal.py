@@ -32,6 +32,7 @@ from kquota.documents.plan import plan_document, plan_of
 from kquota.documents.quotas import entity_document as plain_entity
 from kquota.documents.quotas import read_entity
 from kquota.errors import InputError
+from kquota.state import CLUSTER
 
 KIND = "kquota.journal"
 VERSION = 1
@@ -275,7 +276,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class Journal:
-    """The entries of a folder, which is made for the first one, or of the store that is given instead."""
+    """The entries of a folder, which is made for the first one. With `kept_in`, that store has them instead."""
 
     folder: Path
     message: str | None = None
@@ -287,6 +288,8 @@ class Journal:
     @property
     def store(self) -> JournalStore:
         """What keeps the entries."""
+        if self.kept_in is None and self.folder == CLUSTER:
+            raise InputError("the journal of a cluster is not read here", hint="give a folder: --journal DIR")
         return self.kept_in or FolderStore(self.folder)
 
     def begin(

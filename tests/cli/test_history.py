@@ -66,7 +66,7 @@ def test_history_of_a_cluster(kquota: Kquota, zed: Any, chroot: str) -> None:
 
 def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("history", KQUOTA_JOURNAL=str(tmp_path / "none"))
-    others = "journals of other people are not seen (KQUOTA_JOURNAL shares one)"
+    others = "journals of other people are not seen (--journal cluster is one for all of them)"
     assert done.err == f"no entries in the journal {tmp_path}/none; {others}\n"
 
 

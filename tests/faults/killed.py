@@ -16,7 +16,6 @@ from kquota.core.change.plan import plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.journal import Journal
 from kquota.reconcile import Terms
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
@@ -39,7 +38,7 @@ def clock() -> int:
 def write_and_die(command: str, settings: dict[str, str], journal: str, step: int) -> None:
     """Writes `NEW` as that command does, and is killed at the step of that number; ends as usual where there is none.
 
-    `command` is `apply` or `alter`.
+    `command` is `apply` or `alter`; `journal` is a folder, or `cluster`.
     """
 
     def stepping() -> None:
@@ -78,7 +77,7 @@ def write_and_die(command: str, settings: dict[str, str], journal: str, step: in
         Session.commit = commit  # type: ignore[method-assign]
         around(KafkaSession, "ask")
         reconcile._BATCH = BATCH
-        book = Journal(Path(journal))
+        book = changes.journal_of(backend, Path(journal))
         if command == "alter":
             wishes = [Alteration(entity, values) for entity, values in NEW.items()]
             changes.alter(

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from kquota.backends import QuotaBackend
+from kquota.changes import journal_of
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
 from kquota.reconcile import Terms, apply
+from kquota.state import CLUSTER
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.faults.killed import KEY, NEW, OLD, clock, opened, write_and_die
@@ -57,6 +58,16 @@ def settled(backend: QuotaBackend) -> QuotaSnapshot:
 def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
     settings: dict[str, str], tmp_path: Path, command: str
 ) -> None:
+    _killed_at_every_step(settings, tmp_path, command)
+
+
+@pytest.mark.parametrize("command", ["apply", "alter"])
+def test_the_journal_of_the_cluster_leads_back_as_well(settings: dict[str, str], command: str) -> None:
+    _killed_at_every_step(settings, None, command)
+
+
+def _killed_at_every_step(settings: dict[str, str], folders: Path | None, command: str) -> None:
+    """Each step has a folder of its own for its journal; without folders, the cluster has the journal."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.killed", "kquota.backends.zookeeper", "kquota.backends.kafka"])
     start = QuotaSnapshot(OLD)
@@ -65,7 +76,8 @@ def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
         unwritten = begun = done = step = 0
         while not done:
             step += EVERY if step else 1
-            folder = tmp_path / str(step)
+            folder = CLUSTER if folders is None else folders / str(step)
+            book = journal_of(backend, folder)
             process = context.Process(target=write_and_die, args=(command, settings, str(folder), step))
             process.start()
             process.join(120)
@@ -75,7 +87,7 @@ def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
             shown = settled(backend)
             for entity, values in NEW.items():
                 assert shown.get(entity, {}) in (OLD.get(entity, {}), values)
-            pages = Journal(folder).read()
+            pages = book.read()
             assert pages.unreadable == ()
             if not pages.entries:
                 assert shown == start
@@ -89,12 +101,14 @@ def test_killed_at_every_step_it_leaves_a_journal_that_leads_back(
             undo = apply(
                 entry.made.inverse,
                 backend,
-                Terms(journal=Journal(folder), cluster="killed", clock=clock, command="undo", undoes=entry.id),
+                Terms(journal=book, cluster="killed", clock=clock, command="undo", undoes=entry.id),
             )
             assert undo.outcome == "applied"
             assert settled(backend) == start
-            pages = Journal(folder).read()
+            pages = book.read()
             assert undo.entry is None or pages.undone == {entry.id}
+            if folders is None:
+                book.remove(pages.entries)
     assert step > 15
     assert unwritten
     assert begun

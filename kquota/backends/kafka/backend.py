@@ -11,6 +11,8 @@ from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Servers
 from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
+from kquota.backends.kafka.journal import TopicJournal
+from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.quotas import Stored, describe_request, read_entries
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
@@ -64,12 +66,22 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         patient: bool = False,
     ) -> None:
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
+        self._for_journal = (timeout_s, security)
+        self._journals: list[TopicJournal] = []
         self._bootstrap = without_scheme(bootstrap, "kafka")
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
         self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
         self._session.close()
+        while self._journals:
+            self._journals.pop().close()
+
+    def journal(self) -> TopicJournal:
+        """The journal that this cluster keeps in a topic."""
+        timeout_s, security = self._for_journal
+        self._journals.append(TopicJournal(Nodes(self._bootstrap, timeout_s=timeout_s, security=security)))
+        return self._journals[-1]
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
         expected = {entity: values for entity, values in self._unseen.items() if filter.matches(entity)}

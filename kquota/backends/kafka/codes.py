@@ -30,6 +30,11 @@ CODES: Final = {
     -1: Code(
         "UNKNOWN_SERVER_ERROR", "The server experienced an unexpected error when processing the request.", Rejected
     ),
+    3: Code(
+        "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.", Unreachable, is_transient=True
+    ),
+    5: Code("LEADER_NOT_AVAILABLE", "The partition has no leader at the moment.", Unreachable, is_transient=True),
+    6: Code("NOT_LEADER_OR_FOLLOWER", "Another broker leads the partition.", Unreachable, is_transient=True),
     7: Code("REQUEST_TIMED_OUT", "The request timed out.", Unreachable, is_transient=True),
     8: Code("BROKER_NOT_AVAILABLE", "The broker is not available.", Unreachable, is_transient=True),
     13: Code(
@@ -38,6 +43,8 @@ CODES: Final = {
         Unreachable,
         is_transient=True,
     ),
+    19: Code("NOT_ENOUGH_REPLICAS", "Too few replicas are in sync.", Unreachable, is_transient=True),
+    29: Code("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.", Unauthorized),
     31: Code("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.", Unauthorized),
     33: Code("UNSUPPORTED_SASL_MECHANISM", "The broker does not support the requested SASL mechanism.", Unauthorized),
     34: Code("ILLEGAL_SASL_STATE", "Request is not valid given the current SASL state.", Unauthorized),

@@ -2,9 +2,10 @@
 
 ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas; for the limits of brokers
 DescribeCluster, DescribeConfigs and IncrementalAlterConfigs; for kafka-configs DescribeUserScramCredentials; for the
-room of logs DescribeLogDirs. Both directions of requests and responses, from one table of messages. Sources: the
-message definitions `ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`, `RequestHeader` and
-`ResponseHeader` of Kafka's clients; KIP-35, 113, 152, 226, 339, 412, 511, 546, 554, 700, 827, 919.
+room of logs DescribeLogDirs; for the journal of a
+cluster Metadata, CreateTopics, Produce and Fetch. Both directions of requests and responses, from one table of
+messages. Sources: the message definitions `ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`,
+`RequestHeader` and `ResponseHeader` of Kafka's clients; KIP-35, 113, 152, 226, 339, 412, 511, 546, 554, 700, 827, 919.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -38,9 +38,12 @@ SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 class ApiKey(enum.IntEnum):
     """The messages, by Kafka's number and name."""
 
+    PRODUCE = 0
+    FETCH = 1
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
@@ -93,9 +96,39 @@ DescribeClusterResponse:
 
 # Without a topic in the request there is none in the response.
 MetadataRequest: topics []string = [], allow_auto_topic_creation bool = false
+MetadataPartition:
+  error_code int16, partition_index int32, leader_id int32, leader_epoch int32 7+, replica_nodes []int32,
+  isr_nodes []int32, offline_replicas []int32 5+ = []
+MetadataTopic: error_code int16, name string, is_internal bool, partitions []MetadataPartition
 MetadataResponse:
   throttle_time_ms int32, brokers []DescribeClusterBroker, cluster_id string?, controller_id int32,
-  topics []int32 = []
+  topics []MetadataTopic = []
+
+# The journal of a cluster is a topic. Null deletes a key of it; batches of records are read in journal.py.
+CreateTopicsAssignment: partition_index int32, broker_ids []int32
+CreateTopicsConfig: name string, value string?
+CreatableTopic:
+  name string, num_partitions int32, replication_factor int16, assignments []CreateTopicsAssignment,
+  configs []CreateTopicsConfig
+CreateTopicsRequest: topics []CreatableTopic, timeout_ms int32, validate_only bool = false
+CreatedTopic: name string, error_code int16, error_message string?
+CreateTopicsResponse: throttle_time_ms int32, topics []CreatedTopic
+ProducePartition: index int32, records bytes?
+ProduceTopic: name string, partitions []ProducePartition
+ProduceRequest: transactional_id string?, acks int16, timeout_ms int32, topics []ProduceTopic
+ProducedPartition: index int32, error_code int16, base_offset int64, log_append_time_ms int64
+ProducedTopic: name string, partitions []ProducedPartition
+ProduceResponse: topics []ProducedTopic, throttle_time_ms int32
+FetchPartition: partition int32, fetch_offset int64, partition_max_bytes int32
+FetchTopic: topic string, partitions []FetchPartition
+FetchRequest:
+  replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8, topics []FetchTopic
+AbortedTransaction: producer_id int64, first_offset int64
+FetchedPartition:
+  partition_index int32, error_code int16, high_watermark int64, last_stable_offset int64,
+  aborted_transactions []AbortedTransaction?, records bytes?
+FetchedTopic: topic string, partitions []FetchedPartition
+FetchResponse: throttle_time_ms int32, topics []FetchedTopic
 
 # Null asks for all replicas (KIP-113). The bytes of a log dir's volume (KIP-827) are -1 where they are not known.
 # Before v3 the error of the whole request is null.
@@ -203,6 +236,10 @@ def _codec(name: str, version: int, flexible: bool) -> Codec:
 
 
 APIS: Final = (
+    # Every broker since 1.0 speaks these three versions, to 4.x.
+    Api(ApiKey.PRODUCE, 3, 3, None),
+    Api(ApiKey.FETCH, 4, 4, None),
+    Api(ApiKey.CREATE_TOPICS, 2, 2, None),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1, None),
     Api(ApiKey.API_VERSIONS, 0, 3, 3),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
@@ -211,7 +248,7 @@ APIS: Final = (
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
-    Api(ApiKey.METADATA, 4, 7, None),  # for brokers without DescribeCluster
+    Api(ApiKey.METADATA, 4, 7, None),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
     Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),

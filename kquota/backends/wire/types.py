@@ -168,6 +168,7 @@ PRIMITIVES: Final[dict[str, Schema]] = {
     "string": STRING,
     "string?": NULLABLE_STRING,
     "bytes": BYTES,
+    "bytes?": _sized(INT32, text=False, nullable=True),
 }
 """The types by their names in Kafka's definitions; null is allowed where a question mark stands."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kquota.backends import ClosesOnExit, QuotaBackend, znode
 from kquota.backends.schemes import without_scheme
 from kquota.backends.zookeeper.address import Address
+from kquota.backends.zookeeper.journal import ZooKeeperJournal
 from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
@@ -87,6 +88,10 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         """Kafka's cluster id, which its brokers keep in `/cluster/id`; None without one. Raises Unreachable."""
         (node,) = self._open().read([(GET_DATA, znode.CLUSTER_ID)])
         return znode.cluster_id(node.data) if isinstance(node, Node) else None
+
+    def journal(self) -> ZooKeeperJournal:
+        """The journal that is kept in this ZooKeeper."""
+        return ZooKeeperJournal(self._open)
 
     def watch(self) -> ZooKeeperWatch:
         return ZooKeeperWatch(self._open)

@@ -31,14 +31,14 @@ class Operations:
         self._security = security
         self._acls: dict[str, list[Acl] | None] = {}
 
-    def create(self, path: str, data: bytes | None, *, sequence: bool = False) -> Any:
-        """A persistent node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
+    def create(self, path: str, data: bytes | None, *, sequence: bool = False, ephemeral: bool = False) -> Any:
+        """A node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
 
         Raises Unreachable and Unauthorized where that ACL has to be read first.
         """
         from kazoo.protocol.serialization import Create
 
-        return Create(self._session.address.chroot + path, data, self._acl(path), 2 if sequence else 0)
+        return Create(self._session.address.chroot + path, data, self._acl(path), 2 * sequence + ephemeral)
 
     def _acl(self, path: str) -> list[Any]:
         from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE

@@ -25,7 +25,6 @@ from kquota.core.quotas.filter import ANY
 from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.quota import QuotaKey, Value, parse_value
 from kquota.core.quotas.selector import selected
-from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import InputError
 from kquota.leases import kept
@@ -145,12 +144,13 @@ def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> lis
         raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
     with session.open_backend(access) as backend:
         current = describe_entities(backend, entities)
-        leases = known_leases(Journal(journal), lambda: place_of(backend))
+        book = session.journal(journal, access)
+        leases = known_leases(book, lambda: place_of(backend))
     leased = dict(kept(leases.kept_by_quotas(current, current, prune=True)))
     missing = [entity_text(entity) for entity in dict.fromkeys(entities) if entity not in leased]
     if missing:
         raise InputError(
-            f"no value of {' and '.join(missing)} has an end in the journal {safe(journal)}: --for alone moves none",
+            f"no value of {' and '.join(missing)} has an end in the journal {safe(book.folder)}: --for alone moves none",
             hint="set one: --add-config KEY=VALUE --for TIME; 'kquota history --leases' lists the values that end",
         )
     alterations = []

@@ -17,7 +17,6 @@ from kquota.cli.views import DRY_RUN, shown_as
 from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.plan import Cluster, Plan, plan
 from kquota.core.change.review import Guards, with_review
-from kquota.documents.journal import Journal
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile
 from kquota.errors import Unreachable
@@ -96,7 +95,7 @@ def command(
         quota_file = session.load_quota_file(file, cluster)
     named = session.label(access)
     book = (
-        Journal(journal)
+        session.journal(journal, access)
         if dry_run
         else params.open_journal(journal, access, file, None if planned is None else planned.message)
     )

@@ -9,8 +9,8 @@ import click
 
 from kquota import doctor
 from kquota.access import Access, config_path
-from kquota.cli import grammar, params
-from kquota.cli.contexts import Given
+from kquota.cli import grammar, params, session
+from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.extras import install_command
 from kquota.cli.security import ask
@@ -19,8 +19,10 @@ from kquota.cli.text import many, safe
 from kquota.cli.views import View, show, shown_as
 from kquota.core.check import Check, State, failure, ok, warning
 from kquota.documents.doctor import doctor_document
+from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
 from kquota.reconcile import now
+from kquota.state import CLUSTER
 
 
 @click.command("doctor", cls=grammar.Command)
@@ -80,8 +82,9 @@ def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]
 def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
     """The settings, and the cluster that they name."""
     yield doctor.check_journal(journal), None
-    for check in doctor.check_leases(journal, now()):
-        yield check, None
+    if journal != CLUSTER:
+        for check in doctor.check_leases(Journal(journal), now()):
+            yield check, None
     path = config_path()
     try:
         from kquota.access import load_config
@@ -109,6 +112,9 @@ def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access
             yield check, access
     for check in doctor.check_cluster(access, ask):
         yield check, access
+    if CLUSTER in (journal, journal_folder()):
+        for check in doctor.check_leases(session.journal(CLUSTER, access), now()):
+            yield check, access
 
 
 def _remedy(check: Check) -> str:

@@ -155,11 +155,12 @@ def _exporter(
     timeout_s = source.cluster.timeout_s
     watching = Watching(live.open(timeout_s), watched.enforcers(facts)) if live.is_named else None
     address = None if source.access is None else source.access.address
+    book = Journal(journal) if source.access is None else session.journal(journal, source.access)
     return Exporter(
         quotas,
         None if watching is None else watching.look,
         None if against is None else lambda snapshot: _drift(snapshot, against, cluster),
-        None if address is None else lambda: _leases(journal, address),
+        None if address is None else lambda: _leases(book, address),
         lambda snapshot: lint(snapshot, Facts(version=facts.version if facts.is_named else None)),
         labels,
         max_series,
@@ -172,11 +173,11 @@ def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
     return plan(snapshot, wanted.desired, prune=True, unmanaged=wanted.unmanaged)
 
 
-def _leases(journal: Path, cluster: str) -> Sequence[Lease]:
+def _leases(journal: Journal, cluster: str) -> Sequence[Lease]:
     """The writes of that cluster with values that have still to end, and the recordings that are not switched back."""
     from kquota.live.exporter import Lease
 
-    pages = Journal(journal).read()
+    pages = journal.read()
     entries = pages.of(cluster)
     ends: dict[str, int] = {}
     for lease in Leases.of(entries).on:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kquota.cli import grammar, params, session
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.plans import plan_view
@@ -16,9 +17,11 @@ from kquota.cli.views import Document, Note, Part, Table, View, shown_as
 from kquota.core.change.plan import Change
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.documents.quotas import entity_document
+from kquota.errors import KquotaError
 from kquota.leases import Fate, Lease, by_place, settles
 from kquota.leases import prune as pruned
 from kquota.reconcile import now
+from kquota.state import CLUSTER
 
 
 @click.command("history", cls=grammar.Command)
@@ -35,6 +38,7 @@ from kquota.reconcile import now
 )
 @click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
 @params.journal_option
+@params.given_cluster_options
 @shown_as("table", "json")
 def command(
     id: str | None,
@@ -45,6 +49,7 @@ def command(
     prune: int | None,
     leases: bool,
     journal: Path,
+    given: Given,
 ) -> View:
     """Show the writes of kquota and kafka-configs, and what became of each.
 
@@ -61,7 +66,7 @@ def command(
       kquota history --leases
       kquota history -o json
     """
-    book = Journal(journal)
+    book = _journal(journal, given)
     if prune is not None:
         return View(screen=lambda: [Note(f"{many(len(pruned(book, now() - prune)), 'entry', 'entries')} deleted")])
     pages, time = book.read(), now()
@@ -100,18 +105,16 @@ def command(
     def screen() -> Iterator[Part]:
         if leases:
             on = [lease for entry in entries for lease in by_entry[entry.id] if lease.is_on]
-            yield _leases(sorted(on, key=lambda lease: lease.ends), time) if on else Note(f"no lease in {journal}")
+            yield _leases(sorted(on, key=lambda lease: lease.ends), time) if on else Note(f"no lease in {book.folder}")
             return
         unreadable = pages if id is None and not narrowed else None
         if entries or (unreadable and pages.unreadable):
             yield _table(entries, pages, concerned, time, unreadable=unreadable)
         elif pages.entries:
-            yield Note(f"no entry of the journal {journal} is like that")
+            yield Note(f"no entry of the journal {book.folder} is like that")
         else:
-            yield Note(
-                f"no entries in the journal {journal}; journals of other people are not seen (KQUOTA_JOURNAL shares"
-                " one)"
-            )
+            others = "; journals of other people are not seen (--journal cluster is one for all of them)"
+            yield Note(f"no entries in the journal {book.folder}{'' if book.folder == CLUSTER else others}")
         if id is not None:
             yield ""
             if entries[0].levels:
@@ -122,6 +125,17 @@ def command(
     session.warn_unreadable(pages)
     code = ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
     return View(screen=screen, document=document, code=code)
+
+
+def _journal(folder: Path, given: Given) -> Journal:
+    """The journal of the options, else of the context. Nothing else of the cluster is needed for that of a folder."""
+    try:
+        access = given.access()
+    except (click.UsageError, KquotaError):
+        if folder == CLUSTER:
+            raise
+        return Journal(folder)
+    return session.journal(folder, access)
 
 
 def _is_about(entry: Entry, about: params.About) -> bool:

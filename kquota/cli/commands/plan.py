@@ -117,8 +117,9 @@ def command(
     under = _under(usage, planned, current, source.file, facts, recorded_under)
     review = Review(brokers or alive, concerning(findings, named), None if under is None else under[1], unnamed)
     show(plan_view(planned, quota_file.labels, review), output)
-    if where is not None:
-        known = leases.leases_at(lambda: where)
+    if where is not None and source.access is not None:
+        with session.open_backend(source.access) as backend:
+            known = leases.leases_of(backend, where)
         kept = known.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
         leases.note_planned(kept, known.ended_by(planned), None)
         if kept and out is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     from kquota.recorder import is_due
 
     named = session.label(access)
-    book = Journal(journal)
+    book = session.journal(journal, access)
     pages, time = book.read(), now()
     session.warn_unreadable(pages)
     recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
@@ -62,7 +63,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
         on = [lease for leases in leased for lease in leases.on]
         ends = [entry.expires for entry in recordings if entry.expires is not None]
         count = len(on) + len(ends)
-        _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], journal)
+        _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], book.folder)
         return worst
     with session.open_backend(access) as backend:
         here = place_of(backend)
@@ -99,7 +100,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
             entry = due[0].entry
             tried.add(entry.id)
             try:
-                code = _end(due, leases, backend, named=named, journal=journal, assumed=assumed, stop=stop)
+                code = _end(due, leases, backend, named=named, journal=book, assumed=assumed, stop=stop)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
@@ -108,7 +109,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     if found and dry_run:
         say(DRY_RUN)
     if not found:
-        note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(journal)} have overdue leases")
+        note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(book.folder)} have overdue leases")
     return worst
 
 
@@ -132,7 +133,7 @@ def _end(
     backend: QuotaBackend,
     *,
     named: str,
-    journal: Path,
+    journal: Journal,
     assumed: list[Entry] | None,
     stop: Stop,
 ) -> int:
@@ -148,7 +149,7 @@ def _end(
         current = each.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
     terms = Terms(
-        journal=Journal(journal, entry.message),
+        journal=replace(journal, message=entry.message),
         cluster=entry.cluster,
         named=named,
         output="table",
@@ -172,7 +173,7 @@ def _end(
             reconcile.apply(end.plan, backend, terms)
         if not end.conflicts:
             note(f"entry {entry.name}: the values before are back already")
-    pages = Journal(journal).read() if end.conflicts else None
+    pages = journal.read() if end.conflicts else None
     for lease, value in end.conflicts:
         setter = None if pages is None else pages.setter(lease.entity, lease.key, value, entry)
         who = "somebody else" if setter is None else f"entry {setter.name}"

@@ -196,7 +196,7 @@ def command(
             show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
         consent.heed(drafted.objections, yes=yes or dry_run, force=force)
         if drafted.on:
-            _say_who(drafted, loggers, Journal(journal))
+            _say_who(drafted, loggers, session.journal(journal, access))
         if dry_run or not drafted.changes:
             if output == "json":
                 show(View(document=lambda: _document(drafted, loggers, None)), output)

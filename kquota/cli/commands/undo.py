@@ -24,7 +24,7 @@ from kquota.core.change.review import related
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Entry, Journal, Pages
+from kquota.documents.journal import Entry, Pages
 from kquota.errors import Conflict, InputError
 from kquota.reconcile import now
 
@@ -66,7 +66,7 @@ def command(
         # The plan of the second depends on what the first leaves.
         raise click.UsageError("--dry-run is for one ID")
     named = session.label(access)
-    book = Journal(journal) if dry_run else params.open_journal(journal, access)
+    book = session.journal(journal, access) if dry_run else params.open_journal(journal, access)
     pages = book.read()
     session.warn_unreadable(pages)
     with session.open_backend(access) as backend:

@@ -17,7 +17,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import Values
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import Uncertain
-from kquota.state import journal_folder
+from kquota.state import CLUSTER, journal_folder, state_folder
 
 _SETTING = "KQUOTA_KAFKA_CONFIGS_JOURNAL"
 Begin = Callable[[Entity, Values, Values], None]
@@ -58,7 +58,9 @@ class _Record:
             return
         # Whatever is wrong with the journal: Kafka's tool would make the change.
         with contextlib.suppress(Exception):
-            self._journal = Journal(journal_folder())
+            folder = journal_folder()
+            # Its login is that of Kafka's tool: an entry of it stays on this host.
+            self._journal = Journal(state_folder("journal", "KQUOTA_JOURNAL") if folder == CLUSTER else folder)
             plan = Plan((Change(entity, before, after, relative=True),))
             self._entry = self._journal.begin(plan, cluster=self._cluster, command="kafka-configs", now=_now())
 

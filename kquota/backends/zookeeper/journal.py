@@ -1,0 +1,141 @@
+"""The journal of a cluster in its ZooKeeper: a node of each entry, and below it the ephemeral node of its writer.
+
+An entry is added in one transaction with its parent, whose version gives the numbers: of two writers at once, one looks
+again. Brokers never read below /kquota.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kquota.backends.packing import packed, unpacked
+from kquota.backends.zookeeper.limits import MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.session import Lost, Session
+from kquota.core.change.journal_store import Draft
+from kquota.errors import InputError, KquotaError, Unreachable
+
+_ABOVE = "/kquota"
+_ROOT = "/kquota/journal"
+_WRITER = "writer"
+_READS = 100
+
+
+class ZooKeeperJournal:
+    """The entries below /kquota/journal; see `JournalStore`."""
+
+    sees_all_hosts = True
+
+    def __init__(self, open: Callable[[], Session]) -> None:
+        self._open = open
+
+    def names(self) -> list[str]:
+        (names,) = self._open().read([(GET_CHILDREN, _ROOT)], fresh=True)
+        return names if isinstance(names, list) else []
+
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | InputError]]:
+        wanted = list(names)
+        for some in (wanted[at : at + _READS] for at in range(0, len(wanted), _READS)):
+            nodes = self._open().read([(GET_DATA, f"{_ROOT}/{name}") for name in some], fresh=True)
+            for name, node in zip(some, nodes, strict=True):
+                if isinstance(node, Node):
+                    yield name, unpacked(node.data or b"")
+
+    def create(self, draft: Draft) -> None:
+        token = secrets.token_bytes(16)
+        for attempt in range(MAX_CONFLICTS):
+            parent = self._parent()
+            name, data, most = draft(self.names())
+            data, path = packed(data, most, NODE_BYTES), f"{_ROOT}/{name}"
+            session = self._open()
+            made = session.operations
+            errors = self._commit(
+                made.set_data(_ROOT, parent.data, parent.version),
+                made.create(path, data),
+                made.create(f"{path}/{_WRITER}", token, ephemeral=True),
+            )
+            if errors is None:
+                entry, writer = self._open().read([(GET_DATA, path), (GET_DATA, f"{path}/{_WRITER}")], fresh=True)
+                if isinstance(writer, Node) and writer.data == token:
+                    return
+                if isinstance(entry, Node) and entry.data == data:
+                    raise self._open().unreachable()  # it may be this one, without its writer: nothing hangs on it yet
+            elif not errors:
+                return
+            elif not _raced(errors):
+                raise session.translate(errors[0], path)
+            time.sleep(random.uniform(0, 0.001 * 2.0 ** min(attempt, 7)))  # noqa: S311
+        raise Unreachable(f"too many others write to the journal of {self._open().address}")
+
+    def replace(self, name: str, data: bytes) -> None:
+        path, data = f"{_ROOT}/{name}", packed(data, len(data), NODE_BYTES)
+        for _ in range(MAX_CONFLICTS):
+            session = self._open()
+            (node,) = session.read([(GET_DATA, path)], fresh=True)
+            if not isinstance(node, Node):
+                raise InputError(f"the entry {name} is gone from the journal of {session.address}")
+            if node.data == data:
+                break
+            errors = self._commit(session.operations.set_data(path, data, node.version))
+            if errors and not _raced(errors):
+                raise session.translate(errors[0], path)
+        self.release(name)
+
+    def release(self, name: str) -> None:
+        try:
+            self._commit(self._open().operations.delete(f"{_ROOT}/{name}/{_WRITER}", -1))
+        except KquotaError:
+            return  # it goes with the session
+
+    def is_held(self, name: str) -> bool:
+        (children,) = self._open().read([(GET_CHILDREN, f"{_ROOT}/{name}")], fresh=True)
+        return bool(children)
+
+    def remove(self, names: Iterable[str]) -> None:
+        session = self._open()
+        deletions = [[session.operations.delete(f"{_ROOT}/{name}", -1)] for name in names]
+        for outcome in session.commit(deletions, SINGLE_WINDOW):
+            errors = [] if isinstance(outcome, Lost) else _errors(outcome)
+            if isinstance(outcome, Lost) or (errors and type(errors[0]).__name__ != "NoNodeError"):
+                raise session.translate(errors[0] if errors else Lost())
+
+    @property
+    def mark(self) -> bytes:
+        (node,) = self._open().read([(GET_DATA, _ROOT)])
+        return (node.data or b"") if isinstance(node, Node) else b""
+
+    @mark.setter
+    def mark(self, mark: bytes) -> None:
+        self._commit(self._open().operations.set_data(_ROOT, mark, self._parent().version))
+
+    def _parent(self) -> Node:
+        """The node above the entries, which is made where there is none."""
+        for _ in range(2):
+            session = self._open()
+            (node,) = session.read([(GET_DATA, _ROOT)], fresh=True)
+            if isinstance(node, Node):
+                return node
+            errors = [self._commit(session.operations.create(path, b"")) for path in (_ABOVE, _ROOT)][-1]
+        if errors:
+            raise session.translate(errors[0], _ROOT)
+        raise session.unreachable()
+
+    def _commit(self, *operations: Any) -> list[BaseException] | None:
+        """Why a transaction failed, nothing of one that did not; None where its answer was lost."""
+        (outcome,) = self._open().commit([operations], 1)
+        return None if isinstance(outcome, Lost) else _errors(outcome)
+
+
+def _errors(results: Iterable[Any]) -> list[BaseException]:
+    """The errors of a transaction, without those of operations that only followed."""
+    errors = [result for result in results if isinstance(result, BaseException)]
+    return sorted(errors, key=lambda error: type(error).__name__ in ("RolledBackError", "RuntimeInconsistency"))
+
+
+def _raced(errors: Sequence[BaseException]) -> bool:
+    """Whether another writer came before."""
+    return type(errors[0]).__name__ in ("BadVersionError", "NodeExistsError", "NoNodeError")

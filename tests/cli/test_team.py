@@ -1,0 +1,62 @@
+"""A journal that the cluster keeps: what one host writes, every other one sees, takes back and ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Kquota
+
+
+@pytest.fixture
+def prod(chroot: str, tmp_path: Path) -> dict[str, str]:
+    """The environment of hosts with a context whose journal the cluster keeps."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"current-context: prod\ncontexts:\n  prod: {{zookeeper: {chroot}, journal: cluster}}\n")
+    return {"KQUOTA_CONFIG": str(config)}
+
+
+def test_another_host_sees_undoes_and_ends_what_one_wrote(kquota: Kquota, prod: dict[str, str], tmp_path: Path) -> None:
+    one, other = ({**prod, "XDG_STATE_HOME": str(tmp_path / host)} for host in ("one", "other"))
+    alter = ("alter", "--user", "alice", "--yes", "--add-config")
+    assert kquota(*alter, "producer_byte_rate=1MB", "-m", "OPS-1", **one).code == 0
+    assert kquota("history", **other).out.count("OPS-1") == 1
+    assert kquota("undo", "--yes", **other).code == 0
+    assert kquota("describe", "-o", "name", **one).out == ""
+    assert "undone by 2" in kquota("history", **one).out
+
+    leased = kquota(*alter, "producer_byte_rate=3MB", "--for", "5s", **one)
+    assert "kquota reconcile --quiet --context prod --journal cluster" in leased.err
+    assert "entry 3" in kquota("describe", **other).err
+    (tmp_path / "q.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas: [{entity: {user: alice}, values: {producer_byte_rate: 3MB}}]\n"
+    )
+    assert "the plan makes it permanent" in kquota("plan", "q.yaml", **other).err
+    while (ended := kquota("reconcile", **other)).err.startswith("nothing is due"):
+        pass
+    assert ended.code == 0
+    assert kquota("describe", "-o", "name", **one).out == ""
+    assert not list(tmp_path.glob("*/kquota/journal/*"))
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_the_option_comes_before_the_variable_and_that_before_the_context(
+    kquota: Kquota, prod: dict[str, str], tmp_path: Path
+) -> None:
+    alter = ("alter", "--user", "alice", "--yes", "--add-config")
+    assert kquota(*alter, "producer_byte_rate=1MB", KQUOTA_JOURNAL=str(tmp_path / "j"), **prod).code == 0
+    assert "no entries in the journal cluster" in kquota("history", **prod).err
+    assert kquota(*alter, "producer_byte_rate=2MB", "--journal", str(tmp_path / "k"), **prod).code == 0
+    assert "no entries in the journal cluster" in kquota("history", **prod).err
+    for folder in ("j", "k"):
+        assert len(list((tmp_path / folder).glob("*.json"))) == 1
+    assert kquota("history", "--journal", str(tmp_path / "k"), **prod).code == 0
+
+
+def test_without_a_cluster_its_journal_is_an_error(kquota: Kquota) -> None:
+    refused = kquota("history", "--journal", "cluster")
+    assert (refused.code, "no cluster" in refused.err) == (2, True)
+    refused = kquota("alter", "--user", "a", "--add-config", "producer_byte_rate=1MB", "--journal", "cluster",
+                     "--bootstrap-controller", "127.0.0.1:1")  # fmt: skip
+    assert (refused.code, "keeps no journal" in refused.err) == (3, True)
