@@ -50,7 +50,7 @@ def open_backend(access: Access) -> QuotaBackend:
 
 
 def journal(folder: Path, access: Access) -> Journal:
-    """The journal that `--journal` names, or its default: a folder, or the one that the cluster keeps.
+    """The journal that `--journal` names, or its default: a folder, or the cluster itself.
 
     Raises as `open_backend` does for the cluster's.
     """

@@ -390,7 +390,7 @@ class Journal:
         return self.store.names()
 
     def read(self, names: Iterable[str] | None = None) -> Pages:
-        """The entries of these names, or all; what is no entry is among the unreadable.
+        """The entries of these names, or all; whatever else is there is among the unreadable.
 
         Raises InputError for the folder only.
         """
