@@ -514,8 +514,8 @@ def journal_option(function: F) -> F:
         show_envvar=True,
         show_default="~/.local/state/kquota/journal",
         metavar="DIR",
-        help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the cluster"
-        " keeps and all hosts share.",
+        help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the"
+        " cluster keeps and all hosts share.",
     )(function)
 
 

@@ -51,7 +51,8 @@ COLOURED = (
         (("lint", "empty.yaml"), "nothing found\n"),
         (
             ("history", "--journal", "journal"),
-            "no entries in the journal journal; journals of other people are not seen (--journal cluster is one for all of them)\n",
+            "no entries in the journal journal; journals of other people are not seen"
+            " (--journal cluster is one for all of them)\n",
         ),
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
         (

@@ -152,7 +152,7 @@ def test_lost_answers_lose_and_double_nothing(settings: Settings, monkeypatch: p
         answers = asked(self, *arguments)
         count += 1
         if count % 3 == 0:
-            raise LostConnection(self.server, "reset")
+            raise LostConnection("reset")
         return answers
 
     with opened(settings) as journal:

@@ -150,7 +150,7 @@ def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> lis
     missing = [entity_text(entity) for entity in dict.fromkeys(entities) if entity not in leased]
     if missing:
         raise InputError(
-            f"no value of {' and '.join(missing)} has an end in the journal {safe(book.folder)}: --for alone moves none",
+            f"no value of {' and '.join(missing)} has an end in the journal {safe(book.folder)}: --for moves none",
             hint="set one: --add-config KEY=VALUE --for TIME; 'kquota history --leases' lists the values that end",
         )
     alterations = []
