@@ -75,7 +75,7 @@ def _killed_at_every_step(settings: dict[str, str], folders: Path | None, comman
         backend.wait_visible(backend.alter([Alteration(entity, values) for entity, values in OLD.items()]))
         unwritten = begun = done = step = 0
         while not done:
-            step += EVERY if step else 1
+            step += (EVERY if folders else min(EVERY, 3)) if step else 1  # a cluster has fewer steps
             folder = CLUSTER if folders is None else folders / str(step)
             book = journal_of(backend, folder)
             process = context.Process(target=write_and_die, args=(command, settings, str(folder), step))

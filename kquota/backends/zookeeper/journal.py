@@ -96,12 +96,19 @@ class ZooKeeperJournal:
         return bool(children)
 
     def remove(self, names: Iterable[str]) -> None:
-        session = self._open()
-        deletions = [[session.operations.delete(f"{_ROOT}/{name}", -1)] for name in names]
-        for outcome in session.commit(deletions, SINGLE_WINDOW):
-            errors = [] if isinstance(outcome, Lost) else _errors(outcome)
-            if isinstance(outcome, Lost) or (errors and type(errors[0]).__name__ != "NoNodeError"):
-                raise session.translate(errors[0] if errors else Lost())
+        session, wanted = self._open(), [f"{_ROOT}/{name}" for name in names]
+        for paths in (wanted[at : at + _READS] for at in range(0, len(wanted), _READS)):
+            # A writer that was killed is there until its session ends.
+            below = session.read([(GET_CHILDREN, path) for path in paths], fresh=True)
+            nodes = [
+                [*(f"{path}/{one}" for one in found), path] if isinstance(found, list) else [path]
+                for path, found in zip(paths, below, strict=True)
+            ]
+            deletions = [[session.operations.delete(node, -1) for node in each] for each in nodes]
+            for outcome in session.commit(deletions, SINGLE_WINDOW):
+                errors = [] if isinstance(outcome, Lost) else _errors(outcome)
+                if isinstance(outcome, Lost) or (errors and type(errors[0]).__name__ != "NoNodeError"):
+                    raise session.translate(errors[0] if errors else Lost())
 
     @property
     def mark(self) -> bytes:
