@@ -83,7 +83,7 @@ quick: compiled
 nightly: maven shell-tools env prepared
 	$(BIN)/python -m pytest --numprocesses=$(JOBS)
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
-	RACE_ROUNDS=10 KILL_EVERY=1 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py
+	RACE_ROUNDS=10 KILL_EVERY=1 JOURNAL_ROUNDS=50 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py tests/faults/test_cluster_journal.py
 	SCALE=100 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_scale.py
 
 generate: env
