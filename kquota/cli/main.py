@@ -111,10 +111,6 @@ _ADVICE = {
     ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
     ("simulate", "--against"): "run it once with each --quotas FILE and compare",
     **{
-        ("history", option): "--cluster TEXT shows the writes to the clusters with this in their address"
-        for option in ("--bootstrap-server", "--zookeeper", "--context")
-    },
-    **{
         ("recommend", option): "--only PATTERN chooses the names to recommend for"
         for option in ("--user", "--client", "--client-id", "--match")
     },

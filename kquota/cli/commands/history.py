@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
@@ -135,7 +136,16 @@ def _journal(folder: Path, given: Given) -> Journal:
         if folder == CLUSTER:
             raise
         return Journal(folder)
-    return session.journal(folder, access)
+    book, ctx = session.journal(folder, access), click.get_current_context()
+    typed = (
+        ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("bootstrap_server", "zookeeper")
+    )
+    if book.folder != CLUSTER and any(typed):
+        raise click.UsageError(
+            "an address says where a cluster keeps its journal (--journal cluster); --cluster TEXT shows the writes to"
+            " the clusters with this in their address"
+        )
+    return book
 
 
 def _is_about(entry: Entry, about: params.About) -> bool:
