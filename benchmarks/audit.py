@@ -10,8 +10,6 @@ whole process tree (driver, JVM, Python workers), wall seconds, and the peak res
 Python process. CPU seconds are what a noisy machine leaves comparable.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

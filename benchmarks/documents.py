@@ -3,8 +3,6 @@
 The floor is `json.loads` of the standard library: what a parser in C takes for the same values.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import tempfile

@@ -11,8 +11,6 @@ With --latency, a log grows by so many lines a second for twenty seconds. Printe
 episode, when its line is written, to the line that `kquota follow` prints of it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -8,8 +8,6 @@ part of it. Kafka's side is the real classes: record, check, and the delay of a 
 The delays of all three are compared event by event. Times are CPU time; the best of the repeats counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

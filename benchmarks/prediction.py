@@ -6,8 +6,6 @@ Without a log it is a usage table with connections, of which more than half of t
 seconds of each and their ratio, which should be at most 1.5. The first round is not counted: it loads what is compiled.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

@@ -12,8 +12,6 @@ the baseline does too. The best of the repeats counts, bare and kquota in turns.
 it would write the last answer down while it makes the next one.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import resource

@@ -11,8 +11,6 @@ both. CPU time is the broker's own, user and system, from /proc; the first round
 whose CPU is the limit: the CPU time of a request without logging over that with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

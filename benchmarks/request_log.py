@@ -8,8 +8,6 @@ resolve, pack, dump. Each is one process per core over pieces of the same file, 
 machine leaves comparable, and count from when a process has started and imported.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

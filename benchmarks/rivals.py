@@ -4,8 +4,6 @@ Byte rates only, as the benchmark's quotas are. Each client is resolved once and
 stay in the order of the file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

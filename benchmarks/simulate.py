@@ -6,8 +6,6 @@ request (the least of three runs, what a client costs by itself included), their
 the peak of the process's memory. Runs are 20 simulated minutes; with `--full`, an hour.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

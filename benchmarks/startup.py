@@ -3,8 +3,6 @@
 CPU milliseconds of a whole process, the least of several runs in turns, and the ratio to `python -c "import click"`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

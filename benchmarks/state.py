@@ -9,8 +9,6 @@ counter. The slope is fitted to the last four of these. With it the last line ex
 measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ of the batches, of the findings at the end, microseconds of a row in the batches
 audit. The first turn is not counted: it warms the JVM and loads what is compiled.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

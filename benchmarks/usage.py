@@ -7,8 +7,6 @@ sizes, an hour per ten million rows; `quotas` are of bytes, on all eight levels.
 `hour_quotas`, of bytes and of thread time, each row is charged to two counters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path

@@ -8,8 +8,6 @@ kazoo does not know), so kquota is the faster one. "The same requests" are kquot
 the ratio is above 1 are paths, JSON, entities, comparing and settling. The best of the repeats counts, all in turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import time

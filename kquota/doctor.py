@@ -1,7 +1,5 @@
 """What works here and what does not: the installation, and the cluster with its login. Nothing is written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

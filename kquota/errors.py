@@ -5,8 +5,6 @@ The tree knows no exit codes and no output: the command line maps each class to 
 next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

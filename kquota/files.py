@@ -1,7 +1,5 @@
 """Files that somebody names: read never without an end, and written as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

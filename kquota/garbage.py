@@ -4,8 +4,6 @@ By default it looks for cycles after 700 new objects. kquota makes many objects 
 would take a tenth of the time of a command and of an audit.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

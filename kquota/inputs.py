@@ -1,7 +1,5 @@
 """What the functions of the library take for quotas: a cluster, a file, a snapshot, or a mapping."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias

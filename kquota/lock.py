@@ -1,7 +1,5 @@
 """A lock between the processes of one host; the kernel gives it back when its holder ends, however that ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

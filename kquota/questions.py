@@ -1,7 +1,5 @@
 """Questions about quotas that are answered from the quotas alone: which one governs a client, and what is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

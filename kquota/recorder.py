@@ -4,8 +4,6 @@ The lease is in the journal before the first switch. Whatever ends the process, 
 and `kquota reconcile` call it. Each switch compares first, and a level that somebody else has set meanwhile stays.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where kquota keeps what outlives a run: beside the state of other programs (XDG base directories)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Nothing is skipped where Java or PySpark is missing: the tests fail.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """The public API: whole, lazy, and as the README shows it."""
 
-from __future__ import annotations
-
 import gzip
 import inspect
 import os

@@ -1,7 +1,5 @@
 """The page for newcomers shows the house as it is: the floors of its contracts, and rooms that exist."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The changelog is whole: its entries end as sentences do, and none is there twice."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The library's road of a write: plan, apply, undo."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Sequence

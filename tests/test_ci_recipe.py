@@ -1,7 +1,5 @@
 """The recipe for pull requests (docs/ci), as a script, in a real repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

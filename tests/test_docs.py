@@ -1,7 +1,5 @@
 """The documentation: it builds without a warning, and the README stays short."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

@@ -10,8 +10,6 @@ An example that asks for an exit code (`--fail-on`, `--exit-code`) finds somethi
 is interrupted; others end with 0. An example that is new runs without further ado, or this file lacks what it names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

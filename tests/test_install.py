@@ -1,7 +1,5 @@
 """What users install: the wheel in an empty environment, and the zipapp under a bare Python; neither Java nor Spark."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The runner of recorded cases: it finds what differs, and does not call equal what it did not run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

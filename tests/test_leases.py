@@ -1,7 +1,5 @@
 """What a lease is and how it ends, from the order of the entries alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

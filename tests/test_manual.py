@@ -1,7 +1,5 @@
 """The manual, as man shows it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

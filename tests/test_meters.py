@@ -1,7 +1,5 @@
 """How much a request log has grown: by the file, across rotations, and by the counters of metrics pages."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The notebook of the documentation runs from top to bottom, and what its cells show is a table."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Applying plans on every backend: what is reached, what is refused, what is taken back, and what the journal says."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence

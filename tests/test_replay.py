@@ -1,7 +1,5 @@
 """The replay itself: it finds what differs, and does not call equal what it did not replay."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

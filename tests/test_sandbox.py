@@ -1,7 +1,5 @@
 """The embedded ZooKeeper: it serves, it ends, and it touches nothing that is not its own."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

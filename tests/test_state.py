@@ -1,7 +1,5 @@
 """The folder of the state, with a home and without one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

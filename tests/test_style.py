@@ -1,7 +1,5 @@
 """The style of everything that people read: `docs/style.md`, as far as a program can check it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

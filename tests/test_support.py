@@ -1,7 +1,5 @@
 """What the tests stand on: ids, ports and the order leave nothing to chance."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

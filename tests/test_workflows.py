@@ -1,7 +1,5 @@
 """The workflows of GitHub Actions are sound: actionlint has no complaint, and what they run is there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

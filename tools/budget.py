@@ -6,8 +6,6 @@ Writes down as the most what each has now, rounded up to a multiple of twenty. `
 room to it. Who needs more runs this in the same commit, and says there why.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

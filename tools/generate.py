@@ -7,8 +7,6 @@ finding in a schema.
 `tests/test_generated.py` runs the check.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from functools import cache

@@ -3,8 +3,6 @@
 Commands are read from Click, files from their JSON Schemas and `docs/examples/`, topics from their texts.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Pages of the documentation that are generated from the code: commands, topics, exit codes, objections, lint."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from pathlib import Path

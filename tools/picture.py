@@ -5,8 +5,6 @@
 The audit takes some seconds, so `make generate` does not run it; `tests/test_docs.py` compares the quick half.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """The rules of `docs/style.md` that a program can check: long sentences, and constructions that send a reader back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ It holds the base install. Nothing in it is compiled, so the same file runs on e
 from 3.11 on: pip takes, of each library, the newest version that has a wheel for any.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ Starts a real broker of each release, with Prometheus's JMX exporter, runs the c
 in `tests/data/releases.json` how each ended. `tools.generate` makes the table of `docs/reference/releases.md` from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -3,8 +3,6 @@
 PATH=.venv/bin:$PATH python -m tools.report_picture
 """
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -4,8 +4,6 @@ A member that the schema lacks gets the type of its field or property; people ma
 member that no finding has any more goes.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 from pathlib import Path

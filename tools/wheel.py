@@ -1,7 +1,5 @@
 """A hook of the wheel's build: manual pages and completions go where the system's tools look for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

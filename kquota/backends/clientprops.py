@@ -1,7 +1,5 @@
 """Properties files of Kafka's own tools → how connections are secured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kquota.backends import jaas, providers, stores

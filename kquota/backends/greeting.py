@@ -4,8 +4,6 @@ ZooKeeper answers a four-letter command, allowed or not (Administrator's Guide, 
 answers ApiVersions v0 before any login (KIP-35).
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from typing import Final

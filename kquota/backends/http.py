@@ -3,8 +3,6 @@
 Redirects are not followed: credentials go to the address that was given and nowhere else.
 """
 
-from __future__ import annotations
-
 import io
 import ssl
 import time

@@ -4,8 +4,6 @@ As `org.apache.kafka.common.security.JaasConfig` and `sun.security.provider.Conf
 quotes, comments of Java. No message shows any of the text, which holds passwords.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ Written here because the one library for it, pyjks, has had no release since 202
 chain of SHA-1 digests of its password.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The reference backend: a snapshot in memory, which is also what an offline quota file becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kquota.backends import ClosesOnExit, QuotaBackend

@@ -1,7 +1,5 @@
 """How the journal of a cluster keeps an entry that is large: a node and a record have room for about 1 MB."""
 
-from __future__ import annotations
-
 import zlib
 
 from kquota.errors import InputError

@@ -1,7 +1,5 @@
 """Following changes where the store does not announce them: describe, and compare."""
 
-from __future__ import annotations
-
 import time
 
 from kquota.backends import QuotaBackend, QuotaWatch, TellsChanges

@@ -1,7 +1,5 @@
 """Files in the syntax of `java.util.Properties`."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Final

@@ -4,8 +4,6 @@ As `org.apache.kafka.common.config.ConfigTransformer` replaces them, for the pro
 name in `config.providers`; but what a variable names has to be there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Addresses with a scheme, as kquota itself prints them: `kafka://HOST:PORT`, `zookeeper://HOST:PORT/CHROOT`."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Secrets: how to ask for a missing one, and how to keep secrets out of messages."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """A broker's server.properties → `BrokerSettings`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Like Java, which opens a PKCS12 file that is called JKS and the other way round:
 its first bytes do not. PKCS12 is read by the library cryptography, JKS by `kquota.backends.jks`.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import dataclasses

@@ -1,7 +1,5 @@
 """The end of alter and delete: looks, asks, alters on the one road, and says what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

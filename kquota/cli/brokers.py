@@ -1,7 +1,5 @@
 """What `kquota describe` and `kquota alter` do to brokers (`--broker`, `--entity-type brokers`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from kquota.access import Access

@@ -1,7 +1,5 @@
 """Between a plan and its first write: which cluster it is, what speaks against it, and whether somebody says yes."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence

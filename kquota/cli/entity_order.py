@@ -1,7 +1,5 @@
 """How `--entity-name` and `--entity-default` go with `--entity-type`: by their place on the command line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """The one table of exit codes: a promise to scripts. The README renders it and a test walks it."""
 
-from __future__ import annotations
-
 import enum
 
 from kquota import errors

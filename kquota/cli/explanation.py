@@ -1,7 +1,5 @@
 """What governs one client, as a tree: every key with its entity, counter, what it shadows, and what it comes to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from kquota.cli.limits import on_brokers, source

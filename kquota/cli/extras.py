@@ -1,7 +1,5 @@
 """How to add an extra to the kquota that runs: by the tool and from the source that kquota was installed with."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How command lines are read: the classes of kquota's commands, and of groups of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final

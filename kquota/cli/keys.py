@@ -1,7 +1,5 @@
 """Single keys of the terminal on stdin, for a screen that stays."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Limits as people read them, and where they are set."""
 
-from __future__ import annotations
-
 from kquota.cli.text import entity_text
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity

@@ -4,8 +4,6 @@ Nothing but click is imported here; a subcommand's module is imported when it is
 it runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Plans for people: the changes as a table, what lint finds about them, and what recorded usage says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

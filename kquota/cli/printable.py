@@ -1,7 +1,5 @@
 """Text that a terminal shows and never obeys."""
 
-from __future__ import annotations
-
 
 def safe(text: object) -> str:
     """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""

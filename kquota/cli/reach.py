@@ -1,7 +1,5 @@
 """`kquota resolve --all` and `--who`: many clients, a row for each key."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

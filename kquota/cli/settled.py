@@ -1,7 +1,5 @@
 """Request loggers that a recording switched, and what became of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import click

@@ -1,7 +1,5 @@
 """Simulations for people and for other programs: tables, CSV, JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 

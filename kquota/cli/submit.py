@@ -9,8 +9,6 @@ kquota there: from that file a driver on the cluster takes it, and so do the exe
 installed sends it to the executors by itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """What became of each quota that is set, in lines for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kquota.cli.text import entity_text, first_of, markdown

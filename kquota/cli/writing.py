@@ -1,7 +1,5 @@
 """The end of apply, edit, undo and reconcile: shows a plan and its review, asks, writes, and says what came of it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

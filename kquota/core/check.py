@@ -1,7 +1,5 @@
 """What `kquota doctor` found out: checks as values."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

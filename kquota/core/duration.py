@@ -1,7 +1,5 @@
 """Lengths of time for people."""
 
-from __future__ import annotations
-
 _DAYS_FROM = 7 * 24
 """From so many hours on, a length of time is shown in days."""
 

@@ -1,7 +1,5 @@
 """Values that know their fields: what documents, tables and columns are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache

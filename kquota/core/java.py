@@ -1,7 +1,5 @@
 """Hash codes of Java, and the order in which a `HashSet` or the keys of a `HashMap` are walked through."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Sequence
 from typing import TypeVar

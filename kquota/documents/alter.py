@@ -1,7 +1,5 @@
 """The report of an alter (schemas/alter.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kquota.core.change.plan import Cluster, Objection

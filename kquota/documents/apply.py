@@ -1,7 +1,5 @@
 """The report of an apply, an undo or a reconcile (schemas/apply.schema.json)."""
 
-from __future__ import annotations
-
 from kquota.core.change.plan import Plan
 from kquota.core.change.report import ApplyReport
 from kquota.documents.derive import picked, plain

@@ -1,7 +1,5 @@
 """The report of an audit (schemas/audit.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """The configs of brokers, and the report of altering them (schemas/brokers.schema.json, broker_alter.schema.json)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside

@@ -2,8 +2,6 @@
 (schemas/usage.schema.json) in these formats.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The configuration file: named clusters (schemas/config.schema.json). It holds no secrets, only paths of files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Documents of values: which of their fields and properties stand in a document, and under which names."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What `kquota doctor` found out (schemas/doctor.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from kquota.core.check import Check, State

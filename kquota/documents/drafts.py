@@ -1,7 +1,5 @@
 """The names of KIP-599's drafts, which people still write: for the rate, and for a burst that never shipped."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An episode of throttling as a line of JSON (schemas/episode.schema.json)."""
 
-from __future__ import annotations
-
 from kquota.core.findings.episode import Episode
 from kquota.documents.derive import picked
 from kquota.documents.encoding import Document

@@ -5,8 +5,6 @@ entry is written once more at the end, before blanks take the place of what it w
 whole. So a kill leaves whole entries, and nothing else; and a file is always JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Quotas over time: the document that names periods (schemas/quota-history.schema.json), and what a journal shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime

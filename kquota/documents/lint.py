@@ -1,7 +1,5 @@
 """Lint findings as documents: kquota's own (schemas/lint.schema.json), and SARIF 2.1.0 as code hosts read it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

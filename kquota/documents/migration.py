@@ -1,7 +1,5 @@
 """The report of a migration's check (schemas/migration.schema.json), and the commands that mend what it found."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Sequence
 

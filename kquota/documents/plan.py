@@ -1,7 +1,5 @@
 """The plan document: what `plan -o json` and `--out` write and `apply` reads back (schemas/plan.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A prediction as part of a JSON document."""
 
-from __future__ import annotations
-
 from kquota.core.findings.finding import undelivered
 from kquota.core.findings.prediction import Prediction
 from kquota.documents.derive import picked

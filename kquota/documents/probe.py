@@ -1,7 +1,5 @@
 """What a probe saw beside what was predicted (schemas/probe.schema.json)."""
 
-from __future__ import annotations
-
 from kquota.core.findings.probe import Comparison, Limits, Probe
 from kquota.core.resolve.resolver import Resolution
 from kquota.documents.derive import picked

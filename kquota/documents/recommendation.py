@@ -1,7 +1,5 @@
 """Recommended quotas: as a report (schemas/recommendation.schema.json), and as a quotas file that says why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What kquota record is about to do, and what came of it (schemas/record.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from kquota.core.change.plan import Cluster, Objection

@@ -1,7 +1,5 @@
 """The answer of `resolve` (schemas/resolution.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result of a simulation (schemas/simulation.schema.json)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from kquota.core.enforcement import Generation

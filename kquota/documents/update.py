@@ -1,7 +1,5 @@
 """Brings a quotas file to what a cluster has, and leaves the rest as people wrote it (`kquota export --update`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

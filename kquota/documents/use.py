@@ -1,7 +1,5 @@
 """What `top` saw: the use of every counter at one moment (schemas/top.schema.json)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kquota.core.findings.use import Use

@@ -1,7 +1,5 @@
 """What is wrong with a document, mistake by mistake, each with its place. The only module that knows jsonschema."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import itertools

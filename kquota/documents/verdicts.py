@@ -1,7 +1,5 @@
 """What became of each quota that is set, as reports have it (`$defs/quota_verdicts` of their schemas)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict

@@ -1,7 +1,5 @@
 """What `watch` saw: a line per key that changed (schemas/watch.schema.json)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from kquota.core.change.plan import Change

@@ -1,7 +1,5 @@
 """What other quotas would change: a part of the documents of audit and plan (schemas/audit.schema.json)."""
 
-from __future__ import annotations
-
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import picked

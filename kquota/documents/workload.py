@@ -1,7 +1,5 @@
 """The workload document: what `kquota simulate` runs (schemas/workload.schema.json)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names of the brokers' metrics in a cluster, found by looking at them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 

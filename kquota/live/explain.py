@@ -1,7 +1,5 @@
 """Why a counter is throttled or near it: since when, who is loudest in it, what would be enough, and what lifts it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

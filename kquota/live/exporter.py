@@ -4,8 +4,6 @@
 one join. The state is a value that is renewed at intervals; what cannot be renewed stays, with its age beside it.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

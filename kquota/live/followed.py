@@ -4,8 +4,6 @@ A log knows more than any metric: who is in a counter, since when it is throttle
 enough. It shows only what quotas charge: a client without a quota is in no counter.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

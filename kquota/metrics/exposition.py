@@ -1,7 +1,5 @@
 """A line of a page of metrics: Prometheus's text format and OpenMetrics, `name{label="value",…} value timestamp`."""
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 

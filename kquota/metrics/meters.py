@@ -4,8 +4,6 @@ Brokers do not report over Kafka's protocol how many requests they serve. A file
 metrics page counts requests, and their bytes are estimated.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import math

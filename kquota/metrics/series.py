@@ -20,8 +20,6 @@ The broker is the label `broker`, else `pod`, else `instance`. Redpanda's histog
 clients of a rule up and says nothing about any of them; it is left out, as are series of groups of client-ids.
 """  # noqa: E501 - a table
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Mapping

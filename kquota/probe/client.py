@@ -6,8 +6,6 @@ read here line by line. Log lines and throttle events come through one queue to 
 overtake the lines of its own request, but never the lines of an earlier request: see `Watch`.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

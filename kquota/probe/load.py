@@ -1,7 +1,5 @@
 """How much a probe sends, and when it is over."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

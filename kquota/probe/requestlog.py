@@ -1,7 +1,5 @@
 """The request-handler time of a probe's requests, from the JSON request log of its broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

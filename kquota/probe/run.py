@@ -1,7 +1,5 @@
 """One probe of a live broker: prepared, run, cleaned up, and compared with the prediction, whatever ended it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple

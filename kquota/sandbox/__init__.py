@@ -5,8 +5,6 @@ keep a detached server in a folder of its own. `ZooKeeper` runs from the jars of
 `kquota.sandbox.broker.Broker` from Kafka's jars.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """A real Kafka broker, with its controller, in one JVM: jars by Maven, or of the Kafka that KAFKA_HOME names."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

@@ -1,7 +1,5 @@
 """Jars by the user's own Maven, with its settings, mirrors and local repository."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import subprocess

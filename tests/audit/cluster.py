@@ -3,8 +3,6 @@
 Its executors run under a Python that has what the audit needs, but not kquota.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """One real Spark for all tests of the audit, and one cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ As spark-submit runs it, the master is the one of spark-submit. Ends with 0 when
 replay.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

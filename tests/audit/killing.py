@@ -6,8 +6,6 @@ Kills each when the first tasks have finished, writes the findings to the folder
 the audits, which processes were executors then, which are at the end, and which one was killed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

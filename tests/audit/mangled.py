@@ -1,7 +1,5 @@
 """Request logs as collectors leave them: some clients, in a random envelope, cut, thinned, repeated, mixed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta

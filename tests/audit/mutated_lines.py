@@ -1,7 +1,5 @@
 """Lines of a request log with something changed: fields of another type, damage, other layouts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from random import Random

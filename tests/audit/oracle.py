@@ -1,7 +1,5 @@
 """The audit said again in the plainest way: one process, one list per counter, plain Python. And random usage."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

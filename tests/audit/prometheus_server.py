@@ -1,7 +1,5 @@
 """A Prometheus as far as the audit asks one: the recorded samples, over HTTP, on the loopback address."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """The recorded request logs of real brokers, and the audit of them in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

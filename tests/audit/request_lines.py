@@ -1,7 +1,5 @@
 """Lines of Kafka's request log as the tests of its readers make them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import timedelta, timezone

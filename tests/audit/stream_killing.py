@@ -6,8 +6,6 @@ The folders are those of `tests.audit.streamed`. Prints as JSON, by the name of 
 killed, how many batches and throttles there were, and whether the findings are those of the batch audit.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

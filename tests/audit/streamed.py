@@ -1,7 +1,5 @@
 """Usage that comes in files, one in a micro-batch, and the audit of it as a stream on Spark."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What brokers answered, whatever quotas are tried: the same however the recording is cut."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

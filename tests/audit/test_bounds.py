@@ -1,7 +1,5 @@
 """The bounds against the kernel: requests placed at random, and at the edges, never contradict them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

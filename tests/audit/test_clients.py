@@ -1,7 +1,5 @@
 """Kinds of clients: what the recorded requests of one connection show."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, Int64s

@@ -1,7 +1,5 @@
 """The audit on a real Spark cluster, and as spark-submit runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The audit on a Spark Connect server, whose executors have no kquota until it is sent there."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

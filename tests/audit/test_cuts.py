@@ -1,7 +1,5 @@
 """Findings are a function of the rows alone, however they are cut into row groups, files and tasks, on every engine."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Files that are damaged, odd, or no files at all: what can be read is read, and the rest is counted and named."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

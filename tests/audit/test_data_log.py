@@ -1,7 +1,5 @@
 """What a request log shows of the data: batches, followers, fetches, ids of topics, ends of transactions."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterable
 from dataclasses import replace

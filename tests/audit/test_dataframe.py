@@ -1,7 +1,5 @@
 """DataFrames and tables of Spark's catalogue as usage."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

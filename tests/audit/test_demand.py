@@ -1,7 +1,5 @@
 """The seconds of counters, as they are counted during a replay, are those of a plain count."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which engine runs an audit."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 

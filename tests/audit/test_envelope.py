@@ -1,7 +1,5 @@
 """A request is the same request in whatever a collector or a viewer wraps around its line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """What happens to an audit when a part of it is lost: it finishes with the same findings, or says why in a line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

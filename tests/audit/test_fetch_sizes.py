@@ -1,7 +1,5 @@
 """What throttled fetches would have held, rebuilt from what was produced: the rules of a broker one by one."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Sequence
 from pathlib import Path

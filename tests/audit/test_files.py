@@ -1,7 +1,5 @@
 """Files by path and by URI: on this machine, and in an S3 that runs here."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Iterator

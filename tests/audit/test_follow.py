@@ -1,7 +1,5 @@
 """The law of following: whatever the cuts, restarts and rotations, the findings are those of the batch audit."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Every source of events: a file with 5 % garbage loses exactly the garbage, and says where it went."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The audit on a real Spark: from files to findings."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """From samples to findings, with the local engine; what may follow from a series and what may not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Charging, shipping and replaying gives what a plain replay of the same events gives, bit for bit."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence

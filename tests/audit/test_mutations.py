@@ -1,7 +1,5 @@
 """What a controller's log tells of topics that are created and deleted."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Predictions: recorded clients that the simulator runs under other quotas."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence

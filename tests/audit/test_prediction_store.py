@@ -1,7 +1,5 @@
 """Predictions that are kept as bytes, and findings that are made from a table when they are asked for."""
 
-from __future__ import annotations
-
 import math
 import string
 from typing import Any

@@ -1,7 +1,5 @@
 """Recommendations from recorded usage: they hold what they promise, and a throttled client is not held down by them."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

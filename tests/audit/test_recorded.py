@@ -1,7 +1,5 @@
 """The recorded logs of real brokers: what the audit predicts is what the brokers did."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Lines of Kafka's request log: every form that is known to occur, and garbage."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Kafka's request log as a source: files of lines into batches, and the account of what is not charged."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The request log in its text form: lines that real brokers of many releases wrote, and one real log."""
 
-from __future__ import annotations
-
 from datetime import UTC
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A log holds each request once, or says which it has again and how many it lacks; and it is one broker's."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

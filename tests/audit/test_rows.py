@@ -1,7 +1,5 @@
 """The columns that predictions are made of."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

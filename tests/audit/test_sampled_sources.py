@@ -1,7 +1,5 @@
 """What the sources of samples make of real exports, and of broken ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """The compiled reading of usual lines: exactly what `request_line.parse` makes of them, or nothing."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Which kernel runs the clients of an audit: compiled code that is there, or what needs no compiling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

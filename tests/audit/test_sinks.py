@@ -1,7 +1,5 @@
 """Where episodes go: JSON lines, and a small Alertmanager."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Spark Structured Streaming: whatever the batches and the kills, the findings are those of the batch audit."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path

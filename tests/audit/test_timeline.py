@@ -1,7 +1,5 @@
 """The worst counters over time say what the findings say, however they were put together."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from pathlib import Path
 from typing import Any

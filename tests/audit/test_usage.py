@@ -1,7 +1,5 @@
 """The canonical usage table in every form, on the local engine, against a plain replay."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A topic of usage records on a real broker."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

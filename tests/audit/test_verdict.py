@@ -1,7 +1,5 @@
 """Who is charged together with whom: counters are found by their tags as a look at each of them finds them."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

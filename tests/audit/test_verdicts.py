@@ -1,7 +1,5 @@
 """The law of verdicts: each quota that is set ends in exactly one, whatever the source and the command."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What changes from one set of quotas to another, beside two plain replays."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Since 4.4 Kafka's own quota tool, `org.apache.kafka.tools.ConfigCommand`, is in kafka-tools.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

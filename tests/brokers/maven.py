@@ -1,7 +1,5 @@
 """Jars for the tests: a test that needs real jars fails without Maven, it does not skip."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

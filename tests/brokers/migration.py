@@ -1,7 +1,5 @@
 """A real migration from ZooKeeper to KRaft by Kafka 3.7.0, which damaged quotas: loopback only."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all of Kafka's processes in the tests have in common: jars, command lines, storage, and when they are up."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """A KRaft cluster whose controllers are processes of their own: two of them, of which one is active, and a broker."""
 
-from __future__ import annotations
-
 from kquota.backends.kafka import KafkaBackend
 from kquota.errors import KquotaError
 from tests.brokers.kafka import COORDINATES, VERSION

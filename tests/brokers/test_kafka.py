@@ -1,7 +1,5 @@
 """The real broker of the tests does what tests rely on: quotas through Kafka's own tool, throttling, a request log."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

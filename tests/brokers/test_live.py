@@ -1,7 +1,5 @@
 """A real broker with the JMX exporter, clients that it throttles, and a real Prometheus: limits, alerts and `top`."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

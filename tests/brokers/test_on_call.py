@@ -1,7 +1,5 @@
 """The page for the one on call, walked on a real broker that is slow by quotas of four kinds, and by none."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

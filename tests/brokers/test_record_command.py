@@ -1,7 +1,5 @@
 """`kquota record` on a real broker with the appender that kquota prints: what it switches, counts and gives back."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

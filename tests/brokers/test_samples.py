@@ -1,7 +1,5 @@
 """A real broker under real quotas, read by Kafka's own JmxTool: the audit agrees with what the broker says it did."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

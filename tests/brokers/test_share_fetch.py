@@ -1,7 +1,5 @@
 """A share consumer (KIP-932) under a quota, on a real broker: what it is charged, and what an audit says of its log."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """A broker in ZooKeeper mode lives well with what kquota writes straight into its ZooKeeper."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

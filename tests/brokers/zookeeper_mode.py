@@ -1,7 +1,5 @@
 """A real Kafka broker in ZooKeeper mode, from Maven artifacts: the last release line that has it, loopback only."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """A journal that the cluster keeps: what one host writes, every other one sees, takes back and ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

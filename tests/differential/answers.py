@@ -3,8 +3,6 @@
 python -m tests.differential.answers        rewrites tests/vectors/enforcement_*.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Kafka's own metrics classes as a service: commands in, answers out. See `MetricsOracle.java` for the commands."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -6,8 +6,6 @@ The format is that of `tests.support.kafka_configs`, which runs the drop-in thro
 compared with the live tool in `test_config_command`; here are the documented ones, brokers in ZooKeeper mode included.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping

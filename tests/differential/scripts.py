@@ -5,8 +5,6 @@ option twice, another form. In the words of a line `@ADDRESS@` stands for the cl
 a file with that text. The same seed gives the same lines.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shlex

@@ -3,8 +3,6 @@
 Everything comes from the seed, so a failure is reproduced by its id.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

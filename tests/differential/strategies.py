@@ -4,8 +4,6 @@ A sequence is a configuration and a few runs of events. Hypothesis draws what a 
 so that an example of thousands of events is cheap to draw and still shrinks to a few.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple

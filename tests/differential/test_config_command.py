@@ -3,8 +3,6 @@
 Compared after every command line: the exit code, stdout, and what the cluster holds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

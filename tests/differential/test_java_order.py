@@ -1,7 +1,5 @@
 """The order of Java's hash tables against Java's own, with texts and with Kafka's ids as keys."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

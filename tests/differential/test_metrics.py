@@ -3,8 +3,6 @@
 At least half a million events of sequences that Hypothesis draws; with its profile `nightly`, ten million.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

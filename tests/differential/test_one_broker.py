@@ -4,8 +4,6 @@ Quotas, windows (of hours, too), releases and traffic of all five kinds are draw
 are compared: delays and verdicts one by one with Kafka's own classes, the audit and the simulation by their counters.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`sources.sizes` against Kafka's own message classes, every version that two releases know between them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

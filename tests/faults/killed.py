@@ -1,7 +1,5 @@
 """An apply or an alter that kills itself at one of its steps, in a process of its own: `test_kills.py` starts it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -4,8 +4,6 @@ Afterwards every entity has its old or its new value, the journal tells the trut
 the other writer is lost.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

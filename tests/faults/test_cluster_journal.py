@@ -3,8 +3,6 @@
 JOURNAL_ROUNDS says how often; `make nightly` plays fifty rounds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

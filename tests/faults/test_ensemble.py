@@ -1,7 +1,5 @@
 """Three real ZooKeeper servers: the leader dies in the middle of an alter, and a server is left without a quorum."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """An apply and an alter, killed at every one of their steps on real servers: the journal leads back each time."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

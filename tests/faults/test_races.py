@@ -4,8 +4,6 @@ another's, and the journal tells the truth.
 RACE_ROUNDS says how often; `make nightly` plays ten rounds.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """A recording whose kquota, or whose broker, is killed at each of its steps: the logger is as before each time."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

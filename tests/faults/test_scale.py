@@ -4,8 +4,6 @@ SCALE says which share of them it is, in percent; `make nightly` takes all. Memo
 time is that of its CPU: other work on the machine does not count.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

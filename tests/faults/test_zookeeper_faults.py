@@ -4,8 +4,6 @@ Run as a module with a file of jobs, it is the process that forks the writers: t
 fork per writer is cheaper than an interpreter.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

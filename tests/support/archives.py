@@ -4,8 +4,6 @@ A JVM that finds the archive of its class path takes half the CPU time to start 
 one of other jars, it starts as always.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

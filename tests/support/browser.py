@@ -1,7 +1,5 @@
 """A real Chromium without a window, spoken to over the DevTools protocol: on a pipe, with no port and no driver."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

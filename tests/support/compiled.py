@@ -3,8 +3,6 @@
 Compiling all of it takes most of a minute, and each worker that meets an empty cache would do it for itself.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -6,8 +6,6 @@ Wall time depends on what else the machine does, and most tests wait. CPU time i
 of: the table at the end says which modules and which phases of tests take most of it.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import time

@@ -1,7 +1,5 @@
 """Single requests under two quotas, and one counter with all of its events, as the laws and the vectors have them."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from kquota.core.enforcement import (

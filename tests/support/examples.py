@@ -3,8 +3,6 @@
 The manual pages have those of the help. What is found here, `tests/test_examples.py` runs.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -11,8 +11,6 @@ when all are equal and there was at least one, 1 otherwise, 2 for a wrong call o
 backend that is not known is never equal; with --backend, only the backends named are run and counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gzip

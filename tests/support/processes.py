@@ -1,7 +1,5 @@
 """Servers that tests start: processes that write into a temporary folder, on the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

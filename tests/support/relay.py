@@ -1,7 +1,5 @@
 """A way to a server on the loopback interface that can be cut and mended."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -8,8 +8,6 @@ code is 0 only when all are equal and there was at least one, 1 otherwise, 2 for
 type that is not implemented is never equal; with --types, only the types named are replayed and counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -4,8 +4,6 @@ A module is run by one worker as a whole, so its servers start once. Modules tha
 of work, and units that take long come first: no worker waits for a long one at the end.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

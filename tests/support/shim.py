@@ -6,8 +6,6 @@ It starts quickly, for it imports no library. The fork of the warm process has t
 environment of this program, gets the signals that it gets, and gives it the exit code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Work for Spark whose classes are archived: see `tests.support.archives`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

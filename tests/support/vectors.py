@@ -4,8 +4,6 @@ A sequence ("vector") is `{id, type, t0_ms, config, events, expected, debug_read
 entities, has `cases` in place of a type; the header keys of a file explain its types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ The bounds are below what these pairs reach, so that a step back shows. `docs/ac
 Kinds of clients are harder to tell from 30 s, and nothing was tuned on these recordings.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

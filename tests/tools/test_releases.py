@@ -1,7 +1,5 @@
 """The table of releases is what brokers of these releases do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The figures of the pairs are what they are called, on counters made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Starts a broker, sets a quota for each probe, runs `kquota probe` for N seconds 
 table that the README holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

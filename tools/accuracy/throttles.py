@@ -13,8 +13,6 @@ as before, but the counter keeps or takes back what the broker kept or took back
 limits in force did.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import itertools

@@ -7,8 +7,6 @@ README.md in this folder says where they come from, and what was seen. What can 
 Python Package Index with JDK 17 alone is tested always (`tests/documents/test_foreign.py`).
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

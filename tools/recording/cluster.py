@@ -5,8 +5,6 @@ that it ships with, because only log4j 2 prints microseconds; and 4.4.0. Of 4.4.
 `kafka-tools-api`, are not on Maven Central. The broker's pom names them, but nothing that runs here needs them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ short prefill), changes the quotas twice meanwhile, and writes into the output f
 and Java's, all on TLS; some of them create and delete topics faster than `controller_mutation_rate` lets them.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

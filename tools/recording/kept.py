@@ -1,7 +1,5 @@
 """What is kept of a recording: the packed log, and an account of what is in it."""
 
-from __future__ import annotations
-
 import collections
 import gzip
 import json

@@ -6,8 +6,6 @@ that were in force (`quotas.json`) and a `README.md`. The traffic is made to be 
 limit, one shared by several clients, bursts, idle gaps longer than the quota window, lagging and tailing readers.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -6,8 +6,6 @@ was in force. With `--version` another release: 1.1.1 and 2.4.1 start as they ar
 in a file.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

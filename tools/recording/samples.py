@@ -5,8 +5,6 @@ a half, and keeps what the tools that people have say about it: JmxTool's CSV, t
 rules, and, where `--prometheus` names its binary, a real Prometheus's answers. `quotas.json` holds the quotas.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

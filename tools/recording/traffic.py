@@ -1,7 +1,5 @@
 """The librdkafka clients of a recording: what each of them does, until it is told to stop."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -5,8 +5,6 @@ were held back (unless the export itself does). With the quotas in question lift
 The second audit replays the export under what is recommended.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

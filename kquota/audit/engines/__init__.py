@@ -4,8 +4,6 @@ stages.py has the two halves of an audit, whatever runs them. local.py runs them
 spark.py as a Spark job, to whose executors package.py ships kquota. portable.py makes bytes of what goes between them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

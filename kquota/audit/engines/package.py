@@ -1,7 +1,5 @@
 """kquota as one zip file, for executors that do not have it: what `--py-files` takes, and what a session ships."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

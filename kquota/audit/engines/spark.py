@@ -4,8 +4,6 @@ Spark distributes; the executors read, resolve, order and enforce. What crosses 
 fraction of what rows of strings do. What is small is one task, without a shuffle.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

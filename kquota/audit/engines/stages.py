@@ -5,8 +5,6 @@ for the parcels of which bucket. Between them parcels are values, or bytes by `p
 outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise

@@ -6,8 +6,6 @@ when they stopped. A consumer fetches what has arrived. Times that wander show a
 schedule brings every delay in again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 

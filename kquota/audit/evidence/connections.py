@@ -6,8 +6,6 @@ were refused, all of them are recorded, and the rate that some of them met is kn
 limit below that refuses connections. Of any other limit nothing follows, however high it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple

@@ -6,8 +6,6 @@ only: what has a series of its own is not in its user's series, and what is in i
 client-id's. Nothing is ever a guess: between the bounds a counter is undetermined.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

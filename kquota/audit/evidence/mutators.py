@@ -4,8 +4,6 @@ The recording holds the topics of each request, and the rejections. It has no co
 counter count as one client.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The state of a follower in a folder: enough to go on after a kill as if nothing had been."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

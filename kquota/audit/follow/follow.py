@@ -1,7 +1,5 @@
 """The follower: reads what came, turn by turn, and gives episodes at once and the findings at the end."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

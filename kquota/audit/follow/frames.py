@@ -12,8 +12,6 @@ Spark may run a batch again after a kill. It begins with the newest state before
 anew, whole or not at all. So a repetition changes nothing. Episodes are passed on once more, with the same names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

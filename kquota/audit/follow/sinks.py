@@ -5,8 +5,6 @@ that is killed writes again what came after its checkpoint, and loses nothing. A
 not take; `say` gets a line when that begins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

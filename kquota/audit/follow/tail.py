@@ -6,8 +6,6 @@ where the original was read to. Request logs and JSON lines are read up to their
 whole, once they stopped growing.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A topic of usage records that is followed: what came in each partition since the last look."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

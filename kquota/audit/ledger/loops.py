@@ -1,7 +1,5 @@
 """The audit's loops over rows: compiled where numba is installed, by numpy where it is not, with the same results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """What a worker knows of names and whole numbers, in tables that are asked for many of them at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 

@@ -1,7 +1,5 @@
 """Ledgers become findings: each counter's rows in the order of time, through the enforcement kernel."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

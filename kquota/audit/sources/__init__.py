@@ -5,8 +5,6 @@ piece into batches, or samples; and, of a request log, what is to be brought tog
 Everything about files that dialects share is here.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import itertools

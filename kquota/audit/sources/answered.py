@@ -1,7 +1,5 @@
 """The throttle times in a batch of usage events, by client: what the brokers themselves answered."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

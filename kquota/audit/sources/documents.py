@@ -1,7 +1,5 @@
 """JSON documents in a file: one, or several one after the other, as a loop around curl leaves them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

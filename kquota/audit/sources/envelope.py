@@ -4,8 +4,6 @@ Find the request, undo as many levels of JSON, CSV, logfmt or shell quoting as s
 No member is known by its name: any text that holds a request is the message, and any member that is a time is one.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

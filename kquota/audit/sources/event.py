@@ -1,7 +1,5 @@
 """One request of a request log as the quota managers met it, whatever form its line has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

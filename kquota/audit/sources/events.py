@@ -3,8 +3,6 @@
 In memory and on one machine, for `kquota simulate --events`; `kquota.audit.engines.spark` does the same for any amount.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A path is one of this machine, or a URI. Credentials come from the environment o
 GOOGLE_APPLICATION_CREDENTIALS, …), never from a URI: those are in messages and in the quarantine.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections import defaultdict

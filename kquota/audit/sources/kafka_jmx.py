@@ -13,8 +13,6 @@ answers to a read of these MBeans are read as well. The broker is what `--broker
 folder where there are several.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A line shows its API and its client-id at the beginning and its principal at the
 lost request may be of any user.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final

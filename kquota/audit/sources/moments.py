@@ -1,7 +1,5 @@
 """The times of log lines: the usual layouts of log4j and of collectors, with zones in every spelling."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache

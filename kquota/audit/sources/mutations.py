@@ -9,8 +9,6 @@ together (`TopicLog`) before anything is charged (`charged`).
 Follows `ControllerApis` and `ReplicationControlManager` of Kafka 3.5 and later (KRaft, KIP-599).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

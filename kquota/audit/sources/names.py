@@ -1,7 +1,5 @@
 """Rows of a request log as numbers, and the numbers of the names in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct

@@ -9,8 +9,6 @@ of the exporter itself has none: such lines are rejected, for when they were rea
 that are not about a client's quota are passed over; `kquota.metrics.series` says which are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

@@ -5,8 +5,6 @@ prefix, the name of a pod, a host. A broker may have several listeners, and anot
 are of several brokers only where they overlap in time, and each has connections of its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise

@@ -9,8 +9,6 @@ over a range in steps repeats the last reading before each step, whatever its ag
 lay between them. Its times are all on one grid; a matrix whose times are not holds the readings themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -9,8 +9,6 @@ releases is read by `request_text`.
 Pure parsing: no files, no Spark.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -14,8 +14,6 @@ known:
 Pure parsing: no files, no Spark.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -9,8 +9,6 @@ that they talk to. So they prove something of clients that do not share them, an
 there. They also do where no connection has more than a few of its numbers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final

@@ -5,8 +5,6 @@ between two readings further apart than a window is unseen. A *counter* becomes 
 was placed inside its interval is unseen. What follows from each says `kquota.audit.evidence.bounds`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -13,8 +13,6 @@ so not counted: tagged fields that a newer client may add to its requests (none 
 These functions are called once for each line of a log, hence the tables and the flat code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 

@@ -4,8 +4,6 @@ Each piece is a range of offsets of a partition, read by whichever process is gi
 group of the consumers is none that brokers get to know.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping

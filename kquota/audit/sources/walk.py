@@ -8,8 +8,6 @@ of more than 18 digits, a key that counts and comes twice, and a value of anothe
 Importing this module loads numba.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Final, NamedTuple
 

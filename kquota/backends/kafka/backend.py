@@ -1,7 +1,5 @@
 """The backend: describe, alter in bounded requests, and reading what was written."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

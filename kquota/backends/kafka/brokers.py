@@ -4,8 +4,6 @@ A broker answers for itself and for the cluster-wide default only, so each is as
 own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the default, and keeps one synonym of a name.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

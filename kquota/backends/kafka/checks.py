@@ -3,8 +3,6 @@
 Where a listener is of another kind than the properties say, a second connection without credentials finds out its kind.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from typing import Final

@@ -3,8 +3,6 @@
 Source: `org.apache.kafka.common.protocol.Errors`; the codes that the messages can answer with.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from kquota.errors import InvalidRequest, KquotaError, Rejected, Unauthorized, Unreachable

@@ -4,8 +4,6 @@ A controller serves AlterClientQuotas and not DescribeClientQuotas (Kafka up to 
 show what was set before. Only the active one takes it; the others answer NOT_CONTROLLER and name the active one.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn

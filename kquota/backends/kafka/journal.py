@@ -5,8 +5,6 @@ record is in the log: of two with one number, the first one stays, and the write
 the next number. While a writer lives it repeats its record, so that everybody knows by the time of the last one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """GSSAPI (RFC 4752): Kerberos by the library gssapi, with the tickets and the configuration of the system."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How librdkafka connects as this package's own client does, and its errors as kquota's."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, MutableSequence
 from typing import Any

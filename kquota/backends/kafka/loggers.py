@@ -1,7 +1,5 @@
 """The request loggers of brokers and controllers, and the room for their lines (KIP-412, KIP-827, KIP-919)."""
 
-from __future__ import annotations
-
 from kquota.backends import BrokerLoggers, ClosesOnExit, wire
 from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.nodes import Nodes, result_of

@@ -1,7 +1,5 @@
 """The login of a client.properties file: sasl.mechanism, sasl.jaas.config and what belongs to them → a `Sasl`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """All quotas of a KRaft cluster, those included that no entity of kquota's stands for: a migration left them."""
 
-from __future__ import annotations
-
 import time
 from typing import Final
 

@@ -1,7 +1,5 @@
 """AWS_MSK_IAM: tokens that AWS's own signer makes of IAM credentials; MSK takes them as OAUTHBEARER."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A broker answers for its own configs and loggers only; DescribeCluster says where the nodes are (KIP-700, KIP-919).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

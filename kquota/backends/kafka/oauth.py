@@ -3,8 +3,6 @@
 As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLoginCallbackHandler` of Kafka.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Quotas ↔ messages: what a broker means by its entries, and how an alteration is said to it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

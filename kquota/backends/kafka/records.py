@@ -1,7 +1,5 @@
 """Batches of records as logs have them (`DefaultRecordBatch`, magic 2): one record a batch is written, any are read."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

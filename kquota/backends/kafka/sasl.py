@@ -4,8 +4,6 @@ A mechanism is a value with a name and a conversation. PLAIN and SCRAM are here;
 `kerberos`, and the tokens of AWS are in `msk`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator
 from dataclasses import dataclass, field

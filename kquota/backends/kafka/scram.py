@@ -4,8 +4,6 @@ As in Kafka's `ScramSaslClient`: names and passwords in UTF-8 without SASLprep, 
 iterations. Hashing is imported with this module, which is needed for SCRAM only.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

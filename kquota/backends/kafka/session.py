@@ -1,7 +1,5 @@
 """The cluster as one peer: servers tried in turn, lost connections opened again, within a deadline."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

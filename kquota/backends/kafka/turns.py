@@ -1,7 +1,5 @@
 """Taking turns: kquota's own writers of one cluster on one host wait for each other, as no broker compares and sets."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

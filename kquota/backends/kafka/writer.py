@@ -1,7 +1,5 @@
 """Alter: operations on single keys, in requests of a size that clusters take, answers found by their entity."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Frames of messages (without their length prefix) ↔ named tuples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ null, `3+` says which version brought the field, and `= 7` what a field is that 
 tuple in `MESSAGES`; `APIS` has the versions of each pair that are spoken here.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 import re

@@ -4,8 +4,6 @@ A broker does not report its version. Each release brought a message, or a versi
 kafka-python's in a test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ A schema makes the codec of a version. Flexible versions (KIP-482) have compact 
 Source: `org.apache.kafka.common.protocol.types.Type` and the generated messages of Kafka's clients.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias

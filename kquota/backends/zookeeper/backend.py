@@ -1,7 +1,5 @@
 """The backend: a session at the first use, `describe` by the reader, `alter` by the writer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from kquota.backends import ClosesOnExit, QuotaBackend, znode

@@ -4,8 +4,6 @@ A running broker checks a value before it is stored, which a writer to ZooKeeper
 Kafka 2.8 writes there only while the broker is down. Source: `kafka.admin.ConfigCommand` of Kafka 2.8.
 """
 
-from __future__ import annotations
-
 from kquota.backends import BrokerConfigs, ClosesOnExit
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.address import Address

@@ -1,7 +1,5 @@
 """Why a login to ZooKeeper fails, or what it may do: one step after the other, and nothing is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

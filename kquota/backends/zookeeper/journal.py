@@ -4,8 +4,6 @@ An entry is added in one transaction with its parent, whose version gives the nu
 again. Brokers never read below /kquota.
 """
 
-from __future__ import annotations
-
 import random
 import secrets
 import time

@@ -1,7 +1,5 @@
 """How much at once: what servers and Java clients can take, and how much is sent before an answer is awaited."""
 
-from __future__ import annotations
-
 from typing import Final
 
 # A server drops the session on a request beyond jute.maxbuffer (1 MB by default) and says nothing but "connection

@@ -1,7 +1,5 @@
 """Many reads in one request: opcode 22 (`MultiRead`, ZooKeeper 3.6), which kazoo does not know."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What transactions consist of: creations with the ACL that Kafka gives a node, and changes of what was read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -3,8 +3,6 @@
 Everything of kquota's own goes through `ZooKeeperBackend`, which refuses values that a broker could not use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from kquota.backends import ClosesOnExit

@@ -1,7 +1,5 @@
 """Describe: which nodes a filter needs, read in bulk, and what a broker makes of them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator

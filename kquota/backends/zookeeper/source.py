@@ -1,7 +1,5 @@
 """What a migration to KRaft started from, and left behind: the quotas, and the nodes of users beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kquota.backends import znode

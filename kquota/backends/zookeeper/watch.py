@@ -5,8 +5,6 @@ So nothing is lost where the connection is: everything is read again, and compar
 DynamicConfigManager` and `kafka.common.ZkNodeChangeNotificationListener` of Kafka 2.8.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final

@@ -1,7 +1,5 @@
 """Alter: read, compare and set in transactions, and find out what became of lost ones."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

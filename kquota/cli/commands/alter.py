@@ -1,7 +1,5 @@
 """`kquota alter`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota audit`."""
 
-from __future__ import annotations
-
 import click
 
 from kquota.cli import audited, auditing, usage

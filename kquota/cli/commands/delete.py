@@ -1,7 +1,5 @@
 """`kquota delete`."""
 
-from __future__ import annotations
-
 import click
 
 from kquota.cli import grammar, params

@@ -1,7 +1,5 @@
 """`kquota edit`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`kquota export`."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`kquota help`: the concepts behind quotas as short pages, and the help of a command."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import shutil

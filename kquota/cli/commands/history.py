@@ -1,7 +1,5 @@
 """`kquota history`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`kquota import`."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

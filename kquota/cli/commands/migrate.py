@@ -1,7 +1,5 @@
 """`kquota migrate`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import click

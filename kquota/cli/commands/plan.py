@@ -1,7 +1,5 @@
 """`kquota plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

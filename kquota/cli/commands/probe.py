@@ -1,7 +1,5 @@
 """`kquota probe`."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`kquota resolve`."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kquota schema`."""
 
-from __future__ import annotations
-
 import click
 
 from kquota.cli import grammar

@@ -1,7 +1,5 @@
 """`kquota simulate`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`kquota undo`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`kquota watch`."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ and split words where bash does. `words` reads the line as typed, `candidates` k
 the cluster. `shells` speaks to bash, zsh and fish, whose scripts are beside it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The words that an option's value may be, each function for one kind of value."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterable

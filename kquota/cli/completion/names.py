@@ -5,8 +5,6 @@ its own. So nothing can keep the shell waiting or prompt for a password. What co
 the next one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The shells: their scripts, the line that they hand over, and the answer in the form that each can take."""
 
-from __future__ import annotations
-
 import os
 from importlib.resources import files
 from typing import Final

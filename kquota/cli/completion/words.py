@@ -1,7 +1,5 @@
 """Shell words: what a line says as far as it is typed, and a name as the rest of a word."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ of 2.8, the last one that writes quotas to ZooKeeper, when `--zookeeper` is the 
 table of what differs from Kafka on purpose.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

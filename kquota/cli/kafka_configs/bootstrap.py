@@ -1,7 +1,5 @@
 """The current tool on brokers: describe and alter by the two quota messages. What is a valid value, the broker says."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`--add-config`, `--add-config-file` and `--delete-config`: what is to be set and deleted, as texts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from decimal import Decimal

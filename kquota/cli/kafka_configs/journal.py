@@ -4,8 +4,6 @@ Kafka's tool knows no journal, so nothing of it shows: not in the output, nor in
 written. KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns it off. Credentials are never in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

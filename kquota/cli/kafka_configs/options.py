@@ -1,7 +1,5 @@
 """The command line of kafka-configs, read and checked before anything is connected; messages are Kafka's own."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Kafka's tool makes its changes whoever reads its output. Its exit code says whether they were made.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """SCRAM credentials as Kafka 2.8 writes them to ZooKeeper and shows them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The tool of Kafka 2.8 on ZooKeeper: describe and alter of config nodes, whatever they hold."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

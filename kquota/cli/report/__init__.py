@@ -5,8 +5,6 @@ because a page without scripts opens wherever pages are kept (mail, artifact sto
 cannot be made to run the names that are in it. What a chart would tell on hovering is in a table below it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

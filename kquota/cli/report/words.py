@@ -1,7 +1,5 @@
 """Findings in words, for the page and for Markdown: who, which quota, when, how bad."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType

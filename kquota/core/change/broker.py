@@ -6,8 +6,6 @@ shown because a quota means nothing without them. Sources: KIP-612, KIP-226;
 `kafka.server.DynamicBrokerConfig`.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Differences between two states of quotas: what would have to change in the one to have the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """What a journal needs of the place that keeps it: bytes by names, in a folder or in the cluster itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 

@@ -6,8 +6,6 @@ The controller created user nodes that the world may read: its ACLs go by a path
 a path that does not. Source: `kafka.zk.migration.ZkConfigMigrationClient` of Kafka 3.7.
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 import math

@@ -4,8 +4,6 @@ Values are checked where they are made (`kquota.core.quotas.quota.check_value`),
 name is another matter: Kafka stores any, and a cluster may hold such a one on purpose.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

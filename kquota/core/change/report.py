@@ -1,7 +1,5 @@
 """What came of applying a plan."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 

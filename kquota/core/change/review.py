@@ -4,8 +4,6 @@ Every command that writes has its plan reviewed here, so that one refuses what a
 of objections; the README's table and the help topic are generated from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -17,8 +17,6 @@
 Importing this package loads neither numpy nor numba.
 """
 
-from __future__ import annotations
-
 from kquota.core.enforcement.broker import NOBODY as NOBODY
 from kquota.core.enforcement.broker import UNLIMITED as UNLIMITED
 from kquota.core.enforcement.broker import Throttle as Throttle

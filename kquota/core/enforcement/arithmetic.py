@@ -3,8 +3,6 @@
 Long results stay within 64 bits, so the same functions hold compiled (int64) and plain (unbounded int).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kquota.core.enforcement.compilable import compilable

@@ -10,8 +10,6 @@ Sources: `Sensor.record` and `checkQuotas`, `QuotaUtils.throttleTime` and `bound
 `PermissiveControllerMutationQuota`, `ConnectionQuotas`; KIP-13, 55, 124, 219, 599 and 612.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple

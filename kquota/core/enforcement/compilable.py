@@ -1,7 +1,5 @@
 """The marks of the functions that a kernel compiles. `kernel` assembles them; here nothing is compiled or imported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar

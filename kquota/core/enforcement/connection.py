@@ -7,8 +7,6 @@ like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Accep
 2.7.0, ip since 2.8.0), whose text checks an ip again after its delay: that was never shipped.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar

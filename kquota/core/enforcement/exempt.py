@@ -12,8 +12,6 @@ Sources: the callers of `sendResponseExemptThrottle` and `sendNoOpResponseExempt
 `ControllerApis`; read in the tags 0.11.0.0 to 3.7.0, in trunk, and in the classes of 4.3.1 and 4.4.0.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

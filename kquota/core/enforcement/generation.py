@@ -1,7 +1,5 @@
 """The generations of Kafka's quotas, and the settings of a broker that they work with."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from typing import Self

@@ -5,8 +5,6 @@ neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled 
 kernels give identical results; the compiled one is about a hundred times faster after about a second to load.
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import functools

@@ -1,7 +1,5 @@
 """What a counter counts, and what a request is charged as: one set of numbers for every table that holds them."""
 
-from __future__ import annotations
-
 import enum
 
 

@@ -6,8 +6,6 @@ reset, not removed. Times are ms of the broker's clock. They may go backwards, a
 results stay Kafka's.
 """
 
-from __future__ import annotations
-
 from kquota.core.enforcement.arithmetic import LONG_MAX, LONG_MIN
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import LAST, START, SUM, Counter, State, load, store

@@ -5,8 +5,6 @@ the table of the counters, from one part of the recording to the next. Events of
 broker's clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 

@@ -4,8 +4,6 @@ For sequences of events, with quotas that change on the way. Sources: `ClientQuo
 55, 124, 219.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 

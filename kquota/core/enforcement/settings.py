@@ -1,7 +1,5 @@
 """What a broker's static configuration says about quotas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

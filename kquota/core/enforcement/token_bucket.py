@@ -8,8 +8,6 @@ A bucket is kept in the first slot of its counter: the sum is the tokens, the st
 one holds 0 tokens as of time 0, so that on a clock of epoch ms the first event finds it full.
 """
 
-from __future__ import annotations
-
 from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.counter import START, SUM, Counter
 

@@ -4,8 +4,6 @@ Executors get kquota as an archive, anew for each job and mostly in another plac
 Compiling takes ten seconds in each of their processes. The source is therefore written once to the user's cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import tempfile

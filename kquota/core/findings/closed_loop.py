@@ -1,7 +1,5 @@
 """The closed loop of an audit, as `--closed-loop` shows it: what its predictions hold for most probable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

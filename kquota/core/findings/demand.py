@@ -9,8 +9,6 @@ interval therefore comes from blocks of time: how much the estimate changes when
 jackknife), and at least what N dependent windows imply.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An episode: the time in which one counter of a broker throttled its clients, from the first delay to the last."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """Ip addresses as brokers compare them: by what they are, however they are spelled."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 

@@ -1,7 +1,5 @@
 """What brokers of one version make of a snapshot: the quotas that they enforce, and the quotas that they ignore."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from kquota.core.quotas.entity import Entity

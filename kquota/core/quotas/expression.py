@@ -1,7 +1,5 @@
 """Regular expressions of quota files: Python's own, with a cap on their length."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -1,7 +1,5 @@
 """Filters: which entities a describe asks for (KIP-546, `ClientQuotaFilter`)."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field

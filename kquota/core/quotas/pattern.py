@@ -1,7 +1,5 @@
 """Shell patterns of names, such as `team-a-*`: which entities and clients a person means."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Selectors: which entities a rule of a quota file is about, by the names of their parts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

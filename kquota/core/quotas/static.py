@@ -4,8 +4,6 @@ KIP-13 brought them in 0.9.0, for every client-id without a value of its own. Si
 them) they come last, after the default client-id. Kafka 3.0 removed them (KAFKA-12591).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType

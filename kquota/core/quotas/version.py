@@ -3,8 +3,6 @@
 A release is a tag of apache/kafka in which the behaviour was looked up, not the release that a proposal names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias

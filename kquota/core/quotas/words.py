@@ -1,7 +1,5 @@
 """Quotas as people write them, `{"user=alice": {"producer_byte_rate": "10MB"}}`, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 

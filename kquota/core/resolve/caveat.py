@@ -1,7 +1,5 @@
 """Where the eight levels are not the whole story: the exceptions of brokers that apply to one client."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

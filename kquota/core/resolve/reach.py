@@ -1,7 +1,5 @@
 """How far quotas reach: every client that the names in the quotas distinguish, and whom an entity governs."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@
 The loop itself is `kquota.core.enforcement.traffic`, compiled or plain.
 """
 
-from __future__ import annotations
-
 from kquota.core.simulation.engine import expected_events as expected_events
 from kquota.core.simulation.engine import simulate as simulate
 from kquota.core.simulation.result import Acceptor as Acceptor

@@ -3,8 +3,6 @@
 Source: `ApiKeys` and the request messages of Kafka 4.3.1, and the requests that earlier releases had.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from typing import Final

@@ -3,8 +3,6 @@
 The next connection of a client is added when the one before it was taken; a rejected one may be added again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

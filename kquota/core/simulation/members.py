@@ -1,7 +1,5 @@
 """Who is charged to which counter, and who has nothing to do with each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -1,7 +1,5 @@
 """Runs recorded requests that create or delete topics under other limits: clients that retry, give up, or wait."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush

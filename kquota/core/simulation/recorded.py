@@ -1,7 +1,5 @@
 """Runs recorded clients through the simulator: what the clients of each counter meet under other limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """Series over time, and what they say about recovery."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A workload: who sends what to which brokers, when, and what changes on the way. Times are ms since its start."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A module per format. `export(snapshot)` is in each; `read(name, text)` in each f
 format cannot say is left out and named: nothing is lost in silence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A row for each value. `<default>` is the default; a name that looks so, behind backslashes too, has one backslash more.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -3,8 +3,6 @@
 The JSON model of dashboards (schema version 39) is a file, `grafana.json`, with holes for labels and thresholds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kquota.documents.encoding import Document

@@ -4,8 +4,6 @@ Sources: `KafkaClientQuotaType`, `KafkaClientQuotaConfigs` and the user guide of
 Kafka's ten kinds of entities and three of the five keys; its controller deletes nothing that a file does not name.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 The alerts' thresholds follow from how brokers enforce quotas (`kquota.core.findings.use`), not from habit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files

@@ -5,8 +5,6 @@ Sources: src/go/rpk/pkg/cli/cluster/quotas of redpanda-data/redpanda. Its `descr
 call a value `values`, as the documentation still does; both are read.
 """
 
-from __future__ import annotations
-
 import shlex
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name

@@ -4,8 +4,6 @@ Sources: the custom resource definition `kafkausers.kafka.strimzi.io` and `Kafka
 strimzi/strimzi-kafka-operator: users by name only, integers of 32 bits but for the mutation rate.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 

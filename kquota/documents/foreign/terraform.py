@@ -4,8 +4,6 @@ Sources: kafka/resource_kafka_quota.go and docs/resources/quota.md of Mongey/ter
 client-id or ip by name, or its default when there is no `entity_name`; values are floats.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

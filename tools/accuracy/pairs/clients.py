@@ -4,8 +4,6 @@ All schedules are relative to one moment, so that two runs offer the same load a
 does not wait for the broker: records that cannot be sent stay in the client's queue, and go out when they can.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import struct

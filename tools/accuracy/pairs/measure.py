@@ -8,8 +8,6 @@ by the same figures: no prediction can be expected to come nearer than that floo
 The figures go into a JSON file, from which `tools.generate` makes the tables of `docs/accuracy.md`.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The figures of the pairs, and the tables that show them."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

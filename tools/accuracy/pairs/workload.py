@@ -4,8 +4,6 @@ Limits are in bytes per second as one broker counts them. A cluster of several b
 spreads each topic over all of them, so that each broker gets its part of the limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

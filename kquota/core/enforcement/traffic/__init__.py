@@ -16,8 +16,6 @@ common, `Connections` what each of them has, `Sensors` the counters of a broker.
 - `loop`: responses, the next request, and the order of all connections.
 """
 
-from __future__ import annotations
-
 from kquota.core.enforcement.traffic.arrivals import take as take
 from kquota.core.enforcement.traffic.columns import DONE as DONE
 from kquota.core.enforcement.traffic.columns import METRIC_WINDOWS as METRIC_WINDOWS

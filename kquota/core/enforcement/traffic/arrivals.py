@@ -1,7 +1,5 @@
 """When the next request of a connection arrives: by the plan of its client, or as it was recorded."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The broker's part of a request: what it charges to which counters, and the throttle time of the response."""
 
-from __future__ import annotations
-
 from kquota.core.enforcement.arithmetic import long_to_int
 from kquota.core.enforcement.broker import charge_counter, charge_request, max_fetch_bytes, mutation_delay, note
 from kquota.core.enforcement.compilable import compilable, inlined

@@ -1,7 +1,5 @@
 """Clients, connections and counters as rows of columns: what a run of traffic works on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, MutableSequence, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """A counter of a broker, one row of `Sensors`: the readings of its metric, and the account of what happened."""
 
-from __future__ import annotations
-
 from kquota.core.enforcement.broker import Verdict
 from kquota.core.enforcement.compilable import compilable
 from kquota.core.enforcement.counter import COUNT, NEW, RECORDED, Counter, wake

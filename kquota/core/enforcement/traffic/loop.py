@@ -1,7 +1,5 @@
 """The loop: the earliest event of all connections, its response, and the next request of the connection."""
 
-from __future__ import annotations
-
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
 from kquota.core.enforcement.traffic.arrivals import collect, merge_waiting, random_gap, take
