@@ -190,7 +190,7 @@ def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
     }
     quotas: dict[Entity, dict[QuotaKey, Value]] = {}
     for client in clients:
-        keys = [key for key in (client.byte_key,) if key is not None]
+        keys = [client.key] if client.key is not None and client.unit == "bytes" else []
         keys += [QuotaKey.REQUEST_PERCENTAGE] if client.has_thread_time else []
         for number in range(client.count):
             user, client_id = (text.replace("{n}", str(number)) for text in (client.user, client.client_id))

@@ -121,7 +121,8 @@ class ConnectionManager:
         self.ips = dict(ips or {})
         """The ips with a limit of their own."""
         self._expires = expires
-        self._ip_sensors: dict[str, ConnectionSensor] = {}
+        self.ip_sensors: dict[str, ConnectionSensor] = {}
+        """The sensors of the ips that came under a limit so far."""
         if inter_broker is not None and inter_broker not in self.listeners:
             raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
         self._protected = protected_listener(self.listeners, inter_broker)
@@ -150,9 +151,9 @@ class ConnectionManager:
         limit = self.ips.get(ip, self.default_ip)
         if limit is None or limit == UNLIMITED_IP:
             return 0
-        ip_sensor = self._ip_sensors.get(ip)
+        ip_sensor = self.ip_sensors.get(ip)
         if ip_sensor is None:
-            ip_sensor = self._ip_sensors[ip] = self._new_sensor(None, expires=self._expires)
+            ip_sensor = self.ip_sensors[ip] = self._new_sensor(None, expires=self._expires)
         ip_sensor.limit = limit
         delay = ip_sensor.admit(now).throttle_ms
         if delay > 0:
@@ -163,7 +164,7 @@ class ConnectionManager:
 
     def ip_rate(self, ip: str, now: int) -> float:
         """The metric `connection-accept-rate` of an ip at `now` (ms), per second; 0 for one that is not recorded."""
-        sensor = self._ip_sensors.get(ip)
+        sensor = self.ip_sensors.get(ip)
         return 0.0 if sensor is None else sensor.measure(now)
 
     def _listener(self, name: str) -> ConnectionSensor:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic import NONE, Connections, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.apis import CONNECT_API
-from kquota.core.simulation.connections import run_connections
+from kquota.core.simulation.connections import Accepting
 from kquota.core.simulation.members import (
     Counter,
     Member,
@@ -30,7 +30,7 @@ from kquota.core.simulation.members import (
     groups_of,
     resolve_members,
 )
-from kquota.core.simulation.result import ClientResult, CounterResult, Queue, Share, Simulation, Timeline
+from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Queue, Share, Simulation, Timeline
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import Workload
@@ -63,25 +63,31 @@ def simulate(
                 raise InputError(f"{entity}: {key} is {format_number(value)}, which cannot be simulated")
     report = progress if progress is not None else _silent
     members = resolve_members(workload, quotas)
+    sending = [member for member in members if member.client.api != CONNECT_API]
     run = _Run(workload, generation, using)
-    batches = list(batches_of(groups_of(members)))
-    total = sum(member.weight for member in members) or 1.0
+    total = sum(member.weight for member in sending) or 1.0
     done = 0.0
-    for batch in batches:
+    for batch in batches_of(groups_of(sending)):
         part = sum(member.weight for group in batch for member in group)
         run.batch(batch, lambda share, done=done, part=part: report((done + share * part) / total))  # type: ignore[misc]
         done += part
-    clients, connections, acceptors = run_connections(workload, quotas, generation=generation)
-    everyone = [*run.clients, *clients]
-    governed = {member.client.name for member in members if any(any(charged) for charged in member.counters.values())}
+    accepted = _Run(workload, generation, kernel(Mode.PLAIN))
+    for broker in workload.brokers.names:
+        connecting = [member for member in members if member.broker == broker and member.client.api == CONNECT_API]
+        if connecting:
+            accepted.batch([connecting], _silent)
+    everyone = [*run.clients, *accepted.clients]
+    governed = {member.client.name for member in sending if any(any(charged) for charged in member.counters.values())}
     order = {client.name: number for number, client in enumerate(workload.clients)}
     topics = {client.name for client in workload.clients if client.mutates and client.given is not None}
     return Simulation(
         workload.duration_ms,
         sum(client.requests for client in everyone if client.group not in topics),
         tuple(sorted(everyone, key=lambda client: order[client.group])),
-        tuple(sorted([*run.results(), *connections], key=lambda counter: (-counter.throttle_ms, -counter.violated))),
-        tuple(acceptors),
+        tuple(
+            sorted([*run.results(), *accepted.results()], key=lambda counter: (-counter.throttle_ms, -counter.violated))
+        ),
+        tuple(accepted.acceptors),
         tuple(
             Queue(broker, key, size)
             for (broker, key), size in sorted(run.queues.items(), key=lambda item: (item[0][0], item[0][1].value))
@@ -105,57 +111,50 @@ def _silent(_share: float) -> None:
 # --- a batch ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a run came to, as far as the ranges need it; by client and broker, and by the number of a counter."""
+_Outcome: TypeAlias = Mapping[tuple[object, ...], int]
+"""What a run came to, as far as the ranges need it.
 
-    delivered: dict[tuple[str, str], int]
-    throttle_ms: dict[tuple[str, str], int]
-    counter_ms: dict[int, int]
-
-    @classmethod
-    def of(cls, members: Sequence[Member], counters: Sequence[Counter], traffic: Traffic) -> _Outcome:
-        """The outcome of a run of these members."""
-        connections = traffic.connections
-        delivered, throttle_ms = {}, {}
-        first = 0
-        for member in members:
-            rows = range(first, first + member.client.connections)
-            first += member.client.connections
-            place = (member.name, member.broker)
-            delivered[place] = sum(int(connections.delivered_units[row]) for row in rows)
-            throttle_ms[place] = sum(int(connections.throttle_ms[row]) for row in rows)
-        by_counter = {counter.number: int(traffic.sensors.throttle_ms[row]) for row, counter in enumerate(counters)}
-        return cls(delivered, throttle_ms, by_counter)
+By ("delivered", client, broker), ("throttle_ms", client, broker) and ("counter", number).
+"""
 
 
+def _outcome(members: Sequence[Member], counters: Sequence[Counter], traffic: Traffic) -> _Outcome:
+    """The outcome of a run of these members."""
+    connections = traffic.connections
+    found: dict[tuple[object, ...], int] = {}
+    for member, rows in _with_rows(members):
+        found["delivered", member.name, member.broker] = sum(int(connections.delivered_units[row]) for row in rows)
+        found["throttle_ms", member.name, member.broker] = sum(int(connections.throttle_ms[row]) for row in rows)
+    for row, counter in enumerate(counters):
+        found["counter", counter.number] = int(traffic.sensors.throttle_ms[row])
+    return found
+
+
+def _with_rows(members: Iterable[Member]) -> Iterator[tuple[Member, range]]:
+    """The members with the rows of their connections."""
+    first = 0
+    for member in members:
+        yield member, range(first, first + member.client.connections)
+        first += member.client.connections
+
+
+@dataclass(frozen=True)
 class _Ranges:
     """The least and the most of several outcomes; the first has everybody."""
 
-    def __init__(self, outcomes: Sequence[_Outcome]) -> None:
-        self._outcomes = outcomes
-        self.matter = any(
-            self.delivered(place)[0] != self.delivered(place)[1]
-            or self.throttle_ms(place)[0] != self.throttle_ms(place)[1]
-            for place in (outcomes[1].delivered if len(outcomes) > 1 else ())
-        )
+    outcomes: Sequence[_Outcome]
 
-    def delivered(self, place: tuple[str, str]) -> tuple[int, int]:
-        """Units of a client on a broker."""
-        return _range([outcome.delivered.get(place) for outcome in self._outcomes])
+    def of(self, *name: object) -> tuple[int, int]:
+        """The least and the most of one number."""
+        values = [outcome[name] for outcome in self.outcomes if name in outcome]
+        return min(values), max(values)
 
-    def throttle_ms(self, place: tuple[str, str]) -> tuple[int, int]:
-        """The throttle time of a client on a broker."""
-        return _range([outcome.throttle_ms.get(place) for outcome in self._outcomes])
-
-    def counter_ms(self, number: int) -> tuple[int, int]:
-        """The throttle time that comes from a counter."""
-        return _range([outcome.counter_ms.get(number) for outcome in self._outcomes])
-
-
-def _range(values: Sequence[int | None]) -> tuple[int, int]:
-    known = [value for value in values if value is not None]
-    return min(known), max(known)
+    @property
+    def matter(self) -> bool:
+        """Whether clients do not fare the same in all of them."""
+        again = self.outcomes[1] if len(self.outcomes) > 1 else {}
+        ranges = [self.of(*name) for name in again if name[0] != "counter"]
+        return any(least != most for least, most in ranges)
 
 
 @dataclass(slots=True)
@@ -175,7 +174,7 @@ class _Played:
         numbers: dict[int, int] = {}
         for connection, member in enumerate(self.owners):
             number = numbers.setdefault(id(member), len(numbers))
-            keys = (member.client.byte_key, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE)
+            keys = (member.client.key, QuotaKey.REQUEST_PERCENTAGE)
             for (sensor, charged, throttle_ms, scale), key in zip(_charges(connections), keys, strict=True):
                 row, value, delay = int(sensor[connection]), int(charged[connection]), int(throttle_ms[connection])
                 if row == NONE or (value == 0 and delay == 0) or key is None:
@@ -193,10 +192,26 @@ class _Played:
 def _charges(connections: Connections) -> Sequence[tuple[Any, Any, Any, float]]:
     """Of each kind of counter: its sensors, what was charged, the throttle time, and the charge's unit."""
     return (
-        (connections.bytes_sensor, connections.bytes_charged, connections.bytes_ms, 1.0),
+        (connections.load_sensor, connections.load_charged, connections.load_ms, 1.0),
         (connections.request_sensor, connections.nanos_charged, connections.request_ms, 1e-9),
-        (connections.mutation_sensor, connections.mutations_charged, connections.mutation_ms, 1.0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """The loop over clients that send requests."""
+
+    traffic: Traffic
+    using: Kernel
+
+    def begin(self) -> None:
+        self.using.begin_traffic(self.traffic)
+
+    def run(self, until: int) -> None:
+        self.using.run_traffic(self.traffic, until)
+
+    def end(self, _end: int) -> None:
+        self.using.end_traffic(self.traffic)
 
 
 class _Run:
@@ -204,12 +219,13 @@ class _Run:
 
     def __init__(self, workload: Workload, generation: Generation, using: Kernel) -> None:
         self._workload = workload
-        self._using = using
+        self._generation, self._using = generation, using
         self._epochs = epochs_of(workload)
         self._rows = Rows(workload, generation, using)
         self._timelines: list[tuple[tuple[float, float], int, Timeline]] = []
         self._counters: dict[int, CounterResult] = {}
         self.clients: list[ClientResult] = []
+        self.acceptors: list[Acceptor] = []
         self.queues: dict[tuple[str, QuotaKey], int] = {}
         self.ranges = False
 
@@ -223,7 +239,7 @@ class _Run:
         members = [member for group in groups for member in group]
         counters = counters_of(members)
         played = self._play(members, counters, self._workload.scrape_ms or 0, report)
-        outcomes = [_Outcome.of(members, counters, played.traffic)]
+        outcomes = [_outcome(members, counters, played.traffic)]
         if self._workload.scrape_ms is None:
             open_ = self._open(counters, played.traffic)
             members_again = [
@@ -236,7 +252,7 @@ class _Run:
                 counters_again = counters_of(members_again)
                 for scrape_ms in SCRAPES_MS:
                     again = self._play(members_again, counters_again, scrape_ms, _silent)
-                    outcomes.append(_Outcome.of(members_again, counters_again, again.traffic))
+                    outcomes.append(_outcome(members_again, counters_again, again.traffic))
         ranges = _Ranges(outcomes)
         self.ranges |= ranges.matter
         self._keep_clients(members, played, ranges)
@@ -266,6 +282,9 @@ class _Run:
             [{} for _ in counters],
             {},
         )
+        loop: Accepting | _Sending = _Sending(played.traffic, using)
+        if members[0].client.api == CONNECT_API:
+            loop = Accepting(workload.brokers, self._generation, played.traffic, members, counters)
         rows = {counter.number: row for row, counter in enumerate(counters)}
         weight = sum(member.weight for member in members)
         slices = min(1000, 1 + int(weight // (500_000 if using.mode is Mode.COMPILED else 20_000)))
@@ -274,12 +293,14 @@ class _Run:
             until = self._epochs[epoch + 1] if epoch + 1 < len(self._epochs) else workload.duration_ms
             self._change(played, counters, rows, epoch)
             if epoch == 0:
-                using.begin_traffic(played.traffic)
+                loop.begin()
             for stop in [*(stop for stop in stops if since < stop < until), until]:
-                using.run_traffic(played.traffic, workload.origin_ms + stop)
+                loop.run(workload.origin_ms + stop)
                 report(stop / workload.duration_ms)
             played.share_out()
-        using.end_traffic(played.traffic)
+        loop.end(workload.origin_ms + workload.duration_ms)
+        if isinstance(loop, Accepting):
+            self.acceptors += loop.acceptors
         return played
 
     def _change(self, played: _Played, counters: Sequence[Counter], rows: Mapping[int, int], epoch: int) -> None:
@@ -295,27 +316,25 @@ class _Run:
             return NONE if counter is None else rows[counter.number]
 
         for connection, member in enumerate(played.owners):
-            connections.bytes_sensor[connection] = row_of(member, member.client.byte_key)
+            connections.load_sensor[connection] = row_of(member, member.client.key)
             connections.request_sensor[connection] = row_of(member, QuotaKey.REQUEST_PERCENTAGE)
-            connections.mutation_sensor[connection] = row_of(member, QuotaKey.CONTROLLER_MUTATION_RATE)
 
     # --- results ---
 
     def _keep_clients(self, members: Sequence[Member], played: _Played, ranges: _Ranges) -> None:
         connections = played.traffic.connections
         workload = self._workload
-        first = 0
-        for number, member in enumerate(members):
+        origin = workload.origin_ms
+        for number, (member, rows) in enumerate(_with_rows(members)):
             client = member.client
-            rows = range(first, first + client.connections)
-            first += client.connections
 
             def total(column: Sequence[int], rows: range = rows) -> int:
                 return sum(int(column[row]) for row in rows)
 
             starts = [int(connections.first_ms[row]) for row in rows if connections.first_ms[row] != NEVER]
             ends = [int(connections.until_ms[row]) for row in rows]
-            place = (member.name, member.broker)
+            delivered = max(int(connections.delivered_ms[row]) for row in rows)
+            active = workload.stop_of(client) - client.start_ms
             self.clients.append(
                 ClientResult(
                     name=member.name,
@@ -323,10 +342,10 @@ class _Run:
                     broker=member.broker,
                     user=member.user,
                     client_id=member.client_id,
-                    ip=client.ip.replace("{n}", str(member.number)),
+                    ip=member.ip,
                     api=client.api,
                     unit=client.unit,
-                    active_ms=max(workload.stop_of(client) - client.start_ms, 1),
+                    active_ms=max(active, 1),
                     requests=total(connections.sent),
                     offered=total(connections.offered_units),
                     delivered=total(connections.delivered_units),
@@ -336,25 +355,14 @@ class _Run:
                     throttled=total(connections.throttled),
                     throttle_ms=total(connections.throttle_ms),
                     throttle_max_ms=max(int(connections.max_ms[row]) for row in rows),
-                    first_throttled_ms=min(starts) - workload.origin_ms if starts else None,
-                    throttled_until_ms=max(ends) - workload.origin_ms if starts else None,
+                    first_throttled_ms=min(starts) - origin if starts else None,
+                    throttled_until_ms=max(ends) - origin if starts else None,
                     throttle_by=played.throttle_by.get(number, {}),
-                    throttle_range_ms=ranges.throttle_ms(place),
-                    delivered_range=ranges.delivered(place),
-                    delivering_ms=max(
-                        workload.stop_of(client) - client.start_ms,
-                        max(int(connections.delivered_ms[row]) for row in rows) - workload.origin_ms - client.start_ms,
-                        1,
-                    ),
+                    throttle_range_ms=ranges.of("throttle_ms", member.name, member.broker),
+                    delivered_range=ranges.of("delivered", member.name, member.broker),
+                    delivering_ms=max(active, delivered - origin - client.start_ms, 1),
                     exempt_ns=total(connections.exempt_nanos),
-                    delivered_until_ms=max(
-                        (
-                            int(connections.delivered_ms[row]) - workload.origin_ms
-                            for row in rows
-                            if connections.delivered_ms[row] != NEVER
-                        ),
-                        default=None,
-                    ),
+                    delivered_until_ms=None if delivered == NEVER else delivered - origin,
                 )
             )
 
@@ -433,7 +441,7 @@ class _Run:
             ),
             client_count=len(shares),
             total=math.fsum(value for value, _ in shares.values()),
-            throttle_range_ms=ranges.counter_ms(counter.number),
+            throttle_range_ms=ranges.of("counter", counter.number),
             mutation_rate=mutation_rate,
         )
         self._counters[counter.number] = result

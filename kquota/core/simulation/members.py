@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from kquota.core.enforcement import ClientQuotaManager
-from kquota.core.enforcement.sensors import LimitedSensor
+from kquota.core.enforcement import UNLIMITED_IP
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Level, Resolution, Sensor
+from kquota.core.resolve.resolver import Level, Resolution, Resolver, Sensor, enabled_mask, resolve_ip
 from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.result import CONTROLLER
 from kquota.core.simulation.workload import Client, Workload, plan
 
+_Tags: TypeAlias = tuple[QuotaKey, str, str]
+_CONNECTIONS: Final = QuotaKey.CONNECTION_CREATION_RATE
 _BATCH: Final = 64
 """Connections that run together at least, where groups are smaller: a call of the kernel has its price."""
 
@@ -51,11 +52,44 @@ class Member:
     name: str
     user: str
     client_id: str
+    ip: str
     number: int
     broker: str
     broker_number: int
     weight: float
     counters: dict[QuotaKey, list[Counter | None]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Iterator[QuotaKey]:
+        """The keys that it is charged under."""
+        client = self.client
+        recorded_topic = client.mutates and client.given is not None  # its request is an event of its own
+        if client.api != CONNECT_API and not recorded_topic:
+            yield QuotaKey.REQUEST_PERCENTAGE
+        if client.key is not None:
+            yield client.key
+
+    def tags(self, key: QuotaKey) -> _Tags:
+        """What decides under a key which counter it is charged to."""
+        return (key, "", self.ip) if key is _CONNECTIONS else (key, self.user, self.client_id)
+
+
+def members_of(workload: Workload) -> list[Member]:
+    """Every client, and every copy of one, on each of its brokers; no counters yet."""
+    members = []
+    for client in workload.clients:
+        brokers = workload.brokers_of(client)
+        weight = expected_of(workload, client) / len(brokers)
+        for number in range(client.count):
+            name = client.name if client.count == 1 else f"{client.name}-{number}"
+            user, client_id, ip = (
+                text.replace("{n}", str(number)) for text in (client.user, client.client_id, client.ip)
+            )
+            members += [
+                Member(client, name, user, client_id, ip, number, broker, broker_number, weight)
+                for broker_number, broker in enumerate(brokers)
+            ]
+    return members
 
 
 def epochs_of(workload: Workload) -> list[int]:
@@ -63,52 +97,37 @@ def epochs_of(workload: Workload) -> list[int]:
     return sorted({0, *(change.at_ms for change in workload.changes if change.at_ms < workload.duration_ms)})
 
 
-def _keys(client: Client) -> tuple[QuotaKey, ...]:
-    if client.mutates and client.given is not None:  # a recorded topic, whose request is an event of its own
-        return (QuotaKey.CONTROLLER_MUTATION_RATE,)
-    keys = [QuotaKey.REQUEST_PERCENTAGE]
-    if client.byte_key is not None:
-        keys.append(client.byte_key)
-    if client.mutates:
-        keys.append(QuotaKey.CONTROLLER_MUTATION_RATE)
-    return tuple(keys)
-
-
 def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
     """Who is charged to which counter, in each epoch. Counters that are never limited are left out."""
-    managers: dict[QuotaKey, ClientQuotaManager[LimitedSensor]] = {
-        key: ClientQuotaManager(
-            key,
-            LimitedSensor,
-            {entity: values[key] for entity, values in quotas.items() if key in values},
-            empty_client_id=quotas.empty_client_id,
-        )
-        for key in QuotaKey
-        if key is not QuotaKey.CONNECTION_CREATION_RATE
-    }
+    members = members_of(workload)
     epochs = epochs_of(workload)
-    found: dict[tuple[str, str, QuotaKey], list[Resolution | None]] = {}
-    copies = [
-        (client, number, client.user.replace("{n}", str(number)), client.client_id.replace("{n}", str(number)))
-        for client in workload.clients
-        if client.api != CONNECT_API
-        for number in range(client.count)
-    ]
+    found: dict[_Tags, list[Resolution | None]] = {member.tags(key): [] for member in members for key in member.keys}
+    values = {key: {entity: each[key] for entity, each in quotas.items() if key in each} for key in QuotaKey}
+    masks = {key: enabled_mask(own) for key, own in values.items()}
     for epoch, since in enumerate(epochs):
         for change in workload.changes:
-            if (epoch == 0 and change.at_ms <= 0) or (epoch > 0 and change.at_ms == since):
+            if change.at_ms == since or (epoch == 0 and change.at_ms < 0):
                 for key, value in change.values.items():
-                    if key in managers:
-                        managers[key].update(change.entity, value)
-        for client, _, user, client_id in copies:
-            for key in _keys(client):
-                resolutions = found.setdefault((user, client_id, key), [])
-                if len(resolutions) == epoch:
-                    manager = managers[key]
-                    resolutions.append(manager.resolve(user, client_id) if manager.mask else None)
+                    # As on brokers before KAFKA-19282, a kind of entity is remembered after its last removal.
+                    masks[key] |= enabled_mask({change.entity: value})
+                    values[key].pop(change.entity, None)
+                    if value is not None:
+                        values[key][change.entity] = value
+        ips = QuotaSnapshot({entity: {_CONNECTIONS: value} for entity, value in values[_CONNECTIONS].items()})
+        resolvers = {
+            key: Resolver(key, dict(own), masks[key], empty_client_id=quotas.empty_client_id)
+            for key, own in values.items()
+        }
+        for (key, user, client_id), resolutions in found.items():
+            if key is not _CONNECTIONS:
+                resolutions.append(resolvers[key].resolve(user, client_id) if masks[key] else None)
+            else:  # brokers do not count the connections of an ip without a limit
+                of_ip = resolve_ip(ips, client_id)
+                resolutions.append(None if of_ip.limit in (None, UNLIMITED_IP) else of_ip)
+
     limits: dict[tuple[QuotaKey, Sensor], list[Value | None]] = {}
     origins: dict[tuple[QuotaKey, Sensor], tuple[Entity, Level]] = {}
-    for (_, _, key), resolutions in found.items():
+    for (key, _, _), resolutions in found.items():
         for epoch, resolution in enumerate(resolutions):
             if resolution is None or resolution.limit is None:
                 continue
@@ -117,27 +136,20 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
             identity = (key, resolution.sensor)
             limits.setdefault(identity, [None] * len(epochs))[epoch] = resolution.limit
             origins[identity] = (resolution.entity, resolution.level)
+
     counters: dict[tuple[str, QuotaKey, Sensor], Counter] = {}
-    members = []
-    for client, number, user, client_id in copies:
-        brokers = workload.brokers_of(client)
-        weight = expected_of(workload, client) / len(brokers)
-        name = client.name if client.count == 1 else f"{client.name}-{number}"
-        for broker_number, broker in enumerate(brokers):
-            member = Member(client, name, user, client_id, number, broker, broker_number, weight)
-            for key in _keys(client):
-                place = CONTROLLER if key is QuotaKey.CONTROLLER_MUTATION_RATE else broker
-                charged: list[Counter | None] = []
-                for resolution in found[user, client_id, key]:
-                    counter = None
-                    if resolution is not None and (key, resolution.sensor) in limits:
-                        identified = (place, key, resolution.sensor)
-                        identity = (key, resolution.sensor)
-                        new = Counter(len(counters), place, *identity, *origins[identity], limits[identity])
-                        counter = counters.setdefault(identified, new)
-                    charged.append(counter)
-                member.counters[key] = charged
-            members.append(member)
+    for member in members:
+        for key in member.keys:
+            place = CONTROLLER if key is QuotaKey.CONTROLLER_MUTATION_RATE else member.broker
+            charged: list[Counter | None] = []
+            for resolution in found[member.tags(key)]:
+                counter = None
+                if resolution is not None and (key, resolution.sensor) in limits:
+                    identity = (key, resolution.sensor)
+                    new = Counter(len(counters), place, *identity, *origins[identity], limits[identity])
+                    counter = counters.setdefault((place, *identity), new)
+                charged.append(counter)
+            member.counters[key] = charged
     return members
 
 

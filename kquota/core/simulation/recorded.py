@@ -89,12 +89,12 @@ def run_recorded(
     The workload's duration is the recorded time, and its first client comes first.
     """
     members = [
-        Member(client, client.name, client.user, client.client_id, 0, workload.brokers.names[0], 0, 1.0)
+        Member(client, client.name, client.user, client.client_id, client.ip, 0, workload.brokers.names[0], 0, 1.0)
         for client in workload.clients
     ]
     traffic = Rows(workload, generation, using).traffic(members, len(counters), 0)
     for connection, (of_bytes, of_time) in enumerate(charged):
-        traffic.connections.bytes_sensor[connection] = of_bytes
+        traffic.connections.load_sensor[connection] = of_bytes
         traffic.connections.request_sensor[connection] = of_time
     accounts = [
         _Account(counter, number, [row for row, numbers in enumerate(charged) if number in numbers], charged)

@@ -230,16 +230,16 @@ METRICS: Final = {
 """The attribute of the MBean that holds the rate (or the tokens)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acceptor:
-    """A listener of a broker that took connections."""
+    """A listener of a broker that took connections; it counts while the workload runs."""
 
     broker: str
     listener: str
-    connections: int
-    waited: int
-    wait_ms: int
-    wait_max_ms: int
+    connections: int = 0
+    waited: int = 0
+    wait_ms: int = 0
+    wait_max_ms: int = 0
     rate: float = 0.0
     """The metric `connection-accept-rate` of the listener at the end, per second."""
     broker_rate: float = 0.0

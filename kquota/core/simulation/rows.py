@@ -152,9 +152,8 @@ class Rows:
             Connections,
             count,
             using.column,
-            bytes_sensor=[NONE] * count,
+            load_sensor=[NONE] * count,
             request_sensor=[NONE] * count,
-            mutation_sensor=[NONE] * count,
             first_ms=[NEVER] * count,
             until_ms=[NEVER] * count,
             delivered_ms=[NEVER] * count,
@@ -216,16 +215,11 @@ def _in_flight(client: Client) -> int:
 
 _OWN: Final[Mapping[str, Callable[[Client], int]]] = {
     "kind": _kind,
-    "saturating": lambda client: client.saturates,
     "size": lambda client: client.partitions if client.mutates else client.size,
     "exempt": lambda client: client.exempt or (client.api == PRODUCE_API and client.acks == 0),
-    "latency": lambda client: client.latency_ms,
     "to_broker": lambda client: client.round_trip_ms // 2,
     "to_client": lambda client: client.round_trip_ms - client.round_trip_ms // 2,
-    "think": lambda client: client.think_ms,
     "in_flight": _in_flight,
-    "max_bytes": lambda client: client.most_bytes,
-    "max_wait": lambda client: client.max_wait_ms,
     "timeout": lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms,
 }
 """The columns of a behaviour that are not fields of the client by the same name."""

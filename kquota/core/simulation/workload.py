@@ -21,6 +21,15 @@ ANONYMOUS: Final = "ANONYMOUS"
 """The user of connections without a login."""
 TOPIC_APIS: Final = ("create-topics", "create-partitions", "delete-topics")
 
+_KEYS: Final = {
+    PRODUCE_API: QuotaKey.PRODUCER_BYTE_RATE,
+    FETCH_API: QuotaKey.CONSUMER_BYTE_RATE,
+    CONNECT_API: QuotaKey.CONNECTION_CREATION_RATE,
+}
+_UNITS: Final = {
+    QuotaKey.CONTROLLER_MUTATION_RATE: "partitions",
+    QuotaKey.CONNECTION_CREATION_RATE: "connections",
+}
 ORIGIN_MS: Final = 1_700_000_000_000
 """Any moment will do, but a late one: only a clock of epoch ms finds a new token bucket full."""
 _MOST_SEGMENTS: Final = 200_000
@@ -148,9 +157,9 @@ class Client:
         return self.api in TOPIC_APIS
 
     @property
-    def byte_key(self) -> QuotaKey | None:
-        """The byte-rate quota that its requests are charged to."""
-        return {PRODUCE_API: QuotaKey.PRODUCER_BYTE_RATE, FETCH_API: QuotaKey.CONSUMER_BYTE_RATE}.get(self.api)
+    def key(self) -> QuotaKey | None:
+        """The quota that its load is charged to, beside the thread time."""
+        return QuotaKey.CONTROLLER_MUTATION_RATE if self.mutates else _KEYS.get(self.api)
 
     @property
     def has_thread_time(self) -> bool:
@@ -160,14 +169,12 @@ class Client:
     @property
     def unit(self) -> str:
         """What its load is counted in."""
-        if self.byte_key is not None:
-            return "bytes"
-        return "partitions" if self.mutates else "connections" if self.api == CONNECT_API else "requests"
+        return "requests" if self.key is None else _UNITS.get(self.key, "bytes")
 
     @property
     def units(self) -> int:
         """How many of them one arrival is."""
-        return self.size if self.byte_key is not None else self.topics * self.partitions if self.mutates else 1
+        return {"bytes": self.size, "partitions": self.topics * self.partitions}.get(self.unit, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -519,6 +519,26 @@ def test_a_removed_quota_of_an_ip_keeps_what_it_did() -> None:
     assert other.violated == counter.violated
 
 
+def test_connections_to_some_brokers_are_all_opened() -> None:
+    """One a second for a minute, to the last of three brokers."""
+    result = run(Client("c", "connect", pace=1, brokers=("z",)), brokers=Brokers(("x", "y", "z")))
+
+    assert [(client.broker, client.delivered) for client in result.clients] == [("z", 60)]
+
+
+def test_a_quota_holds_for_an_ip_however_it_is_spelled() -> None:
+    """As a broker does, which looks the address up; a change holds from its own time on."""
+    key, ip = QuotaKey.CONNECTION_CREATION_RATE, Entity(ip="2001:db8:0::1")
+    storm = Client("storm", "connect", ip="2001:db8::1", pace=20)
+    lifted = Change(30_500, ip, {key: 100})
+
+    (counter,) = run(storm, quota=QuotaSnapshot({ip: {key: 5}}), changes=(lifted,)).counters
+
+    assert counter.entity == ip
+    assert counter.violated > 100
+    assert counter.limits == ((0, 5), (30_500, 100))
+
+
 def test_an_acceptor_makes_connections_wait() -> None:
     """The rate of a broker delays all that come, and rejects nobody."""
     busy = Client("busy", "connect", pace=10, stop_ms=30_000)

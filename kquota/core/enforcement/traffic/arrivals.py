@@ -13,6 +13,23 @@ MOST_PASSED: Final = 1000
 
 
 @inlined
+def load_of(traffic: Traffic, connection: int) -> int:
+    """Bytes of the request or batch that is under way, or partitions of each topic: as recorded, or as planned."""
+    connections = traffic.connections
+    if connections.given_end[connection] > 0:
+        return connections.given_size[connection]
+    return traffic.behaviours.size[connections.behaviour[connection]]
+
+
+@inlined
+def units_of(kind: int, load: int, topics: int) -> int:
+    """What an arrival counts as: bytes, one request, or partitions."""
+    if kind == REQUEST:
+        return 1
+    return load * topics if kind >= MUTATION else load
+
+
+@inlined
 def thread_nanos(traffic: Traffic, connection: int, size: int) -> int:
     """Request-handler time of a request: fixed, and per MiB."""
     behaviours = traffic.behaviours
@@ -90,21 +107,15 @@ def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) ->
     """Counts an arrival."""
     connections, sensors = traffic.connections, traffic.sensors
     row = connections.behaviour[connection]
-    kind = traffic.behaviours.kind[row]
-    units = 1 if kind == REQUEST else size
-    if kind >= MUTATION:
-        units = size * traffic.behaviours.topics[row]
+    units = units_of(traffic.behaviours.kind[row], size, traffic.behaviours.topics[row])
     connections.offered_units[connection] += units
     bucket = place(sensors, now)
-    sensor = connections.bytes_sensor[connection]
+    sensor = connections.load_sensor[connection]
     if sensor != NONE:
         sensors.offered[sensor][bucket] += units
     sensor = connections.request_sensor[connection]
     if sensor != NONE and traffic.behaviours.exempt[row] == 0:
         sensors.offered[sensor][bucket] += nanos + traffic.behaviours.network_nanos[row]
-    sensor = connections.mutation_sensor[connection]
-    if sensor != NONE:
-        sensors.offered[sensor][bucket] += units
 
 
 @inlined
@@ -149,10 +160,7 @@ def collect(traffic: Traffic, connection: int, until: int) -> None:
     """Adds the batches that have arrived to what a consumer can fetch."""
     connections = traffic.connections
     while connections.arrived[connection] <= until:
-        if connections.given_end[connection] > 0:
-            connections.pending[connection] += connections.given_size[connection]
-        else:
-            connections.pending[connection] += traffic.behaviours.size[connections.behaviour[connection]]
+        connections.pending[connection] += load_of(traffic, connection)
         connections.arrived[connection] = take(traffic, connection)
         if connections.given_end[connection] > 0 and connections.arrived[connection] != DONE:
             thinks = traffic.given.thinks[connections.given_next[connection] - 1] >= 0

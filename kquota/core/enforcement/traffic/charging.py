@@ -5,9 +5,9 @@ from kquota.core.enforcement.broker import charge_counter, charge_request, max_f
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import counter_of
 from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
-from kquota.core.enforcement.traffic.arrivals import collect, offer, thread_nanos
+from kquota.core.enforcement.traffic.arrivals import collect, load_of, offer, thread_nanos
 from kquota.core.enforcement.traffic.columns import NONE, Traffic
-from kquota.core.enforcement.traffic.counters import count_event, note_throttle, place, touch
+from kquota.core.enforcement.traffic.counters import count_event, deliver, mute, spend, touch
 
 
 @inlined
@@ -22,7 +22,7 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
     kind = behaviours.kind[row]
     if kind >= MUTATION:
         return charge_mutation(traffic, connection, now)
-    bytes_sensor = connections.bytes_sensor[connection]
+    bytes_sensor = connections.load_sensor[connection]
     request_sensor = connections.request_sensor[connection]
     size = request_size(traffic, connection, now)
     nanos = thread_nanos(traffic, connection, size)
@@ -48,36 +48,19 @@ def charge(traffic: Traffic, connection: int, now: int) -> int:
         count_event(sensors, request_sensor, now, of_time, of_time.rate)
     delay = outcome.throttle_ms if outcome.throttle_ms > 0 else 0
     refused = kind == FETCH and delay > 0
-    if behaviours.saturating[row] != 0:
+    if behaviours.saturates[row] != 0:
         # A refused fetch asks again for the same bytes.
         offer(traffic, connection, now, 0 if refused else size, nanos)
-    bucket = place(sensors, now)
     if counts_time:
-        network = behaviours.network_nanos[row]
-        if network > 0:
-            note(requests, REQUEST, now, float(network))
-        connections.nanos_charged[connection] += nanos + network
-        sensors.delivered[request_sensor][bucket] += nanos + network
+        spend(traffic, connection, now, nanos, behaviours.network_nanos[row])
     if exempt:
         connections.exempt_nanos[connection] += nanos + behaviours.network_nanos[row]
     if delay > 0:
-        if outcome.muted_by == REQUEST:
-            connections.muted_by[connection] = request_sensor
-            note_throttle(sensors, request_sensor, now, delay)
-            connections.request_ms[connection] += delay
-        else:
-            connections.muted_by[connection] = bytes_sensor
-            note_throttle(sensors, bytes_sensor, now, delay)
-            connections.bytes_ms[connection] += delay
+        mute(traffic, connection, now, delay, outcome.muted_by == REQUEST)
     units = 1 if kind == REQUEST else size
     if not refused:
-        connections.delivered_units[connection] += units
-        if units > 0:
-            connections.delivered_ms[connection] = now
-        if bytes_sensor != NONE:
-            connections.bytes_charged[connection] += size
-            sensors.delivered[bytes_sensor][bucket] += size
-        if kind == FETCH and behaviours.closed[row] != 0 and behaviours.saturating[row] == 0:
+        deliver(traffic, connection, now, units)
+        if kind == FETCH and behaviours.closed[row] != 0 and behaviours.saturates[row] == 0:
             connections.pending[connection] -= size - behaviours.overhead[row]
     elif behaviours.closed[row] == 0:
         connections.rejected_units[connection] += units
@@ -89,20 +72,16 @@ def request_size(traffic: Traffic, connection: int, now: int) -> int:
     """The bytes of the request, or of the response to a fetch, that is charged at `now`."""
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
-    fetches = behaviours.kind[row] == FETCH and behaviours.closed[row] != 0
-    if connections.given_end[connection] > 0 and not fetches:
-        return connections.given_size[connection]
-    size = behaviours.size[row]
     if behaviours.kind[row] != FETCH or behaviours.closed[row] == 0:
-        return size
-    most = behaviours.max_bytes[row]
-    sensor, counters = connections.bytes_sensor[connection], sensors.counters
+        return load_of(traffic, connection)
+    size, most = behaviours.size[row], behaviours.most_bytes[row]
+    sensor, counters = connections.load_sensor[connection], sensors.counters
     if sensor != NONE:
         most = min(most, max_fetch_bytes(sensors.bounds[sensor], counters.samples, counters.window_ms // 1000))
     most = max(most, size)  # the first batch is sent whole, whatever its size
-    if behaviours.saturating[row] != 0:
+    if behaviours.saturates[row] != 0:
         return most
-    collect(traffic, connection, now - behaviours.latency[row])
+    collect(traffic, connection, now - behaviours.latency_ms[row])
     return min(connections.pending[connection], most) + behaviours.overhead[row]
 
 
@@ -111,15 +90,13 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
     """A request that changes topics: each topic is charged by itself, and some may be rejected."""
     sensors, behaviours, connections = traffic.sensors, traffic.behaviours, traffic.connections
     row = connections.behaviour[connection]
-    partitions = behaviours.size[row]
-    if connections.given_end[connection] > 0:
-        partitions = connections.given_size[connection]
+    partitions = load_of(traffic, connection)
     topics = connections.pending[connection]
     if topics == 0:
         topics = behaviours.topics[row]
-        if behaviours.saturating[row] != 0:
+        if behaviours.saturates[row] != 0:
             offer(traffic, connection, now, partitions, behaviours.nanos[row])
-    sensor = connections.mutation_sensor[connection]
+    sensor = connections.load_sensor[connection]
     request_sensor = connections.request_sensor[connection]
     rejected = 0
     last_ms = 0
@@ -136,7 +113,6 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
                 rejected += 1
             else:
                 note(counter_of(sensors.meters, sensor, kind), kind, now, float(partitions))
-    accepted = topics - rejected
     mutation_ms = long_to_int(last_ms) if last_ms > 0 else 0
     request_ms = 0
     if request_sensor != NONE:
@@ -146,28 +122,12 @@ def charge_mutation(traffic: Traffic, connection: int, now: int) -> int:
         on_time = charge_counter(requests, REQUEST, now, nanos, request_limit)
         count_event(sensors, request_sensor, now, on_time, on_time.rate)
         request_ms = on_time.throttle_ms
-        network = behaviours.network_nanos[row]
-        if network > 0:
-            note(requests, REQUEST, now, float(network))
-        connections.nanos_charged[connection] += behaviours.nanos[row] + network
-        sensors.delivered[request_sensor][place(sensors, now)] += behaviours.nanos[row] + network
+        spend(traffic, connection, now, behaviours.nanos[row], behaviours.network_nanos[row])
     delay = max(request_ms, mutation_ms, 0)
     if delay > 0 or rejected > 0:  # the wait of a rejection may round to 0
-        if mutation_ms >= request_ms:
-            connections.muted_by[connection] = sensor
-            note_throttle(sensors, sensor, now, delay)
-            connections.mutation_ms[connection] += delay
-        else:
-            connections.muted_by[connection] = request_sensor
-            note_throttle(sensors, request_sensor, now, delay)
-            connections.request_ms[connection] += delay
+        mute(traffic, connection, now, delay, request_ms > mutation_ms)
     connections.rejections[connection] += rejected
-    connections.delivered_units[connection] += accepted * partitions
-    if accepted > 0:
-        connections.delivered_ms[connection] = now
-    connections.mutations_charged[connection] += accepted * partitions
-    if sensor != NONE:
-        sensors.delivered[sensor][place(sensors, now)] += accepted * partitions
+    deliver(traffic, connection, now, (topics - rejected) * partitions)
     connections.pending[connection] = 0
     if behaviours.retry[row] != 0 and behaviours.closed[row] != 0:
         connections.pending[connection] = rejected

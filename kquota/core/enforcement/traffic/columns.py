@@ -65,7 +65,7 @@ class Behaviours(NamedTuple):
 
     kind: Ints
     closed: Ints
-    saturating: Ints
+    saturates: Ints
     """1 for a client without a pace: it sends whenever it may."""
     size: Ints
     """Bytes of a request, of a batch to fetch, or partitions of a topic."""
@@ -76,15 +76,15 @@ class Behaviours(NamedTuple):
     """Network-thread time of a request, ns."""
     exempt: Ints
     """1 where the request quota does not charge the thread time."""
-    latency: Ints
+    latency_ms: Ints
     """From the reading of a request to its response."""
     to_broker: Ints
     to_client: Ints
-    think: Ints
+    think_ms: Ints
     in_flight: Ints
-    max_bytes: Ints
+    most_bytes: Ints
     """What a fetch asks for at most."""
-    max_wait: Ints
+    max_wait_ms: Ints
     """How long a fetch waits for data."""
     topics: Ints
     retry: Ints
@@ -119,9 +119,10 @@ class Connections(NamedTuple):
     """The state and the totals of each connection."""
 
     behaviour: Ints
-    bytes_sensor: Ints
+    load_sensor: Ints
+    """The counter of its bytes, partitions or connections."""
     request_sensor: Ints
-    mutation_sensor: Ints
+    """The counter of its thread time."""
     target: Floats
     """The next arrival as a number of arrivals of the plan."""
     step: Floats
@@ -175,12 +176,11 @@ class Connections(NamedTuple):
     """Thread time that the request quota did not charge."""
     muted_by: Ints
     """The sensor of the last throttle time; NONE before."""
-    bytes_charged: Ints
+    load_charged: Ints
     nanos_charged: Ints
-    mutations_charged: Ints
-    bytes_ms: Ints
+    load_ms: Ints
+    """Throttle time that comes from `load_sensor`."""
     request_ms: Ints
-    mutation_ms: Ints
 
 
 class Given(NamedTuple):

@@ -1,11 +1,12 @@
 """A counter of a broker, one row of `Sensors`: the readings of its metric, and the account of what happened."""
 
-from kquota.core.enforcement.broker import Verdict
+from kquota.core.enforcement.broker import Verdict, note
 from kquota.core.enforcement.compilable import compilable
-from kquota.core.enforcement.counter import COUNT, NEW, RECORDED, Counter, wake
+from kquota.core.enforcement.counter import COUNT, NEW, RECORDED, Counter, counter_of, wake
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.enforcement.rate import measure
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic.columns import Connections, Sensors
+from kquota.core.enforcement.traffic.columns import NONE, Connections, Sensors, Traffic
 
 
 @compilable
@@ -63,11 +64,42 @@ def count_throttle(throttled: Sensors | Connections, row: int, now: int, delay: 
 
 
 @compilable
-def note_throttle(sensors: Sensors, sensor: int, now: int, delay: int) -> None:
-    """Counts a throttle time that this sensor is the reason of."""
+def mute(traffic: Traffic, connection: int, now: int, delay: int, by_time: bool) -> None:
+    """Counts a throttle time to the counter that it comes from: of the thread time, or of the load."""
+    sensors, connections = traffic.sensors, traffic.connections
+    sensor = connections.request_sensor[connection] if by_time else connections.load_sensor[connection]
+    if by_time:
+        connections.request_ms[connection] += delay
+    else:
+        connections.load_ms[connection] += delay
+    connections.muted_by[connection] = sensor
     count_throttle(sensors, sensor, now, delay)
     end = now + delay
     bucket = place(sensors, now)
     sensors.throttling[sensor][bucket] += delay
     if end - sensors.origin > sensors.ends[sensor][bucket]:
         sensors.ends[sensor][bucket] = end - sensors.origin
+
+
+@compilable
+def deliver(traffic: Traffic, connection: int, now: int, units: int) -> None:
+    """Counts what a client got through: bytes, requests, partitions or connections."""
+    sensors, connections = traffic.sensors, traffic.connections
+    connections.delivered_units[connection] += units
+    if units > 0:
+        connections.delivered_ms[connection] = now
+    sensor = connections.load_sensor[connection]
+    if sensor != NONE:
+        connections.load_charged[connection] += units
+        sensors.delivered[sensor][place(sensors, now)] += units
+
+
+@compilable
+def spend(traffic: Traffic, connection: int, now: int, nanos: int, network: int) -> None:
+    """Counts thread time that was charged; the network thread's is charged here, after the response."""
+    sensors, connections = traffic.sensors, traffic.connections
+    sensor = connections.request_sensor[connection]
+    if network > 0:
+        note(counter_of(sensors.counters, sensor, REQUEST), REQUEST, now, float(network))
+    connections.nanos_charged[connection] += nanos + network
+    sensors.delivered[sensor][place(sensors, now)] += nanos + network

@@ -1,8 +1,8 @@
 """The loop: the earliest event of all connections, its response, and the next request of the connection."""
 
 from kquota.core.enforcement.compilable import compilable, inlined
-from kquota.core.enforcement.kind import FETCH, MUTATION, REQUEST
-from kquota.core.enforcement.traffic.arrivals import collect, merge_waiting, random_gap, take
+from kquota.core.enforcement.kind import FETCH, MUTATION
+from kquota.core.enforcement.traffic.arrivals import collect, load_of, merge_waiting, random_gap, take, units_of
 from kquota.core.enforcement.traffic.charging import charge
 from kquota.core.enforcement.traffic.columns import DONE, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import count_throttle
@@ -85,7 +85,7 @@ def send_given(traffic: Traffic, connection: int, now: int, free: int) -> None:
             return
         sent = sent_at(traffic, connection, max(free, arrived))
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
-    connections.due[connection] = read + behaviours.latency[row]
+    connections.due[connection] = read + behaviours.latency_ms[row]
     if behaviours.merge[row] > 0:
         following = connections.given_next[connection]
         if following < connections.given_end[connection] and traffic.given.times[following] <= read:
@@ -122,8 +122,8 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
         connections.due[connection] = take(traffic, connection)
         return
     sent = behaviours.start[row]
-    if behaviours.think[row] > 0 and connections.sent[connection] > 0:
-        sent = max(sent, connections.last_received[connection] + behaviours.think[row])
+    if behaviours.think_ms[row] > 0 and connections.sent[connection] > 0:
+        sent = max(sent, connections.last_received[connection] + behaviours.think_ms[row])
     sent = sent_at(traffic, connection, sent)
     if behaviours.kind[row] >= MUTATION and connections.pending[connection] > 0:
         give_up(traffic, connection, sent)
@@ -137,7 +137,7 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
     elif given:
         send_given(traffic, connection, now, sent)
         return
-    elif polls or behaviours.saturating[row] != 0:
+    elif polls or behaviours.saturates[row] != 0:
         if sent >= behaviours.stop[row] and (polls or connections.pending[connection] == 0):
             connections.due[connection] = DONE
             return
@@ -152,11 +152,11 @@ def send(traffic: Traffic, connection: int, now: int) -> None:
         connections.began[connection] = sent
     # The broker reads the next request of a connection when the response to the last is sent and the mute is over.
     read = max(sent + behaviours.to_broker[row], now, connections.muted[connection])
-    if polls and behaviours.saturating[row] == 0:
+    if polls and behaviours.saturates[row] == 0:
         collect(traffic, connection, read)
         if connections.pending[connection] == 0:
-            read = min(connections.arrived[connection], read + behaviours.max_wait[row])
-    connections.due[connection] = read + behaviours.latency[row]
+            read = min(connections.arrived[connection], read + behaviours.max_wait_ms[row])
+    connections.due[connection] = read + behaviours.latency_ms[row]
 
 
 @compilable
@@ -195,7 +195,7 @@ def begin_traffic(traffic: Traffic) -> None:
         polls = traffic.behaviours.kind[row] == FETCH and traffic.behaviours.closed[row] != 0
         if connections.random[connection] != 0:
             connections.target[connection] = connections.step[connection] * random_gap(connections, connection)
-        if polls and traffic.behaviours.saturating[row] == 0:
+        if polls and traffic.behaviours.saturates[row] == 0:
             connections.arrived[connection] = take(traffic, connection)
         send(traffic, connection, traffic.sensors.origin)
     for position in range(len(connections.heap) // 2 - 1, -1, -1):
@@ -219,46 +219,24 @@ def run_traffic(traffic: Traffic, until: int) -> int:
         events += 1
 
 
-@inlined
-def end_given(traffic: Traffic, connection: int) -> None:
-    """Counts the recorded requests that still wait, and the data that was not fetched."""
-    connections = traffic.connections
-    kind = traffic.behaviours.kind[connections.behaviour[connection]]
-    waiting = connections.pending[connection] if kind == FETCH else 0
-    if connections.arrived[connection] != DONE:
-        waiting += 1 if kind == REQUEST else connections.given_size[connection]
-    while take(traffic, connection) != DONE:
-        waiting += 1 if kind == REQUEST else connections.given_size[connection]
-    connections.waiting_units[connection] = waiting
-
-
 @compilable
 def end_traffic(traffic: Traffic) -> None:
-    """Counts what still waits: what arrived, and was neither delivered nor rejected."""
+    """Counts what still waits: what arrived, and was neither delivered nor rejected, and data that was not fetched."""
     behaviours, connections = traffic.behaviours, traffic.connections
     for connection in range(len(connections.heap)):
         row = connections.behaviour[connection]
-        kind = behaviours.kind[row]
         if behaviours.closed[row] == 0:
             continue  # every arrival is an event
-        size = behaviours.size[row]
-        if connections.given_end[connection] > 0:
-            end_given(traffic, connection)
-            continue
+        kind, topics = behaviours.kind[row], behaviours.topics[row]
+        waiting = 0
         if kind == FETCH:
-            connections.waiting_units[connection] = connections.pending[connection]
-        elif kind >= MUTATION and connections.pending[connection] > 0:
-            connections.waiting_units[connection] = connections.pending[connection] * size
-        elif behaviours.saturating[row] == 0 and connections.arrived[connection] != DONE:
-            connections.waiting_units[connection] = 1 if kind == REQUEST else size
-            if kind >= MUTATION:
-                connections.waiting_units[connection] *= behaviours.topics[row]
-        if behaviours.saturating[row] != 0:
-            continue
-        units = 1 if kind == REQUEST else size
-        if kind >= MUTATION:
-            units = size * behaviours.topics[row]
-        if kind == FETCH and connections.arrived[connection] != DONE:
-            connections.waiting_units[connection] += units
-        while take(traffic, connection) != DONE:
-            connections.waiting_units[connection] += units
+            waiting = connections.pending[connection]
+        elif kind >= MUTATION:
+            waiting = connections.pending[connection] * load_of(traffic, connection)
+        if behaviours.saturates[row] == 0:
+            # Topics that were rejected are what is left of the last arrival.
+            if connections.arrived[connection] != DONE and (kind == FETCH or waiting == 0):
+                waiting += units_of(kind, load_of(traffic, connection), topics)
+            while take(traffic, connection) != DONE:
+                waiting += units_of(kind, load_of(traffic, connection), topics)
+        connections.waiting_units[connection] = waiting
