@@ -28,7 +28,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "stores": "PKCS12 keystores and truststores",
     "gssapi": "a login to brokers by Kerberos",
     "msk": "a login to Amazon MSK by IAM",
-    "probe": "'kquota probe'",
+    "probe": "topics that 'kquota audit' reads",
     "sandbox": "'kquota sandbox'",
     "exporter": "'kquota exporter'",
 }

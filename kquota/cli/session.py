@@ -29,10 +29,8 @@ from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
-    from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.kafka.migrated import MigratedQuotas
-    from kquota.backends.zookeeper import ZooKeeperSecurity
-    from kquota.backends.zookeeper.source import MigrationSource
+    from kquota.backends.kafka import KafkaBackend, KafkaSecurity
+    from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
@@ -103,14 +101,14 @@ def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:
     return access.bootstrap_server, _kafka_security(access) or KafkaSecurity()
 
 
-def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tuple[MigrationSource, MigratedQuotas]:
+def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tuple[ZooKeeperBackend, KafkaBackend]:
     """Both sides of a migration, with the logins and the time-out of `access`."""
-    from kquota.backends.kafka.migrated import MigratedQuotas
-    from kquota.backends.zookeeper.source import MigrationSource
+    from kquota.backends.kafka import KafkaBackend
+    from kquota.backends.zookeeper import ZooKeeperBackend
 
     timeout_s = access.timeout_s
-    source = MigrationSource(zookeeper, timeout_s=timeout_s, security=_zookeeper_security(access))
-    return source, MigratedQuotas(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(access))
+    source = ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=_zookeeper_security(access))
+    return source, KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(access))
 
 
 def _security(access: Access) -> KafkaSecurity | ZooKeeperSecurity | None:

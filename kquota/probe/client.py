@@ -1,124 +1,66 @@
-"""A probe's requests by librdkafka, and what it reports of them.
+"""A probe's requests to the broker that leads a partition: one at a time, on a connection of their own."""
 
-librdkafka reports a throttle time with the name of the broker and nothing of the request that was throttled. What was
-sent and received, with sizes, versions and round trips, it writes to its debugging log (`debug=protocol`), which is
-read here line by line. Log lines and throttle events come through one queue to the thread that polls. An event may
-overtake the lines of its own request, but never the lines of an earlier request: see `Watch`.
-"""
-
-import logging
 import os
-import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kquota.backends.kafka.librdkafka import error_of, errors
-from kquota.core.findings.probe import Exchange
-from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
-from kquota.probe.load import Pace
+from kquota.backends import wire
+from kquota.backends.kafka.address import Server
+from kquota.backends.kafka.codes import NONE, OFFSET_OUT_OF_RANGE, error_of
+from kquota.backends.kafka.connection import Connection, Deadline
+from kquota.backends.kafka.records import batch_of, offset_after
+from kquota.core.findings.probe import Exchange, Probe
+from kquota.errors import InputError
 
-_LINE: Final = re.compile(
-    r"\[thrd:(?P<thread>.*?)\]: .*?: (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
-    r"\(v(?P<version>\d+), (?P<size>\d+) bytes(?: @ \d+)?, CorrId (?P<id>\d+)(?:, rtt (?P<rtt>[\d.]+)ms)?\)"
-)
-_FRAME: Final = 4
-"""The length in front of a request, which librdkafka counts and a broker does not charge."""
-_FLEXIBLE_FETCH: Final = 12
-_EMPTY_FETCH: Final = 64
-"""No answer with a partition in it is that small."""
 _OVERHEAD: Final = 1024
 """What a request is larger than its record at most: header, names, batch."""
-_POLL_S: Final = 0.1
-_CONTROL: Final = "kquota"
-"""The client-id of what a probe does besides."""
-Charge = Callable[[str, int, int, int], int]
-"""(api, version, bytes sent, bytes received) → what the probed quota charges."""
+_FETCH_WAIT_MS: Final = 100
+_ACKNOWLEDGED_MS: Final = 10_000
+_BY_ALL: Final = -1
+_CLIENT: Final = -1
+"""The replica id of a request that is no broker's."""
+_LATEST, _EARLIEST = -1, -2
+_NO_SESSION, _EPOCH_OF_NONE = 0, -1
 
 
-def require() -> None:
-    """Raises MissingDependency without confluent-kafka."""
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise MissingDependency("the probe needs confluent-kafka", extra="probe") from None
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One client's workload: how much, how fast and how long."""
+
+    rate: float
+    """Bytes or requests per second."""
+    size: int
+    """Bytes of a record, of a fetch response at most."""
+    duration_s: float
+    most: int
+    """Bytes or requests that are never exceeded."""
 
 
-class Watch(logging.Handler):
-    """What one client sent and received, and how it was throttled.
+@dataclass
+class Pace:
+    """When the next request of a load is due; the clock starts with the first."""
 
-    Each answer goes to `exchanges`, the caller's list: what was seen is there whatever ends the run.
+    load: Load
+    spent: int = 0
+    exhausted: bool = False
+    """Whether the bound ended the run."""
+    _start: float = field(default_factory=time.monotonic)
 
-    A throttle event belongs to the last answer, or to the next: to the next while `awaits` is true, which whoever sends
-    one request at a time sets, and where the last answer has an event already.
+    def allows(self, amount: int) -> bool:
+        """Whether so much more may be sent."""
+        if self.spent + amount > self.load.most:
+            self.exhausted = True
+        return not self.exhausted and self.left_s() > 0
 
-    `apis` are the messages that count, all without it. `on_answer` is called in the thread that polls, before anything
-    that came later is served.
-    """
+    def wait_s(self) -> float:
+        """Seconds until the next request is due; not above 0 when it is."""
+        return self._start + self.spent / self.load.rate - time.monotonic()
 
-    def __init__(
-        self,
-        exchanges: list[Exchange],
-        charge: Charge,
-        apis: frozenset[str] | None = None,
-        on_answer: Callable[[Exchange], None] | None = None,
-    ) -> None:
-        super().__init__(logging.DEBUG)
-        self.exchanges = exchanges
-        self._charge, self._apis, self._on_answer = charge, apis, on_answer
-        self.awaits = True
-        self._sent: dict[tuple[str, int], int] = {}
-        self._early_ms = 0
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a client needs to be watched."""
-        logger = logging.Logger("kquota.probe", logging.DEBUG)
-        logger.addHandler(self)
-        return {"debug": "protocol", "logger": logger, "throttle_cb": self._on_throttle, "error_cb": _ignore}
-
-    @property
-    def muted_until_ms(self) -> float:
-        """When the last throttle is over, by the clock of the answers."""
-        return self.exchanges[-1].answered_ms + self.exchanges[-1].throttle_ms if self.exchanges else 0.0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        match = _LINE.search(record.getMessage())
-        if match is None or (self._apis is not None and match["api"] not in self._apis):
-            return
-        api, version, size, correlation_id = match["api"], int(match["version"]), int(match["size"]), int(match["id"])
-        if match["what"] == "Sent":
-            self._sent[match["thread"], correlation_id] = size
-            return
-        sent = self._sent.pop((match["thread"], correlation_id), None)
-        if sent is None:
-            return
-        now = time.time() * 1000
-        charge = self._charge(api, version, sent, size)
-        name = "ApiVersions" if api == "ApiVersion" else api
-        exchange = Exchange(
-            name, version, correlation_id, now - float(match["rtt"]), now, charge, throttle_ms=self._early_ms
-        )
-        self._early_ms = 0
-        self.awaits = False
-        self.exchanges.append(exchange)
-        if self._on_answer is not None:
-            self._on_answer(exchange)
-
-    def _on_throttle(self, event: Any) -> None:
-        throttle_ms = round(event.throttle_time * 1000)
-        if throttle_ms <= 0:
-            return  # the first answer after throttled ones
-        last = self.exchanges[-1] if self.exchanges else None
-        if self.awaits or self._sent or last is None or last.throttle_ms > 0:
-            self._early_ms = throttle_ms
-        else:
-            self.exchanges[-1] = replace(last, throttle_ms=throttle_ms)
-
-
-def _ignore(_error: object) -> None:
-    """Errors come back from what was asked for; librdkafka would print them otherwise."""
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        return max(self._start + self.load.duration_s - time.monotonic(), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,215 +70,107 @@ class Partition:
     topic: str
     number: int
     leader: int
+    address: Server
 
 
-class Control:
-    """What a probe does besides its load, on a connection of its own that no probe has muted."""
+@dataclass
+class Client:
+    """A client that waits out every throttle. `exchanges` gets each answer as it comes, whatever ends the run."""
 
-    def __init__(self, settings: dict[str, Any], timeout_s: float) -> None:
-        from confluent_kafka.admin import AdminClient
+    connection: Connection
+    partition: Partition
+    pace: Pace
+    exchanges: list[Exchange]
+    timeout_s: float
 
-        self._timeout_s = timeout_s
-        self._admin = AdminClient({**settings, "client.id": _CONTROL, "error_cb": _ignore, "log_level": 0})
+    def drive(self, kind: Probe) -> None:
+        """Sends the load. Raises Lost, and what the broker answers: Rejected, Unauthorized, InputError."""
+        {Probe.PRODUCE: self._produce, Probe.FETCH: self._fetch, Probe.REQUEST: self._request}[kind]()
 
-    def partition(self, topic: str, number: int) -> Partition:
-        """The partition of a topic that exists. Raises InputError when it does not."""
-        from confluent_kafka import TopicCollection
+    def _produce(self) -> None:
+        """One record a request, acknowledged by all replicas, never sent again."""
+        size = self.pace.load.size
+        batch = batch_of("", os.urandom(size), round(time.time() * 1000))
+        topic = wire.ProduceTopic(self.partition.topic, [wire.ProducePartition(self.partition.number, batch)])
+        request = wire.ProduceRequest(None, _BY_ALL, _ACKNOWLEDGED_MS, [topic])
+        while self._is_due(size + _OVERHEAD):
+            exchange, answer = self._ask("Produce", request, lambda sent, received: sent)
+            self.pace.spent += exchange.charge
+            self._checked(answer)
 
-        with errors(f"topic {topic!r}"):
-            (future,) = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s).values()
-            description = future.result(self._timeout_s)
-        for partition in description.partitions:
-            if partition.id == number:
-                if partition.leader is None:
-                    raise Unreachable(f"partition {number} of topic {topic!r} has no leader now")
-                return Partition(topic, number, partition.leader.id)
-        raise InputError(f"topic {topic!r} has no partition {number}")
+    def _fetch(self) -> None:
+        """Reads the partition from its beginning, and again when it is at the end. No group is joined.
 
-    def create(self, topic: str, created: list[str]) -> None:
-        """Creates a topic of one partition, and returns when it can be used. Raises InputError when it exists.
-
-        `created` gets its name as soon as it is there, also when the wait for that is interrupted.
+        A throttled fetch brings nothing. A broker answers with a whole batch, which may be larger than what was asked.
         """
-        from confluent_kafka.admin import NewTopic
-
-        with errors(f"topic {topic!r}"):
-            (future,) = self._admin.create_topics(
-                [NewTopic(topic, 1)], operation_timeout=self._timeout_s, request_timeout=self._timeout_s
-            ).values()
-            try:
-                future.result(self._timeout_s)
-            except KeyboardInterrupt:
-                future.result(self._timeout_s)
-                created.append(topic)
-                raise
-            created.append(topic)
-        end = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                self.partition(topic, 0)
-                return
-            except KquotaError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(_POLL_S)
-
-    def delete(self, topics: list[str]) -> list[str]:
-        """Deletes topics, and returns the topics that are left: none, unless the cluster refuses."""
-        from confluent_kafka import KafkaError, KafkaException
-
-        left = list(topics)
-        end = time.monotonic() + self._timeout_s
-        while left and time.monotonic() < end:
-            futures = self._admin.delete_topics(left, request_timeout=self._timeout_s)
-            left = []
-            for topic, future in futures.items():
-                try:
-                    future.result(self._timeout_s)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        left.append(topic)
-            if left:
-                time.sleep(_POLL_S)
-        return left
-
-
-def produce(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
-    """One record a request, acknowledged by all replicas, never sent again. Raises Rejected and its like."""
-    from confluent_kafka import Producer
-
-    watch = Watch(exchanges, lambda _api, _version, sent, _received: sent - _FRAME, frozenset({"Produce"}))
-    load = pace.load
-    producer = Producer({**settings, **watch.settings, "linger.ms": 0, "retries": 0, "message.max.bytes": 100_000_000})
-    value = os.urandom(load.size)
-    try:
-        while pace.allows(load.size + _OVERHEAD):
-            if not _due(watch, pace, producer.poll):
+        size = self.pace.load.size
+        largest = size + _OVERHEAD
+        first = offset = self._offset(_EARLIEST)
+        while self._is_due(largest):
+            part = wire.FetchPartition(self.partition.number, -1, offset, -1, size)
+            topics = [wire.FetchTopic(self.partition.topic, [part])]
+            request = wire.FetchRequest(_CLIENT, _FETCH_WAIT_MS, 1, size, 0, _NO_SESSION, _EPOCH_OF_NONE, topics)
+            # A quota charges the body and 4 bytes: the frame with its correlation id has as many.
+            exchange, answer = self._ask("Fetch", request, lambda sent, received: received)
+            self.pace.spent += exchange.charge
+            largest = max(largest, exchange.charge)
+            if exchange.throttle_ms > 0 and not answer.topics:
                 continue
-            outcome: list[Any] = []
-            before = len(watch.exchanges)
+            found = self._checked(answer, OFFSET_OUT_OF_RANGE)
+            if found.error_code == OFFSET_OUT_OF_RANGE:  # the oldest records are deleted meanwhile
+                first = offset = self._offset(_EARLIEST)
+                continue
+            offset = max(offset, offset_after(found.records or b""))
+            if offset >= found.high_watermark:
+                if offset == first:
+                    raise InputError(f"partition {part.partition} of topic {self.partition.topic!r} has no records")
+                offset = first
 
-            def delivered(error: Any, _message: Any, outcome: list[Any] = outcome) -> None:
-                outcome.append(error)
+    def _request(self) -> None:
+        """Asks for the partition's last offset."""
+        while self._is_due(1):
+            self.pace.spent += 1
+            self._offset(_LATEST, measured=True)
 
-            producer.produce(partition.topic, value, partition=partition.number, on_delivery=delivered)
-            while not outcome and not pace.is_over:
-                producer.poll(min(_POLL_S, pace.left_s()))
-            if outcome and outcome[0] is not None:
-                raise error_of(outcome[0], f"topic {partition.topic!r}")
-            pace.spend(_drain(watch, before, producer.poll))
-    finally:
-        producer.purge()
+    def _offset(self, timestamp: int, *, measured: bool = False) -> int:
+        asked = wire.ListOffsetsPartition(self.partition.number, timestamp)
+        request = wire.ListOffsetsRequest(_CLIENT, 0, [wire.ListOffsetsTopic(self.partition.topic, [asked])])
+        if measured:
+            _, answer = self._ask("ListOffsets", request, lambda sent, received: 0)
+        else:
+            (answer,) = self.connection.ask([request], wire.ListOffsetsResponse, Deadline(self.timeout_s))
+        return int(self._checked(answer).offset)
 
+    def _is_due(self, amount: int) -> bool:
+        """Waits until the next request is due and the throttle is over; False once the load is over."""
+        last = self.exchanges[-1] if self.exchanges else None
+        muted_until_ms = 0.0 if last is None else last.answered_ms + last.throttle_ms
+        while self.pace.allows(amount):
+            wait_s = max(self.pace.wait_s(), muted_until_ms / 1000 - time.time())
+            if wait_s <= 0:
+                return True
+            time.sleep(min(wait_s, self.pace.left_s()))
+        return False
 
-_LARGEST_ANSWER = 100_000_000
-"""librdkafka's own bound: it drops the connection at a larger answer, which the broker has charged."""
+    def _ask(self, api: str, request: Any, charge: Callable[[int, int], int]) -> tuple[Exchange, Any]:
+        """The exchange, whose charge is of the bytes sent and received, and the answer."""
+        kind = wire.MESSAGES[f"{api}Response"]
+        found = self.connection.measured(request, kind, Deadline(self.timeout_s))
+        exchange = Exchange(
+            api,
+            found.version,
+            found.correlation_id,
+            found.sent_ms,
+            found.answered_ms,
+            charge(found.sent_bytes, found.received_bytes),
+            found.answer.throttle_time_ms,
+        )
+        self.exchanges.append(exchange)
+        return exchange, found.answer
 
-
-def fetch(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
-    """Reads the partition from its beginning, and again when it is at the end.
-
-    The next fetch goes out when the records of the last one were taken, so waiting before that keeps the rate. No group
-    is joined and no offset is committed. Raises Rejected and its like, InputError for a partition without records.
-    """
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
-    load = pace.load
-    # A broker answers with a whole batch, which may be larger; one more may be under way when the bound is met.
-    largest = load.size + _OVERHEAD
-
-    def on_answer(exchange: Exchange) -> None:
-        nonlocal largest
-        largest = max(largest, exchange.charge)
-        pace.spend(exchange.charge)
-        watch.awaits = exchange.charge > _EMPTY_FETCH  # a throttled fetch brings nothing
-        while pace.allows(2 * largest) and pace.wait_s() > 0:
-            time.sleep(min(pace.wait_s(), _POLL_S))
-
-    def charge(_api: str, version: int, _sent: int, received: int) -> int:
-        # 4 and the body, without the header: the correlation id is not in librdkafka's number, its tag count is.
-        return received + 4 - (1 if version >= _FLEXIBLE_FETCH else 0)
-
-    watch = Watch(exchanges, charge, frozenset({"Fetch"}), on_answer)
-    consumer = Consumer(
-        {
-            **settings,
-            **watch.settings,
-            "group.id": settings["client.id"],
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",
-            "message.max.bytes": max(load.size, 1000),
-            "fetch.max.bytes": load.size,
-            "max.partition.fetch.bytes": load.size,
-            "receive.message.max.bytes": max(largest, _LARGEST_ANSWER),
-            "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 1,
-            "queued.min.messages": 1,
-        }
-    )
-    start = TopicPartition(partition.topic, partition.number, OFFSET_BEGINNING)
-    try:
-        consumer.assign([start])
-        found = False
-        while pace.allows(2 * largest):
-            # One record at a time: the bound may have been met by the answer that they are of.
-            message = consumer.poll(min(_POLL_S, pace.left_s()))
-            error = None if message is None else message.error()
-            if error is None:
-                found = found or message is not None
-            elif error.code() != KafkaError._PARTITION_EOF:
-                raise error_of(error, f"topic {partition.topic!r}")
-            elif not found:
-                raise InputError(f"partition {partition.number} of topic {partition.topic!r} has no records")
-            elif pace.allows(2 * largest):
-                consumer.seek(start)
-    finally:
-        consumer.close()
-
-
-def request(settings: dict[str, Any], partition: Partition, pace: Pace, exchanges: list[Exchange]) -> None:
-    """Asks the leader of the partition for its last offset. Raises Rejected and its like."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    watch = Watch(exchanges, lambda *_sizes: 0)  # every request of a client takes thread time
-    admin = AdminClient({**settings, **watch.settings})
-    asked = TopicPartition(partition.topic, partition.number)
-    while pace.allows(1):
-        if not _due(watch, pace, admin.poll):
-            continue
-        before = len(watch.exchanges)
-        (future,) = admin.list_offsets({asked: OffsetSpec.latest()}).values()
-        pace.spend(1)
-        if not _await(future, pace, admin.poll):
-            return
-        with errors(f"topic {partition.topic!r}"):
-            future.result()
-        _drain(watch, before, admin.poll)
-
-
-def _due(watch: Watch, pace: Pace, poll: Callable[[float], Any]) -> bool:
-    """Polls until the next request is due and the throttle is over, or for a moment; whether it is due."""
-    muted_s = watch.muted_until_ms / 1000 - time.time()
-    wait_s = max(pace.wait_s(), min(muted_s, pace.left_s()))
-    if wait_s <= 0:
-        watch.awaits = True
-        return not pace.is_over
-    poll(min(wait_s, _POLL_S))
-    return False
-
-
-def _await(future: Any, pace: Pace, poll: Callable[[float], Any]) -> bool:
-    """Polls until the future is done or the time is up; whether it is done."""
-    while not future.done() and not pace.is_over:
-        poll(min(0.005, pace.left_s()))
-    return bool(future.done())
-
-
-def _drain(watch: Watch, before: int, poll: Callable[[float], Any]) -> int:
-    """Serves what is queued, the answer's own throttle event with it; returns the charges of the answers since."""
-    end = time.monotonic() + 1
-    while poll(0) or (len(watch.exchanges) == before and time.monotonic() < end):
-        pass
-    return sum(exchange.charge for exchange in watch.exchanges[before:])
+    def _checked(self, answer: Any, *expected: int) -> Any:
+        """What the answer says of the partition. Raises its error, unless it is an expected one."""
+        (part,) = answer.topics[0].partitions
+        if part.error_code not in (NONE, *expected):
+            raise error_of(part.error_code, f"topic {self.partition.topic!r}")
+        return part

@@ -1,24 +1,28 @@
 """One probe of a live broker: prepared, run, cleaned up, and compared with the prediction, whatever ended it."""
 
+import contextlib
+import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from kquota.access import Access, load_config
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-from kquota.backends.kafka.librdkafka import settings_of
+from kquota.backends.kafka.connection import Connection, Deadline, Lost
+from kquota.backends.kafka.nodes import Nodes
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement.settings import BrokerSettings
 from kquota.core.findings.probe import Comparison, Exchange, Limits, Probe, compare
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolution, resolve
-from kquota.errors import InputError, Refused, Unauthorized
-from kquota.probe import client as rdkafka
-from kquota.probe.client import Partition
-from kquota.probe.load import Load, Pace
-from kquota.probe.requestlog import handler_ms
+from kquota.errors import InputError, KquotaError, Refused, Unauthorized, Unreachable
+from kquota.probe.client import Client, Load, Pace, Partition
+
+_POLL_S: Final = 0.1
 
 
 class Usual(NamedTuple):
@@ -117,7 +121,7 @@ def run(
     """Loads a live broker as the request says, and compares how it throttled with the prediction.
 
     Waits out every throttle. KeyboardInterrupt ends the load early, and not the run. What was created is deleted in any
-    case. Raises InputError, Unreachable, Unauthorized, Rejected, and MissingDependency without librdkafka.
+    case. Raises InputError, Unreachable, Unauthorized, Rejected.
     """
     return _Run(request, bootstrap, security or KafkaSecurity(), listener or Listener()).execute()
 
@@ -151,7 +155,7 @@ def probe(
     as `"500kB"`. The cluster is named as for `connect`. It takes `duration_s` seconds and asks nobody.
 
     In the result `comparison` holds the throttles that were `observed`, and the `least` and `most` that were predicted,
-    in ms. Raises InputError, Refused, Unreachable, Unauthorized, Rejected, and MissingDependency without librdkafka.
+    in ms. Raises InputError, Refused, Unreachable, Unauthorized, Rejected.
 
         result = probe("produce", topic="load", rate="500kB", bootstrap_server="localhost:9092")
         print(result.comparison.agreement, result.comparison.observed.total_ms)
@@ -197,6 +201,7 @@ class _Run:
     def __init__(self, request: ProbeRequest, bootstrap: str, security: KafkaSecurity, listener: Listener) -> None:
         self._request, self._bootstrap, self._security, self._listener = request, bootstrap, security, listener
         self._exchanges: list[Exchange] = []
+        self._has_created = False
         self._ended_by: EndedBy = "duration"
         self._user = self._principal()
 
@@ -213,23 +218,51 @@ class _Run:
     def execute(self) -> ProbeResult:
         """Reads what governs the client, runs the load, and deletes what was created."""
         request = self._request
-        rdkafka.require()
-        settings = settings_of(self._bootstrap, self._security, request.client_id)
-        control = rdkafka.Control(settings, request.timeout_s)
-        created: list[str] = []
-        left: list[str] = []
-        try:
-            if request.create_topic:
-                control.create(request.topic, created)
-            partition = control.partition(request.topic, request.partition)
-            target = self._prepared(partition.leader)
-            self._drive(settings, partition)
-        finally:
-            self._listener.ending()
-            left = control.delete(created) if created else []
-            if left:
-                self._listener.warn(f"not deleted: {', '.join(left)}")
-        return self._result(target, tuple(left))
+        left: tuple[str, ...] = ()
+        with contextlib.closing(Nodes(self._bootstrap, timeout_s=request.timeout_s, security=self._security)) as nodes:
+            try:
+                if request.create_topic:
+                    self._create(nodes)
+                partition = self._partition(nodes)
+                target = self._prepared(partition.leader)
+                self._drive(partition)
+            finally:
+                self._listener.ending()
+                if self._has_created:
+                    try:
+                        nodes.delete_topic(request.topic)
+                    except KquotaError as error:
+                        left = (request.topic,)
+                        self._listener.warn(f"not deleted: {request.topic}: {error.message}")
+        return self._result(target, left)
+
+    def _create(self, nodes: Nodes) -> None:
+        """Makes the topic. Raises InputError where there is one, which is never deleted."""
+        topic = self._request.topic
+        if nodes.topic(topic) is None:
+            self._has_created = True  # or is about to: whatever comes now, it is deleted in the end
+            self._has_created = nodes.create_topic(topic)
+        if not self._has_created:
+            raise InputError(f"topic {topic!r} already exists")
+
+    def _partition(self, nodes: Nodes) -> Partition:
+        """The partition, once it has a leader. Raises InputError where there is no such topic or partition."""
+        topic, number = self._request.topic, self._request.partition
+        patience = Deadline(self._request.timeout_s)
+        while True:
+            found = nodes.topic(topic)
+            parts = [] if found is None else found.partitions
+            leader = next((each.leader_id for each in parts if each.partition_index == number), None)
+            addresses = nodes.addresses()
+            if leader in addresses:
+                return Partition(topic, number, leader, addresses[leader])
+            if not patience.left or not (leader is not None or self._has_created):
+                break
+            time.sleep(_POLL_S)
+        if leader is not None:
+            raise Unreachable(f"partition {number} of topic {topic!r} has no leader now")
+        what = "there is no such topic" if found is None else f"it has no partition {number}"
+        raise InputError(f"topic {topic!r}: {what}")
 
     def _prepared(self, broker: int) -> _Target:
         """Reads the quotas and the broker's settings."""
@@ -265,14 +298,19 @@ class _Run:
             )
         return found[self._request.kind.key]
 
-    def _drive(self, settings: dict[str, Any], partition: Partition) -> None:
+    def _drive(self, partition: Partition) -> None:
         """Runs the load; Ctrl-C ends it."""
-        pace = Pace(self._request.load)
-        drives = {Probe.PRODUCE: rdkafka.produce, Probe.FETCH: rdkafka.fetch, Probe.REQUEST: rdkafka.request}
+        timeout_s = self._request.timeout_s
         try:
-            drives[self._request.kind](settings, partition, pace, self._exchanges)
-        except (KeyboardInterrupt, SystemError):  # the client raises the latter where Ctrl-C came amid its callbacks
+            connection = Connection.open(partition.address, self._security, Deadline(timeout_s))
+            connection.client_id = self._request.client_id
+            with contextlib.closing(connection):
+                pace = Pace(self._request.load)
+                Client(connection, partition, pace, self._exchanges, timeout_s).drive(self._request.kind)
+        except KeyboardInterrupt:
             self._ended_by = "interrupt"
+        except Lost as lost:
+            raise Unreachable(f"lost Kafka at {partition.address}: {lost.why}", hint=lost.hint) from None
         else:
             self._ended_by = "bound" if pace.exhausted else "duration"
 
@@ -291,3 +329,34 @@ class _Run:
             self._ended_by,
             left,
         )
+
+
+def handler_ms(path: Path, client_id: str, exchanges: Sequence[Exchange]) -> list[float]:
+    """The `localTimeMs` of each exchange; 0 for one that is not in the log.
+
+    A log may hold several runs: of lines with the same client-id, version and correlation id the last one counts.
+    Raises InputError for a file that cannot be read, and for one that has none of the requests.
+    """
+    found: dict[tuple[str, int, int], float] = {}
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if client_id not in line:
+                    continue
+                try:
+                    entry = json.loads(line[line.index("{") : line.rindex("}") + 1])
+                    header = entry["requestHeader"]
+                    if header["clientId"] == client_id:
+                        name = header["requestApiKeyName"].replace("_", "").lower()
+                        key = (name, header["requestApiVersion"], header["correlationId"])
+                        found[key] = float(entry["localTimeMs"])
+                except (ValueError, KeyError, TypeError):
+                    continue
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    times = [found.get((each.api.lower(), each.version, each.correlation_id)) for each in exchanges]
+    if exchanges and not any(times):
+        raise InputError(
+            f"{path} has no request of the probe", hint="the broker's logger kafka.request.logger has to be at DEBUG"
+        )
+    return [time or 0.0 for time in times]

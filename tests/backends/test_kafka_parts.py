@@ -1,14 +1,18 @@
 """The parts of the Kafka backend that need no peer."""
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram, Servers
 from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.codes import CODES
+from kquota.backends.kafka.librdkafka import settings_of
+from kquota.backends.kafka.oauth import FileToken, OAuthBearer
 from kquota.backends.kafka.scram import scram
-from kquota.backends.tls import Tls
+from kquota.backends.tls import Pem, Tls
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.errors import InputError, Unauthorized
 
@@ -58,8 +62,9 @@ def test_names_of_error_codes_are_kafkas() -> None:
     known = {each.errno: each.message for each in classes if isinstance(getattr(each, "errno", None), int)}
     assert known[-1] == "UNKNOWN"  # of kafka-python; in Kafka it is UNKNOWN_SERVER_ERROR
     assert known[6] == "NOT_LEADER_FOR_PARTITION"  # its name before 2.6
-    assert {code: ours.name for code, ours in CODES.items() if code not in (-1, 6)} == {
-        code: known[code] for code in CODES if code not in (-1, 6)
+    renamed = {-1, 6, 10, 17}  # kafka-python has the last two without _TOO and without _EXCEPTION
+    assert {code: ours.name for code, ours in CODES.items() if code not in renamed} == {
+        code: known[code] for code in CODES if code not in renamed
     }
 
 
@@ -122,3 +127,39 @@ def test_credentials_that_cannot_be_sent() -> None:
         Scram("SCRAM-SHA-256", "\ud800", "p")
     with pytest.raises(InputError, match="no mechanism SCRAM-SHA-1"):
         Scram("SCRAM-SHA-1", "u", "p")
+
+
+PEM = Pem("-----BEGIN CERTIFICATE-----", "store.pem")
+
+
+@pytest.mark.parametrize(
+    ("security", "expected"),
+    [
+        (KafkaSecurity(), {"security.protocol": "PLAINTEXT"}),
+        (
+            KafkaSecurity(sasl=Plain("alice", "secret")),
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+            | {"sasl.password": "secret"},
+        ),
+        (
+            KafkaSecurity(Tls(ca=PEM, verify_host=False), Scram("SCRAM-SHA-512", "alice", "secret")),
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice"}
+            | {"sasl.password": "secret", "ssl.ca.pem": PEM.text, "ssl.endpoint.identification.algorithm": "none"},
+        ),
+        (
+            KafkaSecurity(Tls(identity=PEM, key_password="key")),
+            {"security.protocol": "SSL", "ssl.certificate.pem": PEM.text, "ssl.key.pem": PEM.text}
+            | {"ssl.key.password": "key", "ssl.endpoint.identification.algorithm": "https"},
+        ),
+    ],
+    ids=["plain text", "PLAIN", "SCRAM over TLS", "client certificate"],
+)
+def test_what_librdkafka_is_told(security: KafkaSecurity, expected: dict[str, Any]) -> None:
+    common = {"bootstrap.servers": "b:9092", "client.id": "p"}
+    assert settings_of("b:9092", security, "p") == common | expected
+
+
+def test_a_mechanism_that_librdkafka_is_not_told(tmp_path: Path) -> None:
+    security = KafkaSecurity(sasl=OAuthBearer(FileToken(tmp_path / "token"), {}))
+    with pytest.raises(InputError, match="OAUTHBEARER"):
+        settings_of("b:9092", security, "p")

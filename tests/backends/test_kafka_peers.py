@@ -16,6 +16,7 @@ import pytest
 from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.tls import Tls
 from kquota.core.change.broker import RATE, BrokerAlteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
@@ -470,3 +471,27 @@ def test_what_a_broker_of_2_6_cannot_do_is_said_before_a_write() -> None:
     assert refused.error.message == "not enforced by Kafka 2.6: since 2.8 (KIP-612)"
     assert altered.error is None
     assert len(written) == 1
+
+
+def test_topics_are_made_by_the_controller() -> None:
+    """Brokers in ZooKeeper mode do not pass that on, and say that they are not the controller."""
+
+    def answer(number: int) -> Callable[[wire.Request, wire.RequestHeader], Any]:
+        def reply(request: wire.Request, _: wire.RequestHeader) -> Any:
+            match request:
+                case wire.DescribeClusterRequest():
+                    hosts = [peer.bootstrap.rpartition(":") for peer in peers]
+                    nodes = [
+                        wire.DescribeClusterBroker(id, host, int(port), None)
+                        for id, (host, _, port) in enumerate(hosts)
+                    ]
+                    return wire.DescribeClusterResponse(0, 0, None, 1, "id", 1, nodes)
+                case wire.CreateTopicsRequest():
+                    return wire.CreateTopicsResponse(0, [wire.CreatedTopic("t", 0 if number == 1 else 41, None)])
+            return ...
+
+        return reply
+
+    peers = [Peer(answer(0)), Peer(answer(1))]
+    with peers[0], peers[1], contextlib.closing(Nodes(peers[0].bootstrap, timeout_s=2)) as nodes:
+        assert nodes.create_topic("t")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kquota.backends import wire
-from kquota.backends.kafka.migrated import MigratedQuotas
+from kquota.backends.kafka import KafkaBackend
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Rejected
@@ -41,8 +41,8 @@ def test_empty_names_are_read() -> None:
     ]
     passing = wire.DescribeClientQuotasResponse(0, 7, None, None)
     shown = wire.DescribeClientQuotasResponse(0, 0, "", entries)
-    with broker(passing, shown) as peer, MigratedQuotas(peer.bootstrap) as quotas:
-        snapshot, nameless = quotas.read()
+    with broker(passing, shown) as peer, KafkaBackend(peer.bootstrap) as quotas:
+        snapshot, nameless = quotas.migrated()
 
     producer = QuotaKey.PRODUCER_BYTE_RATE
     assert dict(snapshot) == {Entity(user="alice"): {producer: 1}, Entity(user=DEFAULT): {producer: 4}}
@@ -58,7 +58,7 @@ def test_brokers_that_run_with_zookeeper() -> None:
     shown = wire.DescribeClientQuotasResponse(0, 0, "", [])
     with (
         broker(shown, versions=KRAFT[:2]) as peer,
-        MigratedQuotas(peer.bootstrap) as quotas,
+        KafkaBackend(peer.bootstrap) as quotas,
         pytest.raises(Rejected, match="run with ZooKeeper"),
     ):
-        quotas.read()
+        quotas.migrated()

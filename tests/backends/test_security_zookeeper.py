@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-from kquota.backends.zookeeper.source import MigrationSource
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.errors import InputError, Unauthorized
@@ -62,9 +61,9 @@ def test_nodes_of_users_that_the_world_may_read(secured_zookeeper: SecuredZooKee
     client.start()
     try:
         client.create("/config/users/CN%3Da", b"{}", acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE)
-        with MigrationSource(address, security=KAFKA) as source:
+        with ZooKeeperBackend(address, security=KAFKA) as source:
             (node,) = source.user_nodes()
-        with MigrationSource(address) as stranger, pytest.raises(Unauthorized, match="ACL"):
+        with ZooKeeperBackend(address) as stranger, pytest.raises(Unauthorized, match="ACL"):
             stranger.user_nodes()
     finally:
         client.delete("/config/users/CN%3Da")

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import warnings
+from functools import cache
 from typing import Any, TypeAlias
 
 import pytest
@@ -10,213 +11,70 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.backends import wire
+from kquota.backends.wire.messages import FIELDS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a function on its way out
-    from kafka.protocol import admin, metadata, sasl
+    from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 Message: TypeAlias = wire.Request | wire.Response
 
-REFERENCE: dict[type, Any] = {
-    wire.ApiVersionsRequest: metadata.ApiVersionsRequest,
-    wire.ApiVersionsResponse: metadata.ApiVersionsResponse,
-    wire.SaslHandshakeRequest: sasl.SaslHandshakeRequest,
-    wire.SaslHandshakeResponse: sasl.SaslHandshakeResponse,
-    wire.SaslAuthenticateRequest: sasl.SaslAuthenticateRequest,
-    wire.SaslAuthenticateResponse: sasl.SaslAuthenticateResponse,
-    wire.DescribeConfigsRequest: admin.DescribeConfigsRequest,
-    wire.DescribeConfigsResponse: admin.DescribeConfigsResponse,
-    wire.IncrementalAlterConfigsRequest: admin.IncrementalAlterConfigsRequest,
-    wire.IncrementalAlterConfigsResponse: admin.IncrementalAlterConfigsResponse,
-    wire.DescribeClusterRequest: admin.DescribeClusterRequest,
-    wire.DescribeClusterResponse: admin.DescribeClusterResponse,
-    wire.DescribeLogDirsRequest: admin.DescribeLogDirsRequest,
-    wire.DescribeLogDirsResponse: admin.DescribeLogDirsResponse,
-    wire.DescribeClientQuotasRequest: admin.DescribeClientQuotasRequest,
-    wire.DescribeClientQuotasResponse: admin.DescribeClientQuotasResponse,
-    wire.AlterClientQuotasRequest: admin.AlterClientQuotasRequest,
-    wire.AlterClientQuotasResponse: admin.AlterClientQuotasResponse,
-    wire.DescribeUserScramCredentialsRequest: admin.DescribeUserScramCredentialsRequest,
-    wire.DescribeUserScramCredentialsResponse: admin.DescribeUserScramCredentialsResponse,
-}
 REQUESTS = {api.request for api in wire.APIS}
 API_OF = {kind: api for api in wire.APIS for kind in (api.request, api.response)}
 
 # --- Any message -----------------------------------------------------------------------------------------------------
 
 ids = st.integers(-(2**31), 2**31 - 1)
-shorts = st.integers(-(2**15), 2**15 - 1)
 # 127 and 128 are where a varint grows.
 texts = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=20),
     st.sampled_from(["user", "client-id", "ip", "", "<default>", "x" * 126, "x" * 127, "x" * 300, "日本😀"]),
 )
-nullable_texts = st.none() | texts
-doubles = st.floats(allow_nan=False)
-entities = st.lists(st.builds(wire.EntityData, texts, nullable_texts), max_size=3)
-components = st.builds(wire.ComponentData, texts, st.integers(-128, 127), nullable_texts)
-versions = st.builds(wire.ApiVersion, shorts, shorts, shorts)
-bytes_ = st.integers(-128, 127)
-synonyms = st.builds(wire.DescribeConfigsSynonym, texts, nullable_texts, bytes_)
-configs = st.builds(
-    wire.DescribeConfigsResourceResult,
-    texts,
-    nullable_texts,
-    st.booleans(),
-    bytes_,
-    st.booleans(),
-    st.lists(synonyms, max_size=3),
-    bytes_,
-    nullable_texts,
-)
-longs = st.integers(-(2**63), 2**63 - 1)
-replicas = st.builds(wire.DescribeLogDirsPartition, ids, longs, longs, st.booleans())
-log_dirs = st.builds(
-    wire.DescribeLogDirsResult,
-    shorts,
-    texts,
-    st.lists(st.builds(wire.DescribeLogDirsTopic, texts, st.lists(replicas, max_size=2)), max_size=2),
-    longs,
-    longs,
-)
-codes = shorts.filter(lambda code: code != wire.UNSUPPORTED_VERSION)
-messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(wire.ApiVersionsRequest, texts, texts),
-    st.builds(wire.ApiVersionsResponse, codes, st.lists(versions, max_size=5), ids),
-    st.builds(wire.SaslHandshakeRequest, texts),
-    st.builds(wire.SaslHandshakeResponse, shorts, st.lists(texts, max_size=4)),
-    st.builds(wire.SaslAuthenticateRequest, st.binary(max_size=200)),
-    st.builds(
-        wire.SaslAuthenticateResponse, shorts, nullable_texts, st.binary(max_size=200), st.integers(0, 2**63 - 1)
-    ),
-    st.builds(
-        wire.DescribeConfigsRequest,
-        st.lists(
-            st.builds(wire.DescribeConfigsResource, bytes_, texts, st.none() | st.lists(texts, max_size=3)), max_size=3
-        ),
-        st.booleans(),
-        st.booleans(),
-    ),
-    st.builds(
-        wire.DescribeConfigsResponse,
-        ids,
-        st.lists(
-            st.builds(wire.DescribeConfigsResult, shorts, nullable_texts, bytes_, texts, st.lists(configs, max_size=3)),
-            max_size=3,
-        ),
-    ),
-    st.builds(
-        wire.IncrementalAlterConfigsRequest,
-        st.lists(
-            st.builds(
-                wire.AlterConfigsResource,
-                bytes_,
-                texts,
-                st.lists(st.builds(wire.AlterableConfig, texts, bytes_, nullable_texts), max_size=3),
-            ),
-            max_size=3,
-        ),
-        st.booleans(),
-    ),
-    st.builds(
-        wire.IncrementalAlterConfigsResponse,
-        ids,
-        st.lists(st.builds(wire.AlterConfigsResourceResponse, shorts, nullable_texts, bytes_, texts), max_size=3),
-    ),
-    st.builds(wire.DescribeClusterRequest, st.booleans(), bytes_),
-    st.builds(
-        wire.DescribeClusterResponse,
-        ids,
-        shorts,
-        nullable_texts,
-        bytes_,
-        texts,
-        ids,
-        st.lists(st.builds(wire.DescribeClusterBroker, ids, texts, ids, nullable_texts), max_size=3),
-        st.just(-(2**31)),
-    ),
-    st.builds(
-        wire.DescribeLogDirsRequest,
-        st.none() | st.lists(st.builds(wire.DescribableLogDirTopic, texts, st.lists(ids, max_size=3)), max_size=3),
-    ),
-    st.builds(wire.DescribeLogDirsResponse, ids, shorts, st.lists(log_dirs, max_size=3)),
-    st.builds(wire.DescribeClientQuotasRequest, st.lists(components, max_size=3), st.booleans()),
-    st.builds(
-        wire.DescribeClientQuotasResponse,
-        ids,
-        shorts,
-        nullable_texts,
-        st.none()
-        | st.lists(
-            st.builds(wire.QuotaEntry, entities, st.lists(st.builds(wire.ValueData, texts, doubles), max_size=3))
-        ),
-    ),
-    st.builds(
-        wire.AlterClientQuotasRequest,
-        st.lists(
-            st.builds(
-                wire.AlterEntry, entities, st.lists(st.builds(wire.OpData, texts, doubles, st.booleans()), max_size=3)
-            )
-        ),
-        st.booleans(),
-    ),
-    st.builds(
-        wire.AlterClientQuotasResponse,
-        ids,
-        st.lists(st.builds(wire.AlterEntryResult, shorts, nullable_texts, entities)),
-    ),
-    st.builds(
-        wire.DescribeUserScramCredentialsRequest, st.none() | st.lists(st.builds(wire.UserName, texts), max_size=3)
-    ),
-    st.builds(
-        wire.DescribeUserScramCredentialsResponse,
-        ids,
-        shorts,
-        nullable_texts,
-        st.lists(
-            st.builds(
-                wire.DescribeUserScramCredentialsResult,
-                texts,
-                shorts,
-                nullable_texts,
-                st.lists(st.builds(wire.CredentialInfo, bytes_, ids), max_size=3),
-            ),
-            max_size=3,
-        ),
-    ),
-)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    **{f"int{bits}": st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    "float64": st.floats(allow_nan=False),
+    "bool": st.booleans(),
+    "string": texts,
+    "bytes": st.binary(max_size=200),
+}
+
+
+def values_of(kind: str) -> st.SearchStrategy[Any]:
+    """Values of a type of the table."""
+    if kind.endswith("?"):
+        return st.none() | values_of(kind[:-1])
+    if kind.startswith("[]"):
+        return st.lists(values_of(kind[2:]), max_size=3)
+    return VALUES[kind] if kind in VALUES else structs_of(kind)
+
+
+@cache
+def structs_of(name: str) -> st.SearchStrategy[Message]:
+    return st.builds(wire.MESSAGES[name], *(values_of(kind) for _, kind, _ in FIELDS[name]))
+
+
+def in_version(value: Any, version: int) -> Any:
+    """The value without the fields that the version does not have."""
+    if isinstance(value, list):
+        return [in_version(each, version) for each in value]
+    if not isinstance(value, tuple):
+        return value
+    kind: Any = type(value)
+    later = {label: kind._field_defaults.get(label) for label, _, since in FIELDS[kind.__name__] if since > version}
+    return kind._make(in_version(each, version) for each in value)._replace(**later)
 
 
 @st.composite
 def versioned(draw: st.DrawFn) -> tuple[Message, int]:
-    """A message in one of its versions, without the fields that the version does not have."""
-    message = draw(messages)
-    api = API_OF[type(message)]
+    """A message in one of its versions."""
+    api = draw(st.sampled_from(wire.APIS))
     version = draw(st.integers(api.min_version, api.max_version))
-    match message:
-        case wire.ApiVersionsRequest() if version < 3:
-            message = wire.ApiVersionsRequest()
-        case wire.ApiVersionsResponse() if version < 1:
-            message = message._replace(throttle_time_ms=0)
-        case wire.SaslAuthenticateResponse() if version < 1:
-            message = message._replace(session_lifetime_ms=0)
-        case wire.DescribeConfigsRequest() if version < 3:
-            message = message._replace(include_documentation=False)
-        case wire.DescribeConfigsResponse() if version < 3:
-            results = [
-                result._replace(configs=[each._replace(config_type=0, documentation=None) for each in result.configs])
-                for result in message.results
-            ]
-            message = message._replace(results=results)
-        case wire.DescribeLogDirsResponse() if version < 4:
-            dirs = [each._replace(total_bytes=-1, usable_bytes=-1) for each in message.results]
-            code = message.error_code if version >= 3 else None
-            message = message._replace(error_code=code, results=dirs)
-        case wire.DescribeClusterRequest() if version < 1:
-            message = message._replace(endpoint_type=wire.BROKERS)
-        case wire.DescribeClusterResponse() if version < 1:
-            message = message._replace(endpoint_type=None)
-    return message, version
+    message = draw(structs_of(draw(st.sampled_from([api.request, api.response])).__name__))
+    if isinstance(message, wire.ApiVersionsResponse) and message.error_code == wire.UNSUPPORTED_VERSION:
+        message = message._replace(error_code=0)
+    if isinstance(message, wire.DescribeClusterResponse):  # a set of names there, by default unknown as well
+        message = message._replace(cluster_authorized_operations=-(2**31))
+    return in_version(message, version), version
 
 
 def encode(message: Any, version: int, correlation_id: int, client_id: str | None = "kquota") -> bytes:
@@ -233,27 +91,32 @@ def decode(kind: Any, version: int, frame: bytes) -> Any:
 
 def theirs(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """The frame that kafka-python makes."""
-    reference = REFERENCE[type(message)]
-    fields = {name: _theirs(reference, value) for name, value in message._asdict().items()}
-    fields.pop("cluster_authorized_operations", None)  # a set of names there, by default unknown as well
-    other = reference[version](**fields)
-    if type(message) in REQUESTS:
-        other.with_header(correlation_id, client_id)
-    else:
-        other.with_header(correlation_id)
+    name = type(message).__name__
+    reference = next(
+        getattr(module, name) for module in (admin, consumer, metadata, producer, sasl) if hasattr(module, name)
+    )
+    other = reference[version](**_theirs(reference._struct, message, version))
+    other.with_header(*([correlation_id, client_id] if type(message) in REQUESTS else [correlation_id]))
     frame: bytes = other.encode(header=True)
     return frame
 
 
-def _theirs(parent: Any, value: Any) -> Any:
-    if isinstance(value, list):
-        return [_theirs(parent, element) for element in value]
-    if not isinstance(value, tuple):
-        return value
-    name = type(value).__name__
-    kind = getattr(parent, name if hasattr(parent, name) else "EntryData")
-    fields: dict[str, Any] = value._asdict()  # type: ignore[attr-defined]
-    return kind(**{field: _theirs(kind, part) for field, part in fields.items()})
+def _theirs(struct: Any, message: Any, version: int) -> dict[str, Any]:
+    """The fields of a struct of theirs, which has ours in the same order."""
+    ours = [label for label, _, since in FIELDS[type(message).__name__] if since <= version]
+    fields = {}
+    for label, field in zip(ours, struct.untagged_fields(version), strict=False):
+        value = getattr(message, label)
+        if field.is_struct_array() and value is not None:
+            value = [
+                field.data_class(version=version, **_theirs(field, each, version))
+                if isinstance(each, tuple)
+                else field.data_class(version=version, **{field.untagged_fields(version)[0].name: each})
+                for each in value
+            ]
+        if label != "cluster_authorized_operations":
+            fields[field.name] = value
+    return fields
 
 
 @given(versioned(), ids, st.sampled_from([None, "", "kquota", "x" * 300]))
@@ -446,7 +309,7 @@ def test_an_endless_varint() -> None:
 
 @pytest.mark.parametrize(
     ("frame", "says"),
-    [("0002 0000 00000001 ffff", "unknown message 2"), ("0030 0002 00000001 ffff 00", "no version 2")],
+    [("0004 0000 00000001 ffff", "unknown message 4"), ("0030 0002 00000001 ffff 00", "no version 2")],
 )
 def test_requests_that_are_none_of_ours(frame: str, says: str) -> None:
     with pytest.raises(wire.FrameError, match=says):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from kquota.backends.kafka.migrated import MigratedQuotas
+from kquota.backends.kafka import KafkaBackend
 from kquota.errors import KquotaError
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes
@@ -58,8 +58,8 @@ class Migration(Nodes):
         self._run("kraft-broker", {"process.roles": "broker", "node.id": "0", **listeners, **self._common})
 
         def serves() -> bool:
-            with MigratedQuotas(self.bootstrap, timeout_s=2) as quotas:
-                return bool(quotas.read())
+            with KafkaBackend(self.bootstrap, timeout_s=2) as quotas:
+                return bool(quotas.migrated())
 
         self._await("a broker with KRaft", serves, _READY_S, KquotaError)
 

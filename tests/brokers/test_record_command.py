@@ -183,8 +183,8 @@ def set_root(loggers: KafkaLoggers, level: str) -> None:
 
     resource = wire.AlterConfigsResource(wire.LOGGER_RESOURCE, "1", [wire.AlterableConfig("root", wire.SET, level)])
     request = wire.IncrementalAlterConfigsRequest([resource], False)
-    with loggers._nodes.asking(1) as (session, deadline):
-        session.ask([request], wire.IncrementalAlterConfigsResponse, deadline)
+    with loggers._nodes.asking(1) as session:
+        session.ask([request], wire.IncrementalAlterConfigsResponse)
 
 
 class recording:

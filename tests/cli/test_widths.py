@@ -137,7 +137,7 @@ class Brokers:
 class Side(Brokers):
     """A side of a migration, in memory."""
 
-    def read(self) -> tuple[QuotaSnapshot, tuple[()]]:
+    def migrated(self) -> tuple[QuotaSnapshot, tuple[()]]:
         return QuotaSnapshot({}), ()
 
     def describe(self, broker: object = None) -> Any:

@@ -1,108 +1,94 @@
-"""What is read from librdkafka's log, and the settings it gets. Real brokers are in tests/cli/test_probe.py."""
+"""What a probe's client sends next, by what the broker answered. Real brokers are in tests/cli/test_probe.py."""
 
-import logging
-from types import SimpleNamespace
+import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
-from kquota.backends.kafka import KafkaSecurity, Plain, Scram
-from kquota.backends.kafka.librdkafka import settings_of
-from kquota.backends.kafka.oauth import FileToken, OAuthBearer
-from kquota.backends.tls import Pem, Tls
-from kquota.errors import InputError
-from kquota.probe.client import Watch
+from kquota.backends import wire
+from kquota.backends.kafka.address import Server
+from kquota.backends.kafka.connection import Measured
+from kquota.backends.kafka.records import batch_of
+from kquota.core.findings.probe import Exchange, Probe
+from kquota.errors import InputError, Rejected
+from kquota.probe.client import Client, Load, Pace, Partition
 
-THREAD = "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1"
-
-
-def log(watch: Watch, line: str) -> None:
-    watch.emit(logging.LogRecord("x", logging.DEBUG, "", 0, f"SEND [p#producer-1] {THREAD}: {line}", None, None))
+BATCH = batch_of("", b"x" * 100, 0)
 
 
-def sent(watch: Watch, number: int) -> None:
-    log(watch, f"Sent ProduceRequest (v10, 10110 bytes @ 0, CorrId {number})")
+class Broker:
+    """A connection on which a broker answers with the next of these; the first records of the log have the offset 5."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.requests = list(answers), list[Any]()
+
+    def ask(self, requests: list[Any], kind: type, deadline: object) -> list[Any]:
+        part = wire.ListedPartition(0, 0, -1, 5)
+        return [wire.ListOffsetsResponse(0, [wire.ListedTopic("t", [part])])]
+
+    def measured(self, request: Any, kind: type, deadline: object) -> Measured:
+        self.requests.append(request)
+        now = time.time() * 1000
+        return Measured(self.answers.pop(0), 4, len(self.requests), 1000, 150, now, now)
 
 
-def received(watch: Watch, number: int) -> None:
-    log(watch, f"Received ProduceResponse (v10, 45 bytes, CorrId {number}, rtt 2.50ms)")
+def drive(kind: Probe, broker: Broker, most: int = 10**6) -> list[Exchange]:
+    exchanges: list[Exchange] = []
+    pace = Pace(Load(1e9, 100, 10.0, most))
+    client = Client(broker, Partition("t", 0, 1, Server("b", 9092)), pace, exchanges, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):  # the broker has no more answers
+        client.drive(kind)
+    return exchanges
 
 
-def throttled(watch: Watch, ms: int) -> None:
-    watch.settings["throttle_cb"](SimpleNamespace(throttle_time=ms / 1000))
+def produced(throttle_ms: int, code: int = 0) -> Any:
+    return wire.ProduceResponse([wire.ProducedTopic("t", [wire.ProducedPartition(0, code, 0, -1)])], throttle_ms)
 
 
-@pytest.fixture
-def watch() -> Watch:
-    return Watch([], lambda _api, _version, sent, _received: sent - 4, frozenset({"Produce"}))
+def fetched(records: bytes, end: int, code: int = 0) -> Any:
+    part = wire.FetchedPartition(0, code, end, end, 0, None, -1, records)
+    return wire.FetchResponse(0, 0, 0, [wire.FetchedTopic("t", [part])])
 
 
-def test_a_request_and_its_answer_make_an_exchange(watch: Watch) -> None:
-    log(watch, "Sent MetadataRequest (v13, 22 bytes @ 0, CorrId 1)")
-    sent(watch, 2)
-    log(watch, "Received MetadataResponse (v13, 57 bytes, CorrId 1, rtt 1.89ms)")
-    log(watch, "Broker changed state UP -> DOWN")
-    assert watch.exchanges == []
-    received(watch, 2)
-
-    (exchange,) = watch.exchanges
-    assert (exchange.api, exchange.version, exchange.correlation_id, exchange.charge) == ("Produce", 10, 2, 10106)
-    assert exchange.answered_ms - exchange.sent_ms == pytest.approx(2.5)
-    assert exchange.throttle_ms == 0
+def at(offset: int) -> bytes:
+    return offset.to_bytes(8) + BATCH[8:]
 
 
-@pytest.mark.parametrize("order", ["srt", "str", "tsr"])
-def test_a_throttle_belongs_to_the_request_that_it_is_of_whatever_came_first(watch: Watch, order: str) -> None:
-    """librdkafka queues throttle events ahead of log lines."""
-    steps = {"s": sent, "r": received}
-    for number, ms in enumerate((40, 0, 501, 502)):
-        watch.awaits = True
-        for step in order:
-            if step == "t":
-                throttled(watch, ms)
-            else:
-                steps[step](watch, number)
-
-    assert [exchange.throttle_ms for exchange in watch.exchanges] == [40, 0, 501, 502]
+def test_a_throttle_is_waited_out() -> None:
+    begin = time.monotonic()
+    exchanges = drive(Probe.PRODUCE, Broker(produced(0), produced(120), produced(80)))
+    assert 0.2 <= time.monotonic() - begin < 5
+    assert [(each.api, each.charge, each.throttle_ms) for each in exchanges] == [
+        ("Produce", 1000, 0),
+        ("Produce", 1000, 120),
+        ("Produce", 1000, 80),
+    ]
 
 
-PEM = Pem("-----BEGIN CERTIFICATE-----", "store.pem")
+def test_what_the_broker_refuses_ends_the_load() -> None:
+    broker = Broker(produced(0), produced(0, code=44), produced(0))
+    with pytest.raises(Rejected, match=r"POLICY_VIOLATION: topic 't'"):
+        drive(Probe.PRODUCE, broker)
+    assert len(broker.answers) == 1
 
 
-@pytest.mark.parametrize(
-    ("security", "expected"),
-    [
-        (KafkaSecurity(), {"security.protocol": "PLAINTEXT"}),
-        (
-            KafkaSecurity(sasl=Plain("alice", "secret")),
-            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
-            | {"sasl.password": "secret"},
-        ),
-        (
-            KafkaSecurity(Tls(ca=PEM, verify_host=False), Scram("SCRAM-SHA-512", "alice", "secret")),
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice"}
-            | {"sasl.password": "secret", "ssl.ca.pem": PEM.text, "ssl.endpoint.identification.algorithm": "none"},
-        ),
-        (
-            KafkaSecurity(Tls(identity=PEM, key_password="key")),
-            {"security.protocol": "SSL", "ssl.certificate.pem": PEM.text, "ssl.key.pem": PEM.text}
-            | {"ssl.key.password": "key", "ssl.endpoint.identification.algorithm": "https"},
-        ),
-    ],
-    ids=["plain text", "PLAIN", "SCRAM over TLS", "client certificate"],
-)
-def test_settings(security: KafkaSecurity, expected: dict[str, Any]) -> None:
-    common = {"bootstrap.servers": "b:9092", "client.id": "p"}
-    assert settings_of("b:9092", security, "p") == common | expected
+def test_a_partition_is_read_again_from_its_beginning() -> None:
+    """A throttled fetch comes empty, and is asked for again."""
+    throttled = wire.FetchResponse(30, 0, 0, [])
+    broker = Broker(fetched(at(5) + at(6), 8), throttled, fetched(at(7), 8), fetched(at(5), 8), fetched(b"", 8, code=1))
+    exchanges = drive(Probe.FETCH, broker)
+    offsets = [request.topics[0].partitions[0].fetch_offset for request in broker.requests]
+    assert offsets == [5, 7, 7, 5, 6, 5]
+    assert [each.throttle_ms for each in exchanges] == [0, 30, 0, 0, 0]
 
 
-def test_what_librdkafka_gets_it_knows() -> None:
-    security = KafkaSecurity(Tls(verify_host=False), Scram("SCRAM-SHA-256", "alice", "secret"))
-    Producer({**settings_of("127.0.0.1:1", security, "p"), **Watch([], lambda *_: 0).settings})
+def test_a_partition_without_records() -> None:
+    with pytest.raises(InputError, match="partition 0 of topic 't' has no records"):
+        drive(Probe.FETCH, Broker(fetched(b"", 5)))
 
 
-def test_a_mechanism_that_the_probe_does_not_speak(tmp_path: Any) -> None:
-    security = KafkaSecurity(sasl=OAuthBearer(FileToken(tmp_path / "token"), {}))
-    with pytest.raises(InputError, match="OAUTHBEARER"):
-        settings_of("b:9092", security, "p")
+def test_no_request_is_sent_beyond_the_bound() -> None:
+    pace = Pace(Load(1e9, 100, 10.0, 2_500))
+    broker, exchanges = Broker(*[produced(0)] * 5), list[Exchange]()
+    Client(broker, Partition("t", 0, 1, Server("b", 9092)), pace, exchanges, 1.0).drive(Probe.PRODUCE)  # type: ignore[arg-type]
+    assert (len(exchanges), pace.exhausted) == (2, True)

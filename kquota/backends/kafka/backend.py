@@ -1,13 +1,15 @@
 """The backend: describe, alter in bounded requests, and reading what was written."""
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kquota.backends import ClosesOnExit, QuotaBackend, wire
 from kquota.backends.kafka.address import Servers
-from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of, is_transient
+from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.journal import TopicJournal
 from kquota.backends.kafka.nodes import Nodes
@@ -21,9 +23,12 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value, differ
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.version import Version
 from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable
+
+if TYPE_CHECKING:
+    from kquota.core.change.migration import Parts
 
 # A broker looks through all its entities for every filter, so an exact one costs it about a twentieth of the answer
 # that lists all (8 ms and 150 ms for 10,000 entities): beyond this many, whole kinds of entities are read at once.
@@ -142,10 +147,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
 
     def broker_count(self) -> int:
         """How many brokers are alive. Raises Unreachable, Unauthorized or Rejected."""
-        answer = self._session.describe_cluster(wire.BROKERS, self._session.deadline())
-        if answer.error_code != NONE:
-            raise error_of(answer.error_code, answer.error_message)
-        return len(answer.brokers)
+        return len(self._session.describe_cluster().brokers)
 
     @property
     def cluster_address(self) -> str:
@@ -155,15 +157,30 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None for brokers that do not say. Raises Unreachable."""
         try:
-            answer = self._session.describe_cluster(wire.BROKERS, self._session.deadline())
+            return self._session.describe_cluster().cluster_id or None
         except (Rejected, Unauthorized):
             return None
-        return answer.cluster_id or None if answer.error_code == NONE else None
 
     def release(self) -> Version | None:
         """The brokers' release, as far as their messages show it; None before 2.6. Raises Unreachable, Unauthorized."""
-        self._session.ask([], wire.DescribeClusterResponse, self._session.deadline())
+        self._session.ask([], wire.DescribeClusterResponse)
         return self._session.version
+
+    def migrated(self) -> tuple[QuotaSnapshot, dict[Parts, Values]]:
+        """What a migration made of the quotas, and separately the quotas of entities with an empty name.
+
+        Raises Unreachable and Unauthorized; Rejected where the brokers run with ZooKeeper.
+        """
+        request = wire.DescribeClientQuotasRequest([], strict=False)
+        answer = self._session.answer(request, wire.DescribeClientQuotasResponse)
+        if not self._session.is_kraft:
+            raise Rejected(
+                "these brokers run with ZooKeeper: they show what is there, not what was migrated",
+                hint="check again when the brokers run with KRaft",
+            )
+        nameless: dict[Parts, Values] = {}
+        stored = read_entries(answer.entries or (), nameless)
+        return QuotaSnapshot(stored.values, tuple(stored.problems)), nameless
 
     def _current(self, entities: Sequence[Entity]) -> tuple[Stored, dict[Entity, KquotaError]]:
         """What is set on those entities, and maybe others; and which of them the broker refuses to describe.
@@ -210,14 +227,7 @@ class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
         """What matches each filter now. Raises Unreachable or Unauthorized, and Rejected where nothing is served."""
         requests = [describe_request(filter) for filter in filters]
         sent = [request for request in requests if request is not None]
-        deadline = self._session.deadline()
-        _, longest = _POLL_S
-        while True:
-            answers = self._session.ask(sent, wire.DescribeClientQuotasResponse, deadline) if sent else []
-            # Asking once more must leave time for the answer.
-            if not any(is_transient(answer.error_code) for answer in answers) or deadline.left < 2 * longest:
-                break
-            time.sleep(longest)
+        answers = self._session.settled(sent, wire.DescribeClientQuotasResponse) if sent else []
         remaining = iter(answers)
         hint = None if self._session.is_kraft else _HINT_WITH_ZOOKEEPER
         return [Stored() if request is None else _stored(next(remaining), hint) for request in requests]

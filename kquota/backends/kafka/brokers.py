@@ -6,16 +6,16 @@ own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the d
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
 from kquota.backends import BrokerConfigs, ClosesOnExit, wire
 from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.connection import Deadline
-from kquota.backends.kafka.nodes import Nodes, result_of
+from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import Session, Unanswered
+from kquota.backends.kafka.session import PAUSE_S, Session, Unanswered, of_first
 from kquota.backends.serverprops import inter_broker_of, listeners_of, settings_of
 from kquota.core.change.broker import (
     RATE,
@@ -46,7 +46,6 @@ _SOURCES: Final = {
     4: Source.STATIC_BROKER_CONFIG,
     5: Source.DEFAULT_CONFIG,
 }
-_PAUSE_S: Final = 0.1
 
 
 class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
@@ -85,7 +84,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         while self._rates(result.broker) != dict(result.after):
             if not patience.left:
                 return False
-            time.sleep(min(_PAUSE_S, patience.left))
+            time.sleep(min(PAUSE_S, patience.left))
         return True
 
     def _rates(self, broker: Broker) -> dict[str, int]:
@@ -110,7 +109,7 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
 
     def _check_age(self, broker: Broker) -> None:
         """Raises Rejected by a broker that would take the rate, and does not know it."""
-        with self._asking(broker) as (session, _):
+        with self._asking(broker) as session:
             version = session.version
         if version is not None and version < CONNECTION_RATES:
             since = Since(CONNECTION_RATES, "KIP-612")
@@ -137,17 +136,17 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         # Which listeners have a rate is not known beforehand: a filter of keys takes whole names only.
         resource = wire.DescribeConfigsResource(wire.BROKER_RESOURCE, _name(broker), None)
         request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
-        with self._asking(broker) as (session, deadline):
-            return result_of(session, request, wire.DescribeConfigsResponse, deadline).configs
+        with self._asking(broker) as session:
+            return session.answer(request, wire.DescribeConfigsResponse, of_first).results[0].configs
 
     def _write(self, alteration: BrokerAlteration, *, validate_only: bool) -> None:
         changes = [wire.AlterableConfig(name, wire.SET, str(rate)) for name, rate in alteration.set.items()]
         changes += [wire.AlterableConfig(name, wire.DELETE, None) for name in sorted(alteration.remove)]
         resource = wire.AlterConfigsResource(wire.BROKER_RESOURCE, _name(alteration.broker), changes)
         request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
-        with self._asking(alteration.broker) as (session, deadline):
+        with self._asking(alteration.broker) as session:
             try:
-                result_of(session, request, wire.IncrementalAlterConfigsResponse, deadline)
+                session.answer(request, wire.IncrementalAlterConfigsResponse, of_first)
             except Unanswered as error:
                 if validate_only:
                     raise
@@ -157,9 +156,9 @@ class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
         """Where the brokers are that are alive."""
         return self._nodes.addresses()
 
-    def _asking(self, broker: Broker) -> AbstractContextManager[tuple[Session, Deadline]]:
+    def _asking(self, broker: Broker) -> AbstractContextManager[Session]:
         """A session with that broker, and errors that name it; for the default of all a session with any broker."""
-        return self._nodes.any() if broker is DEFAULT else self._nodes.asking(broker)
+        return nullcontext(self._nodes.any) if broker is DEFAULT else self._nodes.asking(broker)
 
 
 def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[str, str]:

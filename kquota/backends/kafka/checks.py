@@ -13,15 +13,13 @@ from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, error_of
 from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import another_product
+from kquota.backends.kafka.session import DESCRIBE_QUORUM, another_product
 from kquota.backends.tls import Tls, client_context
 from kquota.backends.wire.releases import release_of
 from kquota.core.check import Check, failure, ok, warning
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 AREA: Final = "cluster"
-_DESCRIBE_QUORUM: Final = 55
-"""The number of a message that brokers serve in KRaft clusters only (KIP-595)."""
 _MOST_BROKERS: Final = 20
 """Of more brokers the first are connected to."""
 _TRIAL: Final = "kquota-doctor"
@@ -74,7 +72,7 @@ def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[C
         return None, [failure(AREA, subject, *_explained(server, security, steps[-1], lost, timeout_s))]
     except KquotaError as error:
         return None, [failure(AREA, subject, error, _login_remedy(server, security, steps[-1], error))]
-    kind = "KRaft" if connection.speaks(_DESCRIBE_QUORUM) else "ZooKeeper mode"
+    kind = "KRaft" if connection.speaks(DESCRIBE_QUORUM) else "ZooKeeper mode"
     encrypted = "TLS" if security.tls is not None else "no TLS"
     who = f"logged in {security.sasl.who} by {security.sasl.mechanism}" if security.sasl is not None else "no login"
     via = "" if addresses == server.host else f" ({addresses})"

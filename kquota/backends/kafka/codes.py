@@ -20,8 +20,11 @@ class Code(NamedTuple):
 NONE: Final = 0
 UNKNOWN: Final = -1
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+OFFSET_OUT_OF_RANGE: Final = 1
+UNKNOWN_TOPIC: Final = 3
 REQUEST_TIMED_OUT: Final = 7
 NETWORK_EXCEPTION: Final = 13
+TOPIC_EXISTS: Final = 36
 NOT_CONTROLLER: Final = 41
 RESOURCE_NOT_FOUND: Final = 91
 CODES: Final = {
@@ -35,12 +38,14 @@ CODES: Final = {
     6: Code("NOT_LEADER_OR_FOLLOWER", "Another broker leads the partition.", Unreachable, is_transient=True),
     7: Code("REQUEST_TIMED_OUT", "The request timed out.", Unreachable, is_transient=True),
     8: Code("BROKER_NOT_AVAILABLE", "The broker is not available.", Unreachable, is_transient=True),
+    10: Code("MESSAGE_TOO_LARGE", "The record is larger than the topic takes.", InvalidRequest),
     13: Code(
         "NETWORK_EXCEPTION",
         "The server disconnected before a response was received.",
         Unreachable,
         is_transient=True,
     ),
+    17: Code("INVALID_TOPIC_EXCEPTION", "No topic can have that name.", InvalidRequest),
     19: Code("NOT_ENOUGH_REPLICAS", "Too few replicas are in sync.", Unreachable, is_transient=True),
     29: Code("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.", Unauthorized),
     31: Code("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.", Unauthorized),

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from kquota import __version__
 from kquota.backends import wire
@@ -93,12 +93,25 @@ class Lost(Exception):
         self.refused = refused
 
 
+class Measured(NamedTuple):
+    """An answer, and what a probe measures: the bytes of both frames, and ms since the epoch."""
+
+    answer: Any
+    version: int
+    correlation_id: int
+    sent_bytes: int
+    received_bytes: int
+    sent_ms: float
+    answered_ms: float
+
+
 class Connection:
     """Requests on one socket. A failure of it raises Lost; the connection is of no use after that."""
 
     def __init__(self, server: Server, security: KafkaSecurity) -> None:
         self.server = server
         self.security = security
+        self.client_id = CLIENT_ID
         self._socket: socket.socket | None = None
         self._correlation_ids = itertools.count(1)
         self._versions = {wire.ApiKey.API_VERSIONS: 3}
@@ -166,12 +179,12 @@ class Connection:
             nonlocal unanswered
             correlation_id, version, size = waiting.popleft()
             unanswered -= size
-            answers.append(self._receive(kind, version, correlation_id, deadline))
+            answers.append(self._receive(kind, version, correlation_id, deadline)[0])
 
         for request in requests:
             version = self._version_for(request)
             correlation_id = next(self._correlation_ids)
-            frame = wire.encode_request(request, version, correlation_id, CLIENT_ID)
+            frame = wire.encode_request(request, version, correlation_id, self.client_id)
             while waiting and unanswered + len(frame) > _UNANSWERED_BYTES:
                 receive()
             self._send(frame, deadline)
@@ -181,6 +194,15 @@ class Connection:
             receive()
         self._is_fresh = False
         return answers
+
+    def measured(self, request: wire.Request, kind: type, deadline: Deadline) -> Measured:
+        """The answer to one request, with what it took. Raises Lost."""
+        version, correlation_id = self._version_for(request), next(self._correlation_ids)
+        frame = wire.encode_request(request, version, correlation_id, self.client_id)
+        sent_s = time.time()
+        self._send(frame, deadline)
+        answer, size = self._receive(kind, version, correlation_id, deadline)
+        return Measured(answer, version, correlation_id, len(frame), size, sent_s * 1000, time.time() * 1000)
 
     # Opening
 
@@ -270,7 +292,8 @@ class Connection:
             # A broker that refuses us may have said why before it closed.
             raise self._failure(error, deadline) from None
 
-    def _receive(self, kind: type, version: int, correlation_id: int, deadline: Deadline) -> Any:
+    def _receive(self, kind: type, version: int, correlation_id: int, deadline: Deadline) -> tuple[Any, int]:
+        """The answer, and the bytes of its frame."""
         head = self._read(4, deadline)
         (size,) = struct.unpack(">i", head)
         if not 4 <= size <= _LARGEST_FRAME:
@@ -284,7 +307,7 @@ class Connection:
             raise Lost(f"its answer is malformed: {error}") from None
         if answered != correlation_id:
             raise Lost("its answer belongs to another request")
-        return message
+        return message, size
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
         connected = self._connected()

@@ -13,7 +13,7 @@ from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import Session
+from kquota.backends.kafka.session import PAUSE_S, Session
 from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
 from kquota.backends.schemes import without_scheme
@@ -24,7 +24,6 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import Rejected, Unauthorized, Unreachable
 
 _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"
-_PAUSE_S: Final = 0.1
 _ALTERED: Final = wire.AlterClientQuotasResponse
 
 
@@ -73,12 +72,10 @@ class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
         return f"controller://{self._bootstrap}"
 
     def cluster_id(self) -> str | None:
-        request = wire.DescribeClusterRequest(False, wire.CONTROLLERS)
         try:
-            (answer,) = self._session.ask([request], wire.DescribeClusterResponse, self._session.deadline())
+            return self._session.describe_cluster(wire.CONTROLLERS).cluster_id or None
         except (Rejected, Unauthorized):  # a controller before 3.7
             return None
-        return answer.cluster_id if answer.error_code == NONE and answer.cluster_id else None
 
     def _cluster_name(self) -> str:
         """As `KafkaBackend` names the cluster: writers through brokers and through controllers wait for each other."""
@@ -95,7 +92,9 @@ def _refuse(what: str) -> NoReturn:
 class _ControllerSession(Session):
     """Requests to the active controller, which any controller knows."""
 
-    def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline, *, once: bool = False) -> list[Any]:
+    def ask(
+        self, requests: Sequence[wire.Request], kind: type, deadline: Deadline | None = None, *, once: bool = False
+    ) -> list[Any]:
         answers = super().ask(requests, kind, deadline, once=once)
         entries = [entry for answer in answers if isinstance(answer, _ALTERED) for entry in answer.entries]
         if any(entry.error_code == NOT_CONTROLLER for entry in entries):
@@ -108,6 +107,7 @@ class _ControllerSession(Session):
             return self._connection
         connection = super()._open(deadline)
         if connection.speaks(wire.ApiKey.DESCRIBE_CLIENT_QUOTAS):
+            self.close()
             raise Rejected(f"Kafka at {connection.server} is a broker, not a controller", hint=_BROKERS)
         active = self._active(connection, deadline)
         if active is None or active == connection.server:
@@ -137,6 +137,6 @@ class _ControllerSession(Session):
                 if node.broker_id == answer.controller_id:
                     return Server(node.host, node.port)
             # An election is under way.
-            if deadline.left < 2 * _PAUSE_S:
+            if deadline.left < 2 * PAUSE_S:
                 return None
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kquota.backends import wire
-from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.codes import NONE, UNKNOWN_TOPIC
 from kquota.backends.kafka.nodes import Nodes, pause_or_raise
 from kquota.backends.kafka.records import batch_of, records_of
 from kquota.backends.packing import packed, unpacked
@@ -31,8 +31,6 @@ _CONFIGS: Final = {
 _REPLICAS: Final = 3
 _RECORD_BYTES: Final = 1_000_000
 _FETCH_BYTES: Final = 16 << 20
-_UNKNOWN_TOPIC: Final = 3
-_TOPIC_EXISTS: Final = 36
 _HELD, _FREE = b"1", b"0"
 _BEAT_S: Final = 5.0
 ALIVE_S: Final = 20.0
@@ -157,8 +155,8 @@ class TopicJournal:
 
     def _fetch(self) -> Any | None:
         """What follows in the log; None where there is no topic."""
-        part = wire.FetchPartition(0, self._next, _FETCH_BYTES)
-        request = wire.FetchRequest(-1, 0, 0, _FETCH_BYTES, 0, [wire.FetchTopic(TOPIC, [part])])
+        part = wire.FetchPartition(0, -1, self._next, -1, _FETCH_BYTES)
+        request = wire.FetchRequest(-1, 0, 0, _FETCH_BYTES, 0, 0, -1, [wire.FetchTopic(TOPIC, [part])])
         return self._ask(request, wire.FetchResponse, create=False)
 
     def _write(self, key: str, value: bytes | None) -> None:
@@ -170,44 +168,23 @@ class TopicJournal:
 
     def _ask(self, request: Any, kind: type, *, create: bool) -> Any | None:
         """What the leader of the partition answers, whoever that is by now. Its requests bear being sent twice."""
-        with self._nodes.any() as (_, deadline):
-            while True:
-                leader = self._leader()
-                if leader is None and not create:
-                    return None
-                code = _UNKNOWN_TOPIC
-                if leader is None:
-                    self._create()
-                elif leader >= 0:
-                    with self._nodes.asking(leader) as (session, within):
-                        (answer,) = session.ask([request], kind, within)
-                    (part,) = answer.topics[0].partitions
-                    if part.error_code == NONE:
-                        return part
-                    code = part.error_code
-                pause_or_raise(code, f"the topic {TOPIC}", deadline)
-
-    def _leader(self) -> int | None:
-        """The broker that leads the partition, -1 where none does at the moment; None where there is no topic."""
-        with self._nodes.any() as (session, deadline):
-            (answer,) = session.ask([wire.MetadataRequest([TOPIC])], wire.MetadataResponse, deadline)
-        (topic,) = answer.topics
-        if topic.error_code == _UNKNOWN_TOPIC:
-            return None
-        if topic.error_code != NONE and not is_transient(topic.error_code):
-            raise error_of(topic.error_code, f"the topic {TOPIC}")
-        return next((part.leader_id for part in topic.partitions), -1)
-
-    def _create(self) -> None:
-        """Makes the topic, where no other writer was first."""
-        replicas = min(_REPLICAS, len(self._nodes.addresses()))
-        configs = [wire.CreateTopicsConfig(*each) for each in _CONFIGS.items()]
-        topic = wire.CreatableTopic(TOPIC, 1, replicas, [], configs)
-        with self._nodes.any() as (session, deadline):
-            (answer,) = session.ask([wire.CreateTopicsRequest([topic], 10_000)], wire.CreateTopicsResponse, deadline)
-        (made,) = answer.topics
-        if made.error_code not in (NONE, _TOPIC_EXISTS) and not is_transient(made.error_code):
-            raise error_of(made.error_code, f"the topic {TOPIC}: {made.error_message or ''}")
+        deadline = self._nodes.any.deadline()
+        while True:
+            topic = self._nodes.topic(TOPIC)
+            if topic is None and not create:
+                return None
+            leader = -1 if topic is None else next((each.leader_id for each in topic.partitions), -1)
+            code = UNKNOWN_TOPIC
+            if topic is None:
+                self._nodes.create_topic(TOPIC, _CONFIGS, replicas=_REPLICAS)
+            elif leader >= 0:
+                with self._nodes.asking(leader) as session:
+                    (answer,) = session.ask([request], kind)
+                (part,) = answer.topics[0].partitions
+                if part.error_code == NONE:
+                    return part
+                code = part.error_code
+            pause_or_raise(code, f"topic {TOPIC!r}", deadline)
 
 
 def _number(name: str) -> str:

@@ -2,9 +2,9 @@
 
 from kquota.backends import BrokerLoggers, ClosesOnExit, wire
 from kquota.backends.kafka.codes import NONE
-from kquota.backends.kafka.nodes import Nodes, result_of
+from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import Unanswered
+from kquota.backends.kafka.session import Unanswered, of_first
 from kquota.core.change.plan import Cluster
 from kquota.core.change.recording import ANCESTORS, LOGGER, Level, Space, level_of
 from kquota.errors import Rejected, Uncertain
@@ -44,9 +44,9 @@ class KafkaLoggers(ClosesOnExit, seam=BrokerLoggers):
     def level(self, node: int) -> Level:
         resource = wire.DescribeConfigsResource(wire.LOGGER_RESOURCE, str(node), [LOGGER, *ANCESTORS])
         request = wire.DescribeConfigsRequest([resource], include_synonyms=False)
-        with self._nodes.asking(node) as (session, deadline):
-            result = result_of(session, request, wire.DescribeConfigsResponse, deadline)
-        found = level_of({each.name: each.value for each in result.configs if each.value is not None})
+        with self._nodes.asking(node) as session:
+            answer = session.answer(request, wire.DescribeConfigsResponse, of_first)
+        found = level_of({each.name: each.value for each in answer.results[0].configs if each.value is not None})
         if found is None:
             raise Rejected(
                 f"{self.noun} {node} has no logger {LOGGER}", hint="its logging is not log4j, which Kafka changes"
@@ -59,16 +59,16 @@ class KafkaLoggers(ClosesOnExit, seam=BrokerLoggers):
             wire.LOGGER_RESOURCE, str(node), [wire.AlterableConfig(LOGGER, operation, level)]
         )
         request = wire.IncrementalAlterConfigsRequest([resource], validate_only=False)
-        with self._nodes.asking(node) as (session, deadline):
+        with self._nodes.asking(node) as session:
             try:
-                result_of(session, request, wire.IncrementalAlterConfigsResponse, deadline)
+                session.answer(request, wire.IncrementalAlterConfigsResponse, of_first)
             except Unanswered as error:
                 raise Uncertain(f"{self.noun} {node}: may or may not have been switched: {error.message}") from None
 
     def spaces(self, node: int) -> tuple[Space, ...]:
         request = wire.DescribeLogDirsRequest([])
-        with self._nodes.asking(node) as (session, deadline):
-            (answer,) = session.ask([request], wire.DescribeLogDirsResponse, deadline)
+        with self._nodes.asking(node) as session:
+            (answer,) = session.ask([request], wire.DescribeLogDirsResponse)
         return tuple(
             Space(node, each.log_dir, _known(each.total_bytes), _known(each.usable_bytes))
             for each in answer.results

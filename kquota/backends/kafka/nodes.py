@@ -4,19 +4,21 @@ A broker answers for its own configs and loggers only; DescribeCluster says wher
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 from kquota.backends import wire
 from kquota.backends.kafka.address import Server, Servers
-from kquota.backends.kafka.codes import NONE, error_of, is_transient
+from kquota.backends.kafka.codes import NONE, TOPIC_EXISTS, UNKNOWN_TOPIC, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import Session
-from kquota.errors import InputError, Rejected, Unreachable
+from kquota.backends.kafka.session import PAUSE_S, Session
+from kquota.errors import InputError, Unreachable
 
-_PAUSE_S: Final = 0.1
+_TOPIC_MS: Final = 10_000
+"""How long a cluster may take to make or to delete a topic."""
 
 
 class Nodes:
@@ -48,11 +50,13 @@ class Nodes:
 
     def addresses(self) -> dict[int, Server]:
         """Where the nodes are that are alive. Raises Unreachable, Unauthorized, Rejected."""
-        return {node.broker_id: Server(node.host, node.port) for node in self._described().brokers}
+        return {
+            node.broker_id: Server(node.host, node.port) for node in self._session.describe_cluster(self._kind).brokers
+        }
 
     def cluster_id(self) -> str:
         """Kafka's cluster id. Raises as `addresses` does."""
-        return str(self._described().cluster_id)
+        return str(self._session.describe_cluster(self._kind).cluster_id)
 
     def address_of(self, node: int) -> Server:
         """Where a node is. Raises InputError for one that is not alive in the cluster, and as `addresses` does."""
@@ -62,46 +66,66 @@ class Nodes:
             raise InputError(f"there is no {self.noun} {node} alive in the cluster", hint=f"{self.noun}s: {alive}")
         return addresses[node]
 
-    @contextmanager
-    def any(self) -> Iterator[tuple[Session, Deadline]]:
+    @property
+    def any(self) -> Session:
         """A session with any node."""
-        yield self._session, self._session.deadline()
+        return self._session
 
     @contextmanager
-    def asking(self, node: int) -> Iterator[tuple[Session, Deadline]]:
+    def asking(self, node: int) -> Iterator[Session]:
         """A session with that node, and errors that name it. Raises InputError for one that is not alive."""
         session = self._sessions.get(node)
         if session is None:
             session = Session(Servers((self.address_of(node),)), self._timeout_s, self._security)
             self._sessions[node] = session
         try:
-            yield session, session.deadline()
+            yield session
         except Unreachable as error:
             raise Unreachable(f"{self.noun}={node}: {error.message}", hint=error.hint) from None
 
-    def _described(self) -> wire.DescribeClusterResponse:
+    # Topics
+
+    def topic(self, name: str) -> Any | None:
+        """What brokers know of a topic; None for a topic that is not there. Raises as `addresses` does."""
+        (answer,) = self._session.ask([wire.MetadataRequest([name])], wire.MetadataResponse)
+        (topic,) = answer.topics
+        if topic.error_code == UNKNOWN_TOPIC:
+            return None
+        if topic.error_code != NONE and not is_transient(topic.error_code):
+            raise error_of(topic.error_code, f"topic {name!r}")
+        return topic
+
+    def create_topic(self, name: str, configs: Mapping[str, str] = MappingProxyType({}), *, replicas: int = -1) -> bool:
+        """Makes a topic of one partition, with at most so many replicas or the usual number; False where there is one.
+
+        Raises as `addresses` does, InputError for what the cluster does not take.
+        """
+        replicas = min(replicas, len(self.addresses()))
+        wanted = [wire.CreateTopicsConfig(*each) for each in configs.items()]
+        topic = wire.CreatableTopic(name, 1, replicas, [], wanted)
+        request = wire.CreateTopicsRequest([topic], _TOPIC_MS)
+        return self._ask_controller(request, wire.CreateTopicsResponse, name, TOPIC_EXISTS)
+
+    def delete_topic(self, name: str) -> bool:
+        """Deletes a topic; False where there is none. Raises as `addresses` does."""
+        request = wire.DeleteTopicsRequest([name], _TOPIC_MS)
+        return self._ask_controller(request, wire.DeleteTopicsResponse, name, UNKNOWN_TOPIC)
+
+    def _ask_controller(self, request: Any, kind: type, name: str, done_before: int) -> bool:
+        """Whether the request was carried out. In ZooKeeper mode brokers do not pass it on to the controller."""
         deadline = self._session.deadline()
         while True:
-            answer = self._session.describe_cluster(self._kind, deadline)
-            if answer.error_code == NONE:
-                return answer
-            pause_or_raise(answer.error_code, answer.error_message, deadline)
-
-
-def result_of(session: Session, request: wire.Request, kind: type, deadline: Deadline) -> Any:
-    """The only result in the answer, once there is one without an error that may pass. Raises the error of its code."""
-    while True:
-        (answer,) = session.ask([request], kind, deadline)
-        if not answer[-1]:
-            raise Rejected("the broker's answer is empty")
-        (result, *_) = answer[-1]
-        if result.error_code == NONE:
-            return result
-        pause_or_raise(result.error_code, result.error_message, deadline)
+            with self.asking(self._session.describe_cluster(self._kind).controller_id) as session:
+                (answer,) = session.ask([request], kind)
+            (result,) = answer.topics
+            if result.error_code in (NONE, done_before):
+                return bool(result.error_code == NONE)
+            message = getattr(result, "error_message", None)
+            pause_or_raise(result.error_code, f"topic {name!r}" + (f": {message}" if message else ""), deadline)
 
 
 def pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:
     """Waits a moment for what may pass. Raises the error of the code otherwise."""
-    if not is_transient(code) or deadline.left < 2 * _PAUSE_S:
+    if not is_transient(code) or deadline.left < 2 * PAUSE_S:
         raise error_of(code, message)
-    time.sleep(_PAUSE_S)
+    time.sleep(PAUSE_S)

@@ -1,9 +1,11 @@
 """Quotas ↔ messages: what a broker means by its entries, and how an alteration is said to it."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kquota.backends import wire
 from kquota.core.quotas.alteration import Alteration
@@ -12,6 +14,9 @@ from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
 from kquota.core.quotas.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
+
+if TYPE_CHECKING:
+    from kquota.core.change.migration import Parts
 
 _EPSILON: Final = 1e-6
 """Kafka takes a value for a whole number when it is as near as this (`ClientQuotaControlManager`)."""
@@ -28,13 +33,22 @@ class Stored:
     """Why the broker refused to answer, else None."""
 
 
-def read_entries(entries: Iterable[wire.QuotaEntry]) -> Stored:
-    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete."""
+def read_entries(entries: Iterable[wire.QuotaEntry], nameless: dict[Parts, Values] | None = None) -> Stored:
+    """The quotas of an answer. What kquota does not know or cannot use becomes a problem, the rest is complete.
+
+    `nameless` gets the quotas of entities with an empty name, which a migration left, in the place of a problem.
+    """
     stored = Stored()
     for parts, values in entries:
         try:
             entity = _entity_of(parts)
         except InputError as error:
+            if nameless is not None and any(name == "" and kind in _TYPES for kind, name in parts):
+                named = {EntityType(kind): name for kind, name in parts if kind in _TYPES}
+                usable = {key: value_of(key, number) for name, number in values if (key := _KEYS.get(name)) is not None}
+                place = tuple((kind, named[kind]) for kind in EntityType if kind in named)
+                nameless[place] = {key: value for key, value in usable.items() if value is not None}
+                continue
             where = ",".join(f"{kind}={DEFAULT.value if name is None else name}" for kind, name in parts)
             stored.problems.append(Problem(where, f"{error.message}: kquota leaves it alone"))
         else:
@@ -49,8 +63,7 @@ def _usable(entity: Entity, stated: Iterable[wire.ValueData], stored: Stored) ->
     for name, number in stated:
         key = keys.get(name)
         if key is None:
-            known = name in _IP_KEYS or name in _USER_KEYS
-            what = f"has no effect on {entity}" if known else "is a quota key that kquota does not know"
+            what = f"has no effect on {entity}" if name in _KEYS else "is a quota key that kquota does not know"
             stored.problems.append(Problem(str(entity), f"{name}={format_number(number)} {what}"))
             continue
         value = value_of(key, number)
@@ -122,6 +135,7 @@ def check_names(entity: Entity) -> None:
 
 _NAMES = {key: key.value for key in QuotaKey}  # asking the enum itself costs ten times as much
 _DOUBLES = {key for key in QuotaKey if not key.value_type.integral}
+_KEYS = {key.value: key for key in QuotaKey}
 _IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
 _USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
 _TYPES = {entity_type.value for entity_type in EntityType}

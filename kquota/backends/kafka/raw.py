@@ -5,20 +5,17 @@ Everything of kquota's own goes through `KafkaBackend`, which refuses values tha
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kquota.backends import ClosesOnExit, wire
 from kquota.backends.kafka.address import Servers
-from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND, is_transient
+from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND
 from kquota.backends.kafka.quotas import describe_request, is_sendable
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import Session
+from kquota.backends.kafka.session import Outcome, Session, of_itself
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.errors import InputError, Rejected
-
-_PAUSE_S = 0.1
 
 
 class RawQuota(NamedTuple):
@@ -73,9 +70,7 @@ class RawQuotas(ClosesOnExit):
         request = describe_request(filter)
         if request is None:
             raise InputError("a name that is not Unicode, or too long for a request, is no entity's")
-        answer = self._ask(
-            request, wire.DescribeClientQuotasResponse, lambda answer: (answer.error_code, answer.error_message)
-        )
+        answer = self._ask(request, wire.DescribeClientQuotasResponse)
         return [RawQuota(dict(entry.entity), dict(entry.values)) for entry in answer.entries or ()]
 
     def alter(self, entity: Mapping[str, str | None], values: Mapping[str, float], remove: Sequence[str] = ()) -> None:
@@ -103,7 +98,6 @@ class RawQuotas(ClosesOnExit):
         answer = self._ask(
             wire.DescribeUserScramCredentialsRequest([wire.UserName(name) for name in names]),
             wire.DescribeUserScramCredentialsResponse,
-            lambda answer: (answer.error_code, answer.error_message),
         )
         return [
             ScramUser(
@@ -118,14 +112,9 @@ class RawQuotas(ClosesOnExit):
             if result.error_code != RESOURCE_NOT_FOUND
         ]
 
-    def _ask(self, request: wire.Request, kind: type, outcome: Callable[[Any], tuple[int, str | None]]) -> Any:
-        """The answer, once it is none that may pass."""
-        deadline = self._session.deadline()
-        while True:
-            (answer,) = self._session.ask([request], kind, deadline)
-            code, text = outcome(answer)
-            if code == NONE:
-                return answer
-            if not is_transient(code) or not deadline.left:
-                raise BrokerError(code, text)
-            time.sleep(min(_PAUSE_S, deadline.left))
+    def _ask(self, request: wire.Request, kind: type, outcome: Outcome = of_itself) -> Any:
+        (answer,) = self._session.settled([request], kind, outcome)
+        code, text = outcome(answer)
+        if code != NONE:
+            raise BrokerError(code, text)
+        return answer

@@ -60,6 +60,19 @@ def records_of(data: bytes) -> Iterator[Record]:
         at = end
 
 
+def offset_after(data: bytes) -> int:
+    """The offset behind the last whole batch; 0 where there is none."""
+    at = after = 0
+    while len(data) - at >= _HEADER.size:
+        first, size, _, magic, _, _, last, *_ = _HEADER.unpack_from(data, at)
+        at += 12 + size
+        if at > len(data):
+            break
+        # Batches of the formats before bear the offset of their last record.
+        after = first + 1 + (last if magic == _MAGIC else 0)
+    return after
+
+
 def _record(data: bytes, offset: int, time_ms: int, appended: bool) -> Record:
     later, at = _read_varint(data, 1)
     further, at = _read_varint(data, at)

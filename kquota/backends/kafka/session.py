@@ -2,26 +2,43 @@
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from kquota.backends import wire
 from kquota.backends.greeting import speaks_zookeeper
 from kquota.backends.kafka.address import Server, Servers
-from kquota.backends.kafka.codes import NONE
+from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.wire.releases import version_of
 from kquota.core.quotas.version import Version
-from kquota.errors import InputError, Unreachable
+from kquota.errors import InputError, Rejected, Unreachable
 
 ATTEMPTS = 3
 """How often a request is sent whose connection is lost."""
 _BACK_OFF_S = 0.1
 _LONGEST_BACK_OFF_S = 1.0
 """As Java's client has it (reconnect.backoff.max.ms)."""
-_DESCRIBE_QUORUM = 55
+DESCRIBE_QUORUM: Final = 55
 """The number of a message that brokers serve in KRaft clusters only (KIP-595; production-ready since 3.3)."""
+PAUSE_S: Final = 0.1
+"""Before a request is sent again whose error may pass."""
+
+Outcome: TypeAlias = Callable[[Any], tuple[int, str | None]]
+"""The code and the message of the error that an answer has."""
+
+
+def of_itself(answer: Any) -> tuple[int, str | None]:
+    """The error of the whole answer."""
+    return answer.error_code, answer.error_message
+
+
+def of_first(answer: Any) -> tuple[int, str | None]:
+    """The error of the first result, of which there is only one."""
+    if not answer[-1]:
+        raise Rejected("the broker's answer is empty")
+    return of_itself(answer[-1][0])
 
 
 class Unanswered(Unreachable):
@@ -55,23 +72,23 @@ class Session:
     @property
     def is_kraft(self) -> bool:
         """Whether the cluster runs without ZooKeeper, as far as is known; True before the first request."""
-        return self._connection is None or self._connection.speaks(_DESCRIBE_QUORUM)
+        return self._connection is None or self._connection.speaks(DESCRIBE_QUORUM)
 
     @property
     def version(self) -> Version | None:
         """The brokers' release by what they serve; None before 2.6, and before the first request."""
         return None if self._connection is None else version_of(self._connection.offered)
 
-    def describe_cluster(self, kind: int, deadline: Deadline) -> wire.DescribeClusterResponse:
-        """The nodes of that kind; of brokers before 2.8 from their metadata. Raises as `ask` does."""
-        old = kind == wire.BROKERS and not self._open(deadline).speaks(wire.ApiKey.DESCRIBE_CLUSTER)
-        if not old or not self._open(deadline).speaks(wire.ApiKey.METADATA):
-            (answer,) = self.ask([wire.DescribeClusterRequest(False, kind)], wire.DescribeClusterResponse, deadline)
-            return answer
-        (told,) = self.ask([wire.MetadataRequest()], wire.MetadataResponse, deadline)
-        return wire.DescribeClusterResponse(
-            told.throttle_time_ms, NONE, None, None, told.cluster_id or "", told.controller_id, told.brokers
-        )
+    def describe_cluster(self, kind: int = wire.BROKERS) -> Any:
+        """The nodes of that kind; of brokers before 2.8 from their metadata. Raises as `answer` does."""
+        connection = self._open(self.deadline())
+        known = (wire.ApiKey.DESCRIBE_CLUSTER, wire.ApiKey.METADATA)
+        if kind == wire.BROKERS and [connection.speaks(key) for key in known] == [False, True]:
+            (found,) = self.ask([wire.MetadataRequest()], wire.MetadataResponse)
+            return wire.DescribeClusterResponse(
+                found.throttle_time_ms, NONE, None, None, found.cluster_id or "", found.controller_id, found.brokers
+            )
+        return self.answer(wire.DescribeClusterRequest(False, kind), wire.DescribeClusterResponse)
 
     def deadline(self) -> Deadline:
         """The end of a wait that begins now; where a write was lost, what is left of its time, and a second."""
@@ -83,13 +100,34 @@ class Session:
         """Gives the questions that follow a lost write no more time than the write had, until one is answered."""
         self._hurry_until = time.monotonic() + write.left + 1
 
-    def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline, *, once: bool = False) -> list[Any]:
+    def answer(self, request: wire.Request, kind: type, outcome: Outcome = of_itself) -> Any:
+        """The answer, once its error is not one that may pass. Raises its error, and as `ask` does."""
+        (answer,) = self.settled([request], kind, outcome)
+        code, message = outcome(answer)
+        if code != NONE:
+            raise error_of(code, message)
+        return answer
+
+    def settled(self, requests: Sequence[wire.Request], kind: type, outcome: Outcome = of_itself) -> list[Any]:
+        """The answers, once no error in them is one that may pass, or the time is up. Raises as `ask` does."""
+        deadline = self.deadline()
+        while True:
+            answers = self.ask(requests, kind, deadline)
+            # Asking once more must leave time for the answer.
+            if not any(is_transient(outcome(each)[0]) for each in answers) or deadline.left < 2 * PAUSE_S:
+                return answers
+            time.sleep(PAUSE_S)
+
+    def ask(
+        self, requests: Sequence[wire.Request], kind: type, deadline: Deadline | None = None, *, once: bool = False
+    ) -> list[Any]:
         """The answers in the order of the requests.
 
         When the connection is lost they are all sent again, on a new one: they must bear being carried out twice. With
         `once` nothing is sent again. Raises Unreachable (Unanswered once something was sent), Unauthorized, Rejected,
         InputError.
         """
+        deadline = deadline or self.deadline()
         attempt = 0
         sent = False
         while True:

@@ -9,7 +9,7 @@ from kquota.backends import wire
 from kquota.backends.kafka.codes import NETWORK_EXCEPTION, NONE, REQUEST_TIMED_OUT, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
-from kquota.backends.kafka.session import ATTEMPTS, Session, Unanswered
+from kquota.backends.kafka.session import ATTEMPTS, PAUSE_S, Session, Unanswered
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
@@ -24,7 +24,6 @@ OPS_PER_REQUEST: Final = 10_000
 _OPS_WITH_ZOOKEEPER: Final = 1_000
 # Far below socket.request.max.bytes (100 MB); reached with names of a kilobyte.
 _BYTES_PER_REQUEST: Final = 16 << 20
-_PAUSE_S: Final = 0.1
 _ANSWER: Final = wire.AlterClientQuotasResponse
 _MAY_BE_DONE: Final = frozenset({REQUEST_TIMED_OUT, NETWORK_EXCEPTION})
 """After these errors of a broker that passed the request on, the controller may have carried it out."""
@@ -94,7 +93,7 @@ class Writer:
         writing: Sequence[_Task] = ()
         try:
             if pending:  # how much a request may hold is known of a connection only
-                self._session.ask([], wire.AlterClientQuotasResponse, self._session.deadline())
+                self._session.ask([], _ANSWER)
                 pending = [alteration for alteration in pending if self._is_enforced(alteration)]
             for batch in _batches([*pending], OPS_PER_REQUEST if self._session.is_kraft else _OPS_WITH_ZOOKEEPER):
                 # What is there is read as late as can be: no broker compares it with what is expected.
@@ -199,14 +198,14 @@ class Writer:
                 attempt += 1
                 if not isinstance(lost, Unanswered) and attempt == 1:
                     raise
-                if not self._compares or attempt == ATTEMPTS or deadline.left <= _PAUSE_S:
+                if not self._compares or attempt == ATTEMPTS or deadline.left <= PAUSE_S:
                     raise Unanswered(lost.message, hint=lost.hint) from None
                 for task in waiting.values():
                     task.missing = lost.message
             else:
                 waiting = self._heed(waiting, answer, deadline)
             if waiting:
-                time.sleep(_PAUSE_S)
+                time.sleep(PAUSE_S)
                 waiting = self._unchanged(waiting)
 
     def _heed(self, waiting: _Waiting, answer: wire.AlterClientQuotasResponse, deadline: Deadline) -> _Waiting:
@@ -220,7 +219,7 @@ class Writer:
                 self._done(task)
                 continue
             error = error_of(code, message, hint=self._hint(task.entity))
-            if is_transient(code) and deadline.left > 2 * _PAUSE_S:
+            if is_transient(code) and deadline.left > 2 * PAUSE_S:
                 task.missing = error.message
                 passing[task.parts] = task
             elif code in _MAY_BE_DONE and not self._validate_only:

@@ -38,10 +38,12 @@ class ApiKey(enum.IntEnum):
 
     PRODUCE = 0
     FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
@@ -102,7 +104,7 @@ MetadataResponse:
   throttle_time_ms int32, brokers []DescribeClusterBroker, cluster_id string?, controller_id int32,
   topics []MetadataTopic = []
 
-# The journal of a cluster is a topic. Null deletes a key of it; batches of records are read in journal.py.
+# Topics are for the journal of a cluster and for probes. Null deletes a key; records.py reads batches of records.
 CreateTopicsAssignment: partition_index int32, broker_ids []int32
 CreateTopicsConfig: name string, value string?
 CreatableTopic:
@@ -111,22 +113,36 @@ CreatableTopic:
 CreateTopicsRequest: topics []CreatableTopic, timeout_ms int32, validate_only bool = false
 CreatedTopic: name string, error_code int16, error_message string?
 CreateTopicsResponse: throttle_time_ms int32, topics []CreatedTopic
+DeleteTopicsRequest: topics []string, timeout_ms int32
+DeletedTopic: name string, error_code int16
+DeleteTopicsResponse: throttle_time_ms int32, topics []DeletedTopic
 ProducePartition: index int32, records bytes?
 ProduceTopic: name string, partitions []ProducePartition
 ProduceRequest: transactional_id string?, acks int16, timeout_ms int32, topics []ProduceTopic
 ProducedPartition: index int32, error_code int16, base_offset int64, log_append_time_ms int64
 ProducedTopic: name string, partitions []ProducedPartition
 ProduceResponse: topics []ProducedTopic, throttle_time_ms int32
-FetchPartition: partition int32, fetch_offset int64, partition_max_bytes int32
+FetchPartition:
+  partition int32, current_leader_epoch int32 9+, fetch_offset int64, log_start_offset int64 5+,
+  partition_max_bytes int32
 FetchTopic: topic string, partitions []FetchPartition
+ForgottenTopic: topic string, partitions []int32
 FetchRequest:
-  replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8, topics []FetchTopic
+  replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8, session_id int32 7+,
+  session_epoch int32 7+, topics []FetchTopic, forgotten_topics_data []ForgottenTopic 7+ = [], rack_id string 11+ = ""
 AbortedTransaction: producer_id int64, first_offset int64
 FetchedPartition:
-  partition_index int32, error_code int16, high_watermark int64, last_stable_offset int64,
-  aborted_transactions []AbortedTransaction?, records bytes?
+  partition_index int32, error_code int16, high_watermark int64, last_stable_offset int64, log_start_offset int64 5+,
+  aborted_transactions []AbortedTransaction?, preferred_read_replica int32 11+, records bytes?
 FetchedTopic: topic string, partitions []FetchedPartition
-FetchResponse: throttle_time_ms int32, topics []FetchedTopic
+FetchResponse: throttle_time_ms int32, error_code int16 7+, session_id int32 7+, topics []FetchedTopic
+# The timestamp -1 asks for the offset of the next record, and -2 for the offset of the first one.
+ListOffsetsPartition: partition_index int32, timestamp int64
+ListOffsetsTopic: name string, partitions []ListOffsetsPartition
+ListOffsetsRequest: replica_id int32, isolation_level int8, topics []ListOffsetsTopic
+ListedPartition: partition_index int32, error_code int16, timestamp int64, offset int64
+ListedTopic: name string, partitions []ListedPartition
+ListOffsetsResponse: throttle_time_ms int32, topics []ListedTopic
 
 # Null asks for all replicas (KIP-113). The bytes of a log dir's volume (KIP-827) are -1 where they are not known.
 # Before v3 the error of the whole request is null.
@@ -170,21 +186,23 @@ Response: TypeAlias = Any
 """A named tuple of the table, which type checkers cannot read."""
 MESSAGES: Final[dict[str, Any]] = {}
 """The named tuples by their names."""
+FIELDS: Final[dict[str, list[tuple[str, str, int]]]] = {}
+"""The name, the type and the first version of each field, by the name of the struct."""
 _SCHEMAS: Final[dict[str, Schema]] = {**PRIMITIVES}
 
 
 def _define(name: str, fields: str) -> None:
     """Makes the named tuple and the schema of a struct."""
-    names, schemas, defaults = [], [], []
+    found, defaults = [], []
     for field in fields.split(","):
         declared, _, default = field.partition("=")
         label, kind, *since = declared.split()
-        names.append(label)
-        schemas.append((int(since[0][:-1]) if since else 0, _schema(kind)))
+        found.append((label, kind, int(since[0][:-1]) if since else 0))
         if default:
             defaults.append(json.loads(default))
-    MESSAGES[name] = namedtuple(name, names, defaults=defaults)
-    _SCHEMAS[name] = struct_of(MESSAGES[name], *schemas)
+    FIELDS[name] = found
+    MESSAGES[name] = namedtuple(name, [label for label, _, _ in found], defaults=defaults)
+    _SCHEMAS[name] = struct_of(MESSAGES[name], *((since, _schema(kind)) for _, kind, since in found))
 
 
 def _schema(kind: str) -> Schema:
@@ -234,10 +252,12 @@ def _codec(name: str, version: int, flexible: bool) -> Codec:
 
 
 APIS: Final = (
-    # Every broker since 1.0 speaks these three versions, to 4.x.
+    # Every broker since 1.0 speaks these versions, to 4.x. Topics compressed by Zstandard are fetched from v10 on.
     Api(ApiKey.PRODUCE, 3, 3, None),
-    Api(ApiKey.FETCH, 4, 4, None),
+    Api(ApiKey.FETCH, 4, 11, None),
+    Api(ApiKey.LIST_OFFSETS, 2, 2, None),
     Api(ApiKey.CREATE_TOPICS, 2, 2, None),
+    Api(ApiKey.DELETE_TOPICS, 1, 1, None),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1, None),
     Api(ApiKey.API_VERSIONS, 0, 3, 3),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),

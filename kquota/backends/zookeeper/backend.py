@@ -1,24 +1,32 @@
 """The backend: a session at the first use, `describe` by the reader, `alter` by the writer."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kquota.backends import ClosesOnExit, QuotaBackend, znode
 from kquota.backends.schemes import without_scheme
 from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Acl, Node
 from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.watch import ZooKeeperWatch
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import InputError
+
+if TYPE_CHECKING:
+    from kquota.core.change.migration import UserNode
 
 _IDS = "/brokers/ids"
-
+_USERS = znode.ENTITY_ROOTS[EntityType.USER]
+_PERMISSIONS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 _AGAIN_S = 1.0
 """How long servers that did not answer in time just before may take to connect."""
 
@@ -87,6 +95,32 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
         (node,) = self._open().read([(GET_DATA, znode.CLUSTER_ID)])
         return znode.cluster_id(node.data) if isinstance(node, Node) else None
 
+    def user_nodes(self) -> tuple[UserNode, ...]:
+        """The nodes of users, and of the clients of users, with which something is wrong. No credential is in them."""
+        from kquota.core.change.migration import UserNode
+
+        session = self._open()
+        users = [f"{_USERS}/{name}" for name in _children(session, [_USERS])[0]]
+        answers = session.read([(GET_DATA, path) for path in users])
+        data = [answer.data if isinstance(answer, Node) else None for answer in answers]
+        incomplete = {path: _incomplete(each) for path, each in zip(users, data, strict=True)}
+        parents = [f"{path}/{znode.CLIENTS}" for path in users]
+        pairs = [
+            f"{parent}/{name}"
+            for parent, names in zip(parents, _children(session, parents), strict=True)
+            for name in names
+        ]
+        paths = users + pairs
+        nodes = []
+        for path, acl in zip(paths, session.acls(paths), strict=True):
+            try:
+                node = UserNode(path, znode.entity_of(path), _private(acl or ()), incomplete.get(path, ()))
+            except InputError:
+                continue  # a bad escape in the name: the snapshot has it among its problems
+            if node.private_acl is not None or node.incomplete:
+                nodes.append(node)
+        return tuple(nodes)
+
     def journal(self) -> ZooKeeperJournal:
         """The journal that is kept in this ZooKeeper."""
         return ZooKeeperJournal(self._open)
@@ -105,3 +139,32 @@ class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
             session.open(within_s)
             self._session = session
         return self._session
+
+
+def _children(session: Session, paths: Sequence[str]) -> list[list[str]]:
+    answers = session.read([(GET_CHILDREN, path) for path in paths])
+    return [answer if isinstance(answer, list) else [] for answer in answers]
+
+
+def _incomplete(data: bytes | None) -> tuple[str, ...]:
+    """The mechanisms whose credential `ScramCredentialUtils.credentialFromString` would refuse."""
+    entries = znode.NodeConfig.decode(data).entries
+    return tuple(
+        mechanism
+        for mechanism in znode.SCRAM_MECHANISMS
+        if mechanism in entries and not znode.is_credential(str(entries[mechanism]))
+    )
+
+
+def _private(acl: Sequence[Acl]) -> str | None:
+    """The ACL without the world, of a node that others than the world own; None where that is how it is."""
+    owners = [each for each in acl if each.scheme != "world"]
+    if not owners or len(owners) == len(acl):
+        return None
+    return ",".join(_acl_text(each) for each in owners)
+
+
+def _acl_text(acl: Acl) -> str:
+    """As ZooKeeper's shell takes it. A digest would show the hash of a password: whoever is logged in, instead."""
+    permissions = "".join(letter for bit, letter in _PERMISSIONS if acl.permissions & bit)
+    return f"auth::{permissions}" if acl.scheme == "digest" else f"{acl.scheme}:{acl.id}:{permissions}"

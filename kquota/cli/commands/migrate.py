@@ -54,9 +54,9 @@ def check(selection: params.Selection, strict: bool, fail_on: str | None, given:
     zookeeper, bootstrap_server = access.zookeeper, access.bootstrap_server
     if not zookeeper or not bootstrap_server or access.bootstrap_controller:
         raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")
-    source, migrated = session.open_migration(zookeeper, bootstrap_server, access)
-    with source, migrated:
-        kraft, nameless = migrated.read()
+    source, brokers = session.open_migration(zookeeper, bootstrap_server, access)
+    with source, brokers:
+        kraft, nameless = brokers.migrated()
         snapshot = source.describe()
         nodes = source.user_nodes()
     for each in (snapshot, kraft):

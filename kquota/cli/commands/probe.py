@@ -24,8 +24,7 @@ from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.probe import probe_document
 from kquota.errors import InputError, Refused
-from kquota.probe import client as rdkafka
-from kquota.probe.load import Load
+from kquota.probe.client import Load
 from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run
 
 PROBES = ("produce", "fetch", "request")
@@ -121,7 +120,6 @@ def command(
       kquota probe fetch --topic load --command-config alice.properties --admin-config admin.properties
       kquota probe request --topic load --rate 100 --request-log kafka-request.log
     """
-    rdkafka.require()
     check_sorting(_COLUMNS if output == "table" else [name for name, _ in paths(_CSV)])
     kind = Probe(probe)
     if duration > max_duration:
@@ -166,22 +164,13 @@ def command(
 def _interrupted_by_sigterm() -> Iterator[None]:
     """SIGTERM is Ctrl-C meanwhile, once: whatever sends more of them is not to disturb the cleaning up."""
 
-    interrupted = False
-
     def interrupt(*_: object) -> None:
-        nonlocal interrupted
-        interrupted = True
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
-    except TypeError as error:
-        # The client library makes a mistake in its settings of an interrupt that meets it there.
-        if interrupted:
-            raise KeyboardInterrupt from error
-        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
