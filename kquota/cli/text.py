@@ -1,4 +1,4 @@
-"""What people read: tables by rich on stdout, and values as plain safe text."""
+"""What people read: tables on stdout, and values as plain safe text."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import io
 import itertools
 import math
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kquota.cli.printable import safe as safe  # noqa: PLC0414
-from kquota.cli.streams import coloured, console, note
+from kquota.cli.streams import coloured, note
 from kquota.core.duration import duration as _duration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 duration = _duration
 _LINES_AT_ONCE = 10_000
@@ -166,95 +163,89 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, 
     The layout of the command holds: rows are sorted by a column, and headings are left out.
     """
     wanted = layout()
-    is_sorted = wanted.place([column.heading for column in columns]) is not None
-    if is_sorted:
-        rows, styles = _sorted(wanted, columns, rows, styles)
-    folded = sys.stdout.isatty()
-    if not folded and not coloured(sys.stdout):
-        said = rows if is_sorted else said_once(columns, rows)
-        plain = _plain_lines(columns, said, headings=wanted.headings)
-        while part := [*itertools.islice(plain, _LINES_AT_ONCE)]:
-            click.echo("\n".join(part))
-        return
-    screen = console(sys.stdout)
-    rows, styles = list(rows), list(styles)
+    headings = [column.heading for column in columns]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    # The style goes with its row, as one more cell.
+    rows = [(*row, style) for row, style in zip(rows, itertools.chain(styles, itertools.repeat("")), strict=False)]
+    is_sorted = wanted.place(headings) is not None
+    rows = [*wanted.sorted(headings, rows)] if is_sorted else rows
 
     def parts(cell: object) -> list[str]:
-        return _parts(cell) if folded else [" ".join(_parts(cell))]
+        return [" ".join(_parts(cell))] if width is None else _parts(cell)
 
-    heads = [[column.heading for column in columns]] if wanted.headings else []
-    # For each column all that stands in it, in lines.
-    stands = [[part for row in (*heads, *rows) for part in parts(row[place])] for place in range(len(columns))]
-    widest = [max(map(_width, texts), default=0) for texts in stands]
-    # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
-    least = [
-        width if column.number or column.whole else min(width, column.least or READABLE)
-        for column, width in zip(columns, widest, strict=True)
+    heads = [[[heading] for heading in headings]] if wanted.headings else []
+    cells = [*heads, *([*map(parts, row[:-1])] for row in (rows if is_sorted else said_once(columns, rows)))]
+    widths = [max((_width(part) for row in cells for part in row[place]), default=0) for place in range(len(columns))]
+    kept = [*range(len(columns))]
+    if width is not None:
+        # A column of numbers keeps its digits together; text folds, so that nothing is ever cut off.
+        least = [
+            most if column.number or column.whole else min(most, column.least or READABLE)
+            for column, most in zip(columns, widths, strict=True)
+        ]
+        kept, fits = columns_that_fit(columns, least, width)
+        if not fits or (wanted.complete and len(kept) < len(columns)):
+            # Nothing is left to leave out.
+            _echo(_records(columns, rows, width, headings=wanted.headings))
+            return
+        widths = _shared_out(kept, least, widths, width)
+    styled = [
+        *(["bold"] * len(columns) for _ in heads),
+        *([f"{each.style} {row[-1]}" for each in columns] for row in rows),
     ]
-    kept, fits = columns_that_fit(columns, least, screen.width) if folded else ([*range(len(columns))], True)
-    if not fits or (wanted.complete and len(kept) < len(columns)):
-        # Nothing is left to leave out.
-        _print_records(screen, columns, rows, styles, headings=wanted.headings)
-        return
-    widths = widest
-    if folded:
-        longest = [max(map(_longest_unit, texts[len(heads) :]), default=0) for texts in stands]
-        easy = [max(few, min(most, long, EASY)) for few, most, long in zip(least, widest, longest, strict=True)]
-        widths = _shared_out(kept, least, easy, widest, screen.width)
-    for head in heads:
-        _print_row(screen, [(columns[place].number, "bold", [head[place]], widths[place]) for place in kept])
-    for row, style in itertools.zip_longest(
-        rows if is_sorted else said_once(columns, rows), styles[: len(rows)], fillvalue=""
-    ):
-        shown = [(columns[place], parts(row[place]), widths[place]) for place in kept]
-        _print_row(screen, [(column.number, f"{column.style} {style}", lines, width) for column, lines, width in shown])
+    _echo(
+        line
+        for row, style in zip(cells, styled, strict=True)
+        for line in _lines([(columns[place].number, style[place], row[place], widths[place]) for place in kept])
+    )
     if len(kept) < len(columns):
         names = ", ".join(column.heading for place, column in enumerate(columns) if place not in kept)
         hint = f"{wanted.hint} shows all, as blocks" if wanted.hint else "a pipe shows all columns: | cat"
         note(f"left out, as the terminal is narrow: {names} ({hint})")
 
 
-def _print_row(screen: Console, cells: Sequence[tuple[bool, str, Sequence[str], int]]) -> None:
-    """Prints cells beside each other: of each whether it is a number, its style, its lines and its width."""
-    from rich.text import Text
+def _echo(lines: Iterator[str]) -> None:
+    while part := [*itertools.islice(lines, _LINES_AT_ONCE)]:
+        click.echo("\n".join(part))
 
+
+def _lines(cells: Sequence[tuple[bool, str, Sequence[str], int]]) -> Iterator[str]:
+    """Cells beside each other: of each whether it is a number, its style, its lines and its width."""
     folded = [[line for part in lines for line in _folded(part, width)] for _, _, lines, width in cells]
+    colours = coloured(sys.stdout)
     for lines in itertools.zip_longest(*folded, fillvalue=""):
-        row = Text()
+        row = []
         for line, (number, style, _, width) in zip(lines, cells, strict=True):
             blanks = " " * (width - _width(line))
-            row.append(blanks + line if number else line + blanks, style.strip())
-            row.append("  ")
-        row.rstrip()
-        screen.print(row, soft_wrap=True)
+            text = _styled(line, style) if colours and line else line
+            row.append(blanks + text if number else text + blanks)
+        yield "  ".join(row).rstrip()
 
 
-def _shared_out(
-    kept: Sequence[int], least: Sequence[int], easy: Sequence[int], widest: Sequence[int], width: int
-) -> list[int]:
-    """The width of each column in a table of that width: those of `least`, and what is left goes to who needs it.
+def _styled(text: str, style: str) -> str:
+    """The text as a terminal shows it; of several colours the last one counts."""
+    words = style.split()
+    colour = next((word for word in reversed(words) if word in _COLOURS), None)
+    return click.style(text, fg=colour, bold="bold" in words or None, dim="dim" in words or None)
 
-    Room goes first to columns narrower than `easy`, then to columns narrower than `widest`.
-    """
+
+_COLOURS = ("red", "green", "yellow", "cyan")
+
+
+def _shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int], width: int) -> list[int]:
+    """The width of each column in a table of that width: those of `least`, and what is left goes to who needs it."""
     widths = list(least)
     room = width - sum(least[place] for place in kept) - 2 * (len(kept) - 1)
-    for goal in (easy, widest):
-        while room > 0 and (narrow := [place for place in kept if widths[place] < goal[place]]):
-            for place in narrow:
-                more = min(max(room // len(narrow), 1), goal[place] - widths[place], room)
-                widths[place] += more
-                room -= more
+    while room > 0 and (narrow := [place for place in kept if widths[place] < widest[place]]):
+        for place in narrow:
+            more = min(max(room // len(narrow), 1), widest[place] - widths[place], room)
+            widths[place] += more
+            room -= more
     return widths
 
 
-EASY = 20
-"""A name of up to this width is not broken where there is room."""
 _UNITS = re.compile(r"\s+|[^\s,=/_]*[,=/_]+|[^\s,=/_]+")
 """What stays on one line where it fits: words, and the parts of entities, addresses and paths."""
-
-
-def _longest_unit(text: str) -> int:
-    return max((_width(unit) for unit in _UNITS.findall(text)), default=0)
 
 
 def _folded(text: str, width: int) -> list[str]:
@@ -286,44 +277,25 @@ def columns_that_fit(columns: Sequence[Column], least: Sequence[int], width: int
     return kept, fits()
 
 
-def _print_records(
-    screen: Console,
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[object]],
-    styles: Sequence[str],
-    *,
-    headings: bool,
-) -> None:
-    """Prints each row as a block, with a line for each cell that holds something."""
-    head = min(max(_width(column.heading) for column in columns), screen.width // 2) if headings else -2
-    room = max(screen.width - head - 2, 1)
-    for number, (row, style) in enumerate(itertools.zip_longest(rows, styles[: len(rows)], fillvalue="")):
+def _records(
+    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int, *, headings: bool
+) -> Iterator[str]:
+    """Each row as a block, with a line for each cell that holds something; the last cell is the row's style."""
+    head = min(max(_width(column.heading) for column in columns), width // 2) if headings else -2
+    room = max(width - head - 2, 1)
+    for number, (*row, style) in enumerate(rows):
         if number:
-            screen.print()
+            yield ""
         for column, cell in zip(columns, row, strict=True):
             lines = _parts(cell)
             if any(lines):
                 named = [(False, f"bold {style}", [column.heading], head)] if headings else []
-                _print_row(screen, [*named, (False, f"{column.style} {style}", lines, room)])
+                yield from _lines([*named, (False, f"{column.style} {style}", lines, room)])
 
 
-def _sorted(
-    wanted: Layout, columns: Sequence[Column], rows: Iterable[Sequence[object]], styles: Iterable[str]
-) -> tuple[Sequence[Sequence[object]], Sequence[str]]:
-    """The rows in the order that was asked for, each with its style."""
-    # The style goes with its row, as one more cell.
-    styled = [(*row, style) for row, style in itertools.zip_longest(rows, styles, fillvalue="")]
-    ordered = [*wanted.sorted([column.heading for column in columns], styled)]
-    return [row[:-1] for row in ordered], [str(row[-1]) for row in ordered]
-
-
-def said_once(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Iterable[Sequence[object]]:
+def said_once(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
     """The rows, without the cells that are as in the row above, in the columns that say so."""
     places = [place for place, column in enumerate(columns) if column.once]
-    return _said_once(rows, places) if places else rows
-
-
-def _said_once(rows: Iterable[Sequence[object]], places: Sequence[int]) -> Iterator[Sequence[object]]:
     above: dict[int, object] = {}
     for row in rows:
         shown = list(row)
@@ -371,25 +343,6 @@ def markdown(text: object) -> str:
         return text
     # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
     return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
-
-
-def _plain_lines(
-    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headings: bool = True
-) -> Iterator[str]:
-    """The lines of a table for pipes and files, without rich: it takes a second for 3,000 of them."""
-    cells = [tuple([column.heading for column in columns])] if headings else []
-    widths = [_width(column.heading) if headings else 0 for column in columns]
-    known: dict[str, str] = {}
-    for row in rows:
-        texts = tuple([known.setdefault(text, text) for text in [" ".join(_parts(cell)) for cell in row]])
-        widths = [max(most, _width(text)) for most, text in zip(widths, texts, strict=True)]
-        cells.append(texts)
-    for texts in cells:
-        padded = []
-        for column, text, most in zip(columns, texts, widths, strict=True):
-            blanks = " " * (most - _width(text))
-            padded.append(blanks + text if column.number else text + blanks)
-        yield "  ".join(padded).rstrip()
 
 
 def _parts(cell: object) -> list[str]:
