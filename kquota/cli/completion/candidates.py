@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import click
@@ -50,25 +50,20 @@ def topics(ctx: click.Context, incomplete: str) -> Items:
     return [CompletionItem(name) for name in (*pages, *commands) if name.startswith(incomplete)]
 
 
-def users(ctx: click.Context, incomplete: str) -> Items:
-    """The users that the cluster has quotas for."""
-    return _items(_named(ctx, EntityType.USER), incomplete)
+def _names_of(kind: EntityType) -> Callable[[click.Context, str], Items]:
+    """The names of that type that the cluster has quotas for."""
+    return lambda ctx, incomplete: _items(known_names(ctx).get(kind.value, ()), incomplete)
 
 
-def clients(ctx: click.Context, incomplete: str) -> Items:
-    """The client-ids that the cluster has quotas for."""
-    return _items(_named(ctx, EntityType.CLIENT_ID), incomplete)
-
-
-def ips(ctx: click.Context, incomplete: str) -> Items:
-    """The ips that the cluster has quotas for."""
-    return _items(_named(ctx, EntityType.IP), incomplete)
+users = _names_of(EntityType.USER)
+clients = _names_of(EntityType.CLIENT_ID)
+ips = _names_of(EntityType.IP)
 
 
 def entity_names(ctx: click.Context, incomplete: str) -> Items:
     """Names of the type that the --entity-type before it says."""
     kind = entity_order.next_type(ctx)
-    return [] if kind is None else _items(_named(ctx, kind), incomplete)
+    return [] if kind is None else _names_of(kind)(ctx, incomplete)
 
 
 # The last part of an entity's text, as far as it is typed: a comma in a name separates only before another type.
@@ -84,7 +79,8 @@ def entities(ctx: click.Context, incomplete: str) -> Items:
     kind = EntityType(part["type"])
     head = f"{part['head']}{kind.value}="
     known = known_names(ctx)
-    texts = [str(_entity(kind, name)).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
+    only = {EntityType.USER: "user", EntityType.CLIENT_ID: "client_id", EntityType.IP: "ip"}[kind]
+    texts = [str(Entity(**{only: name})).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
     words = [head + text for text in (DEFAULT.value, *texts)] + known.get("entity", [])
     # user=alice, goes on with the other type of a pair.
     name, comma, begun = part["name"].rpartition(",")
@@ -134,18 +130,6 @@ def _types(ctx: click.Context) -> frozenset[EntityType]:
         with contextlib.suppress(InputError):
             types |= Entity.parse(text).types
     return frozenset(types)
-
-
-def _named(ctx: click.Context, kind: EntityType) -> list[str]:
-    return known_names(ctx).get(kind.value, [])
-
-
-def _entity(kind: EntityType, name: str) -> Entity:
-    return Entity(
-        user=name if kind is EntityType.USER else None,
-        client_id=name if kind is EntityType.CLIENT_ID else None,
-        ip=name if kind is EntityType.IP else None,
-    )
 
 
 def _items(words: Iterable[str], incomplete: str) -> Items:

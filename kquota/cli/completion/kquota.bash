@@ -13,7 +13,7 @@ _kquota_completion() {
             dir) compopt -o dirnames ;;
         esac
     done <<< "$(
-        _KQUOTA_BEFORE="${COMP_LINE:0:COMP_POINT}" _KQUOTA_AFTER="${COMP_LINE:COMP_POINT}" _KQUOTA_WORD="$2" \
+        _KQUOTA_BEFORE="${COMP_LINE:0:COMP_POINT}" _KQUOTA_WORD="$2" \
             _KQUOTA_COMPLETE=bash_complete "$1" 2> /dev/null
     )"
 }

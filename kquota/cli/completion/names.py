@@ -8,17 +8,15 @@ the next one.
 import contextlib
 import json
 import os
-import select
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
-from click.core import ParameterSource
 
 from kquota.access import Access, xdg_directory
 from kquota.cli import session
@@ -32,6 +30,7 @@ FRESH_S: Final = 60
 _FETCH_S: Final = 5
 """What asking may take altogether."""
 _CONNECT_S: Final = 3.0
+_LOOK_S: Final = 0.01
 
 Names = dict[str, list[str]]
 """Sorted names by entity type (`user`, `client-id`, `ip`), and whole entities as text (`entity`)."""
@@ -43,28 +42,10 @@ def known_names(ctx: click.Context) -> Names:
     Empty when they are not to be had in time.
     """
     with ctx.scope(cleanup=False):
-        source = _source(_options(ctx))
+        given = Given.of(**{name: ctx.params.get(name) for name in ("context", *SETTINGS)})
+        source = session.QuotaSource(ctx.params.get("quotas"), given)
         cache = _cache_file(source)
-        return _remembered(cache) or _fetched(lambda deliver: _ask(source, deliver), cache) or {}
-
-
-def _options(ctx: click.Context) -> dict[str, Any]:
-    """The command's options; those behind the cursor count, too."""
-    options = dict(ctx.params)
-    typed, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.obj or ()))
-    for param in ctx.command.params:
-        name = param.name or ""
-        if name in typed and ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE and not param.multiple:
-            options[name] = param.type_cast_value(ctx, typed[name])
-            ctx.set_parameter_source(name, ParameterSource.COMMANDLINE)
-    return options
-
-
-def _source(options: dict[str, Any]) -> session.QuotaSource:
-    """Where the command that is being completed reads quotas from."""
-    return session.QuotaSource(
-        options.get("quotas"), Given.of(**{name: options.get(name) for name in ("context", *SETTINGS)})
-    )
+        return _remembered(cache) or _fetched(source, cache) or {}
 
 
 def _cache_file(source: session.QuotaSource) -> Path:
@@ -91,68 +72,55 @@ def _remembered(cache: Path) -> Names | None:
     return None
 
 
-def _remember(cache: Path, text: str) -> None:
+def _remember(cache: Path, entities: Iterable[Entity]) -> None:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=cache.parent)  # for its owner only
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            json.dump(_names(entities), file)
         os.replace(temporary, cache)
     except OSError:
         os.unlink(temporary)
         raise
 
 
-def _fetched(ask: Callable[[Callable[[Names], None]], None], cache: Path) -> Names | None:
+def _fetched(source: session.QuotaSource, cache: Path) -> Names | None:
     """What another process finds out, if it does in time; it goes on, and remembers what it finds."""
-    reader, writer = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
-            _detach(keep=writer)
-
-            def deliver(names: Names) -> None:
-                text = json.dumps(names)
-                with contextlib.suppress(OSError):
-                    _remember(cache, text)
-                with os.fdopen(writer, "w", encoding="utf-8") as pipe:
-                    pipe.write(text)
-
-            ask(deliver)
+            _detach()
+            _ask(source, cache)
         finally:
             os._exit(0)
-    os.close(writer)
-    parts = []
-    while select.select([reader], [], [], seconds_left())[0]:
-        part = os.read(reader, 1 << 20)
-        if not part:
-            break
-        parts.append(part)
-    else:
-        return None
-    names: Names | None = json.loads(b"".join(parts)) if parts else None
-    return names
+    while seconds_left():
+        ended, _ = os.waitpid(child, os.WNOHANG)
+        names = _remembered(cache)
+        if ended or names is not None:
+            return names
+        time.sleep(_LOOK_S)
+    return None
 
 
-def _detach(keep: int) -> None:
-    """Lets go of the terminal and of all files but one, and sets an end to this process."""
+def _detach() -> None:
+    """Lets go of the terminal and of all files, and sets an end to this process."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, max(keep + 1, 64))
+    os.closerange(3, 64)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_FETCH_S)
 
 
-def _ask(source: session.QuotaSource, deliver: Callable[[Names], None]) -> None:
+def _ask(source: session.QuotaSource, cache: Path) -> None:
     if source.file is not None:
-        deliver(_names(read_quotas(source.file)))
+        _remember(cache, read_quotas(source.file))
         return
     access = source.access or Access()
     with session.open_backend(replace(access, timeout_s=min(access.timeout_s, _CONNECT_S))) as backend:
         # The shell does not wait for the good-bye.
-        deliver(_names(backend.describe()))
+        _remember(cache, backend.describe())
 
 
 def _names(entities: Iterable[Entity]) -> Names:
