@@ -8,12 +8,15 @@ table of what differs from Kafka on purpose.
 
 import os
 import re
+import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
-from kquota.cli.kafka_configs import options, output
+from kquota.cli.kafka_configs import options
 from kquota.cli.kafka_configs.options import Options, Refusal
+from kquota.cli.text import safe
 from kquota.errors import KquotaError
 
 _PASSWORD = re.compile(r"(password=)(?!\*{8}).*?(?=\](?:,|\Z)|\Z)", re.IGNORECASE | re.DOTALL)
@@ -27,23 +30,22 @@ def run(argv: Sequence[str]) -> int:
             raise Refusal(options.TITLE, usage=True)
         tool = _tool(given)
         if given.has("version"):
-            output.out(options.VERSIONS[tool])
+            _out(options.VERSIONS[tool])
             return 0
         options.check(given, tool)
         if given.has("zookeeper"):
             from kquota.cli.kafka_configs import zookeeper
 
-            zookeeper.run(given, tool, output.out)
+            zookeeper.run(given, tool, _out)
         else:
             from kquota.cli.kafka_configs import bootstrap
 
-            bootstrap.run(given, output.out)
+            bootstrap.run(given, _out)
     except Refusal as refusal:
-        output.err(_PASSWORD.sub(r"\1********", str(refusal)))
-        if refusal.usage:
-            output.err(options.USAGE)
+        said = _PASSWORD.sub(r"\1********", str(refusal))
+        _print(f"{said}\n{options.USAGE}" if refusal.usage else said, sys.stderr)
     except KquotaError as error:
-        output.err(f"kquota: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        _print(f"kquota: {error.message}" + (f" ({error.hint})" if error.hint else ""), sys.stderr)
     else:
         return 0
     return 1
@@ -56,6 +58,23 @@ def _tool(given: Options) -> str:
     if chosen not in options.VERSIONS:
         raise Refusal(f"kquota: KQUOTA_KAFKA_CONFIGS is {chosen!r}, not one of {', '.join(options.VERSIONS)}")
     return "3.9" if chosen == "current" and given.has("zookeeper") else chosen
+
+
+def _out(line: str) -> None:
+    _print(line, sys.stdout)
+
+
+def _print(line: str, stream: TextIO) -> None:
+    """Prints a line as Java does. Not click's echo, which cuts colours out of names."""
+    # Bytes of the command line that are no UTF-8 come out as Java's replacement character, not as an error. Half a
+    # character, which an escape in JSON can be, is a question mark to Java, and so is what the locale does not have.
+    line = re.sub("[\ud800-\udc7f\udd00-\udfff]", "?", line)
+    text = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if stream.isatty():  # scripts get what Kafka's tool gives them, but a name must not drive a terminal
+        text = re.sub(r"[^\n\t]+", lambda match: safe(match[0]), text)
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    stream.flush()
 
 
 class _Untouched(click.Command):

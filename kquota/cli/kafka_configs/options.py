@@ -116,7 +116,7 @@ class Options:
 
 
 def check(options: Options, tool: str) -> None:
-    """Raises Refusal for the first thing that is wrong with the command line, in Kafka's order."""
+    """Raises Refusal for the first thing that is wrong with the command line."""
     if options.has("alter") == options.has("describe"):
         raise Refusal("Command must include exactly one action: --describe, --alter", usage=True)
     for other in ("add-config", "delete-config"):
@@ -124,22 +124,21 @@ def check(options: Options, tool: str) -> None:
             raise Refusal(f'Option "[describe]" can\'t be used with option "[{other}]"', usage=True)
     types, names = options.entity_types, options.entity_names
     by_zookeeper = options.has("zookeeper")
-    allowed = ["users", "brokers"] if by_zookeeper and tool != "2.8" else list(dict.fromkeys(TYPES.values()))
     connections = sum(options.has(name) for name in _CONNECTIONS)
-    clients_or_users = {"users", "clients"}
-    with_names = {*QUOTA_TYPES, "brokers"}.isdisjoint(types)
+    strange = [kind for kind in types if kind not in TYPES.values()]
+    foreign = [kind for kind in types if kind not in QUOTA_TYPES]
+    # The last tool that has --zookeeper alters credentials of users by it, and nothing else.
+    refused = [kind for kind in types if by_zookeeper and tool != "2.8" and kind != "users"]
     ips = [*options.values("entity-name"), *options.values("ip")] if "ips" in types and any(names) else []
     alters = options.has("alter")
-    configs = [name for name in ("add-config", "add-config-file", "delete-config") if options.has(name)]
     complaints = (
-        (
-            len(set(types)) < len(types),
-            f"Duplicate entity type(s) specified: {','.join(kind for kind in types if types.count(kind) > 1)}",
-        ),
-        *((kind not in allowed, f"Invalid entity type {kind}, use one of {', '.join(allowed)}") for kind in types),
         (not types, "At least one entity type must be specified"),
+        (len(set(types)) < len(types), f"Duplicate entity type(s) specified: {','.join(dict.fromkeys(types))}"),
+        *((True, f"Invalid entity type {kind}, use users, clients or ips") for kind in strange),
+        *((True, f"{kind} have no quotas: use Kafka's own kafka-configs") for kind in foreign),
+        *((True, f"{kind} need --bootstrap-server: --zookeeper is for SCRAM credentials of users") for kind in refused),
         (
-            len(types) > 1 and set(types) != clients_or_users,
+            len(types) > 1 and set(types) != {"users", "clients"},
             "Only 'users' and 'clients' entity types may be specified together",
         ),
         (
@@ -147,10 +146,7 @@ def check(options: Options, tool: str) -> None:
             "--entity-{type,name,default} should not be used in conjunction with specific entity flags",
         ),
         (connections == 0, "One of --bootstrap-server, --bootstrap-controller or --zookeeper must be specified"),
-        (
-            connections > 1,
-            "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper can be specified",
-        ),
+        (connections > 1, "Only one of --bootstrap-server, --bootstrap-controller or --zookeeper can be specified"),
         (options.has("all") and by_zookeeper, "--bootstrap-server must be specified for --all"),
         (
             options.has("zk-tls-config-file") and not by_zookeeper,
@@ -160,25 +156,14 @@ def check(options: Options, tool: str) -> None:
             (not _is_host(ip), f"The entity name for ips must be a valid IP or resolvable host, but it is: {ip}")
             for ip in ips
         ),
+        (alters and not names, "An entity-name or default entity must be specified with --alter"),
         (
-            alters and not with_names and not names,
-            "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips",
-        ),
-        (
-            alters and with_names and not any(names),
-            f"An entity name must be specified with --alter of {','.join(types)}",
-        ),
-        (
-            "add-config" in configs and "add-config-file" in configs,
+            options.has("add-config") and options.has("add-config-file"),
             "Only one of --add-config or --add-config-file must be specified",
         ),
         (
-            alters and not configs,
+            alters and not options.has("add-config", "add-config-file", "delete-config"),
             "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter",
-        ),
-        (
-            bool(types) and types[0] not in QUOTA_TYPES,
-            f"{types[0] if types else ''} have no quotas: use Kafka's own kafka-configs",
         ),
     )
     for is_wrong, message in complaints:

@@ -1,6 +1,12 @@
 """The tool of Kafka 2.8 on ZooKeeper: describe and alter of config nodes, whatever they hold."""
 
+import base64
+import hashlib
+import hmac
 import os
+import re
+import secrets
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +18,6 @@ from kquota.backends.zookeeper.raw import RawConfigs
 from kquota.cli import security
 from kquota.cli.kafka_configs import configs, journal
 from kquota.cli.kafka_configs.options import Options, Refusal
-from kquota.cli.kafka_configs.scram import shown, stored_credential
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.quota import QuotaKey, ValueType
 
@@ -102,7 +107,7 @@ def _describe(raw: RawConfigs, options: Options, write: Callable[[str], None]) -
         config = _texts(data)
         # A user's node may be there only for the sake of the pairs below it.
         if config or asked != (Level("users", None),):
-            pairs = ",".join(f"{key}={shown(key, config[key])}" for key in configs.ordered(config))
+            pairs = ",".join(f"{key}={_shown(key, config[key])}" for key in configs.ordered(config))
             write(f"Configs for {_title(levels)} are {pairs}")
 
 
@@ -187,3 +192,32 @@ def _checked(levels: Levels, config: dict[str, str]) -> dict[str, str]:
         if kind is ValueType.INT and int(trimmed) < 0:
             raise Refusal(f"Invalid value {text} for configuration {key}: Value must be at least 0")
     return whole
+
+
+_GIVEN = re.compile(r"(?:iterations=([0-9]{1,10}),)?password=(.+)", re.DOTALL)
+_LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 2**31 - 1
+
+
+def stored_credential(mechanism: str, given: str) -> str:
+    """What is stored for `[iterations=n,]password=text`. Raises Refusal, without showing the password."""
+    match = _GIVEN.fullmatch(given)
+    if match is None:
+        raise Refusal(f"Invalid credential property {mechanism}: expected [iterations=<number>,password=<text>]")
+    iterations = int(match[1] or _LEAST_ITERATIONS)
+    if not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+        raise Refusal(
+            f"Iterations {iterations} is less than the minimum {_LEAST_ITERATIONS} required for {mechanism}, or too"
+            " large"
+        )
+    digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+    salt = secrets.token_hex(16).encode()
+    salted = hashlib.pbkdf2_hmac(digest, match[2].encode("utf-8", "surrogateescape"), salt, iterations)
+    stored_key = hashlib.new(digest, hmac.digest(salted, b"Client Key", digest)).digest()
+    server_key = hmac.digest(salted, b"Server Key", digest)
+    texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
+    return f"salt={texts[0]},stored_key={texts[1]},server_key={texts[2]},iterations={iterations}"
+
+
+def _shown(key: str, value: str) -> str:
+    """A value as `--describe` prints it: on a terminal without the keys of a credential, else as it is stored."""
+    return "[hidden]" if key in configs.SCRAM and sys.stdout.isatty() else value

@@ -29,7 +29,7 @@ def test_version(tool: Tool, line: str, version: str) -> None:
 
 def test_the_environment_chooses_the_tool(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "current")
-    refused = "Invalid entity type ips, use one of users, brokers\n"
+    refused = "ips need --bootstrap-server: --zookeeper is for SCRAM credentials of users\n"
     assert tool(f"{Z} --describe --entity-type ips") == Ran(1, "", refused)
     monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "1.0")
     assert tool("--version").first == "kquota: KQUOTA_KAFKA_CONFIGS is '1.0', not one of 2.8, 3.9, current"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kquota.cli.kafka_configs.options import Refusal
-from kquota.cli.kafka_configs.scram import stored_credential
+from kquota.cli.kafka_configs.zookeeper import stored_credential
 from tests.cli.kafka_configs.conftest import WARNING, Tool, node
 
 
