@@ -39,16 +39,14 @@ def carry_out(
     """
     check_sorting(COLUMNS)
     named = session.label(access)
-    folder, dry_run, wait = writing.journal, writing.dry_run, writing.wait
-    book = session.journal(folder, access) if dry_run else params.open_journal(folder, access, file)
+    dry_run, wait = writing.dry_run, writing.wait
+    book = params.open_journal(writing.journal, access, file, dry_run=dry_run)
     if wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     if writing.lasts_ms is not None and access.bootstrap_controller:
         raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
     expires = None if writing.lasts_ms is None else now() + writing.lasts_ms
     agreed: set[Objection] = set()
-    rounds: list[Rehearsal] = []
-
     shown: list[tuple[AlterResult, ...]] = []
 
     def agree(rehearsal: Rehearsal) -> None:
@@ -65,9 +63,7 @@ def carry_out(
             done="altered",
         )
         agreed.update(new)
-        if not rounds:
-            consent.name_cluster(named)
-        rounds.append(rehearsal)
+        consent.name_cluster(named)
 
     begun: list[Entry] = []
     stop = Stop()
@@ -98,7 +94,7 @@ def carry_out(
                 )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
-        # Of one entity that is not there, the name may be a slip; to look for that of each of many would take for ever.
+        # A similar name is suggested only where one entity was asked for; for many it is too slow.
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None and not altered.interrupted:
         if isinstance(results[0].error, Uncertain):
@@ -108,7 +104,10 @@ def carry_out(
         show(altered_view(altered, dry_run=dry_run), writing.output)
     if not dry_run:
         leases.warn_unread(altered.leases.unreadable, book)
-    leases.note_kept_and_ended(altered.kept, altered.ended, expires, dry_run=dry_run)
+    words = ("now would be permanent", "now it would end", "this would end")
+    if not dry_run:
+        words = ("now is permanent", "now it ends", "this ends")
+    leases.note_changed(altered.kept, altered.ended, expires, *words)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
@@ -161,21 +160,15 @@ def _absent_keys(
     absent: dict[Entity, list[QuotaKey]] = {}
     for alteration in alterations:
         result = by_entity[alteration.entity]
-        keys = _absent(alteration, result)
+        if result.error is not None:
+            continue
+        there = result.before.keys() | result.blind | result.unusable
         if everything and not alteration.set:
-            if result.error is None and not (result.before or result.blind or result.unusable):
+            if not there:
                 absent[alteration.entity] = []
-        elif keys:
+        elif keys := [key for key in QuotaKey if key in alteration.remove - there]:
             absent[alteration.entity] = keys
     return absent
-
-
-def _absent(alteration: Alteration, result: AlterResult) -> list[QuotaKey]:
-    """The keys to delete that were not there."""
-    if result.error is not None:
-        return []
-    there = result.before.keys() | result.blind | result.unusable
-    return [key for key in QuotaKey if key in alteration.remove - there]
 
 
 def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
@@ -184,14 +177,6 @@ def exit_code_of_results(results: Sequence[AlterResult]) -> ExitCode:
     if not errors:
         return ExitCode.OK
     return ExitCode.PARTIAL if len(errors) < len(results) else exit_code_of(errors[0])
-
-
-_UNKNOWN = "?"
-"""What was set before, where nobody could look."""
-
-
-_UNUSABLE = "unusable"
-"""What was set before, where it was no value."""
 
 
 COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
@@ -245,9 +230,10 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
 
 
 def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:
+    """What was set before; a word where nobody could look, and where it was no value."""
     if key in result.blind:
-        return _UNKNOWN
-    return _UNUSABLE if key in result.unusable else result.before.get(key)
+        return "?"
+    return "unusable" if key in result.unusable else result.before.get(key)
 
 
 def all_keys(entity: Entity) -> frozenset[QuotaKey]:

@@ -8,22 +8,15 @@ from itertools import groupby
 
 import click
 
-from kquota.backends import QuotaBackend
-from kquota.changes import check_cluster as check
-from kquota.cli.streams import ask, note, quiet, say, warn
+from kquota.cli.streams import ask, note, once, quiet, say, warn
 from kquota.cli.text import safe
-from kquota.core.change.plan import Objection, Plan, Severity
+from kquota.core.change.plan import Objection, Severity
 from kquota.core.change.review import SHORT_FREEZE, UNSEEN, standing
 from kquota.documents.journal import Entry
 from kquota.errors import Refused
 
 _MOST_OF_A_KIND = 5
 """More lines of a kind would bury the other kinds."""
-
-
-def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
-    """Raises Refused for a plan that was made for another cluster; no option lifts that."""
-    check(plan, backend)
 
 
 def announce(objections: Iterable[Objection]) -> None:
@@ -120,8 +113,8 @@ def _lifted(objections: Sequence[Objection]) -> str:
 
 
 def name_cluster(named: str) -> None:
-    """Says which cluster is about to be written to."""
-    note(f"cluster: {safe(named)}")
+    """Says once which cluster is about to be written to."""
+    once(f"cluster: {named}", note)
 
 
 @contextlib.contextmanager

@@ -39,16 +39,11 @@ def named(lease: Lease) -> str:
 
 def end_of(lease: Lease, now: int) -> str:
     """When a lease that is on ends, and what follows."""
-    then = shown(lease.key, lease.then)
-    if lease.is_overdue(now):
-        return (
-            f"{named(lease)}: {shown(lease.key, lease.value)} is overdue since {moment(lease.ends)} UTC: 'kquota"
-            f" reconcile' sets {then} again (entry {lease.entry.name})"
-        )
-    return (
-        f"{named(lease)}: {shown(lease.key, lease.value)} until {moment(lease.ends)} UTC, then {then} again (entry"
-        f" {lease.entry.name})"
-    )
+    then, entry = f"{shown(lease.key, lease.then)} again", f"(entry {lease.entry.name})"
+    if not lease.is_overdue(now):
+        return f"{_until(lease)}, then {then} {entry}"
+    since = f"{shown(lease.key, lease.value)} is overdue since {moment(lease.ends)} UTC"
+    return f"{named(lease)}: {since}: 'kquota reconcile' sets {then} {entry}"
 
 
 def known_leases(journal: Journal, cluster: Callable[[], Cluster | None]) -> Leases:
@@ -120,34 +115,24 @@ def note_ends(leases: Sequence[Lease]) -> None:
         note(line)
 
 
-def note_kept_and_ended(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None, *, dry_run: bool) -> None:
-    """Says on stderr what a write means, or would mean, for the leases that were on."""
-    would = "would " if dry_run else ""
-    now = f"{would or 'is '}{'be ' if dry_run else ''}permanent"
-    if expires is not None:
-        now = f"it {would + 'end' if dry_run else 'ends'} {moment(expires)} UTC"
-
-    def then(lease: Lease) -> str:
-        return "" if expires is None else f", then {shown(lease.key, lease.back)} again"
-
-    for line in few(f"{_until(lease)} (entry {lease.entry.name}); now {now}{then(lease)}" for lease in kept):
-        note(line)
-    what = "this would end" if dry_run else "this ends"
-    for line in few(f"{what} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
-        note(line)
-
-
-def note_planned(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None) -> None:
-    """Says on stderr what a plan means for the leases that are on, before it is applied."""
+def note_changed(
+    kept: Sequence[Lease],
+    ended: Sequence[Lease],
+    expires: int | None,
+    permanent: str = "the plan makes it permanent",
+    ends: str = "with the plan it ends",
+    end: str = "this ends",
+) -> None:
+    """Says on stderr what a write means for the leases that are on, and when their values end; the words vary."""
 
     def then(lease: Lease) -> str:
         if expires is None:
-            return "the plan makes it permanent"
-        return f"with the plan it ends {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
+            return permanent
+        return f"{ends} {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
 
     for line in few(f"{_until(lease)} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
         note(line)
-    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+    for line in few(f"{end} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
         note(line)
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
-from kquota.cli import entity_order
+from kquota.cli import entity_order, session
 from kquota.cli.contexts import SETTINGS, Given, Value, requires_message
 from kquota.cli.leases import cluster_words
-from kquota.cli.session import QuotaSource
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -31,9 +32,16 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Journal
 
 F = TypeVar("F", bound=Callable[..., Any])
-V = TypeVar("V")
+
+
+class Decorator(Protocol):
+    """What adds options to a command, or makes one argument of several."""
+
+    def __call__(self, function: F, /) -> F: ...
+
 
 _BROKERS = "brokers"
+_FILE = click.Path(path_type=Path)
 
 
 def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -48,7 +56,7 @@ def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], l
     return complete
 
 
-def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+def _stack(*decorators: Decorator) -> Decorator:
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
             function = decorator(function)
@@ -57,13 +65,12 @@ def _stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Callable[[F], F]:
+def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Decorator:
     """Makes one value of these parameters, and gives it to the command as its argument `into`.
 
     Without `names` they are the parameters that `make` has. This is the door: behind it, a command has typed values
     and no options by name.
     """
-
     taken = [*(signature(make).parameters if names is None else names)]
 
     def decorate(function: F) -> F:
@@ -89,70 +96,7 @@ def there(access: Access | None) -> str:
     return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
 
 
-def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Callable[[F], F]:
-    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several.
-
-    `--client-id` is understood as `--client`.
-    """
-    return click.option(
-        f"--{kind}",
-        *(("--client-id", "client") if kind == "client" else ()),
-        multiple=not single,
-        metavar="ADDRESS" if kind == "ip" else "NAME",
-        shell_complete=completed_by(f"{kind}s"),
-        help=help_text,
-    )
-
-
-def _entity_option(help_text: str) -> Callable[[F], F]:
-    return click.option(
-        "--entity",
-        "entities",
-        multiple=True,
-        metavar="TYPE=NAME[,…]",
-        shell_complete=completed_by("entities"),
-        help=help_text,
-    )
-
-
-def entity_options(function: F) -> F:
-    """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
-    return _stack(
-        name_option("user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several."),
-        click.option("--user-defaults", is_flag=True, help="The default of users."),
-        name_option("client", "The client-id; repeat it for several."),
-        click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-        name_option("ip", "The ip address; repeat it for several."),
-        click.option("--ip-defaults", is_flag=True, help="The default of ips."),
-        click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
-        click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
-        click.option(
-            "--entity-type",
-            "entity_types",
-            multiple=True,
-            type=click.Choice([*entity_order.TYPES, _BROKERS]),
-            help="The long form of the above; repeat it for a pair.",
-        ),
-        click.option(
-            "--entity-name",
-            "entity_names",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=completed_by("entity_names"),
-            callback=entity_order.keep,
-            expose_value=False,
-            help="The name that goes with an --entity-type.",
-        ),
-        click.option(
-            "--entity-default",
-            count=True,
-            callback=entity_order.keep,
-            expose_value=False,
-            help="The default that goes with an --entity-type.",
-        ),
-        _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
-        collected("selection", _selection),
-    )(function)
+# --- Which entity ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +121,13 @@ class Selection:
             raise click.UsageError("name the entity: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
         entities = list(self.named)
         for parts in self._combined():
-            names: dict[EntityType, Name] = {}
-            for kind, match in parts.items():
-                if match is ANY:
-                    raise click.UsageError(
-                        "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves "
-                        "the name out for the default, which Kafka never took: give --entity-default)"
-                    )
-                names[kind] = match
-            entities.append(
-                Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
-            )
+            names = {kind: match for kind, match in parts.items() if match is not ANY}
+            if len(names) < len(parts):
+                raise click.UsageError(
+                    "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves "
+                    "the name out for the default, which Kafka never took: give --entity-default)"
+                )
+            entities.append(Entity(*map(names.get, (EntityType.USER, EntityType.CLIENT_ID, EntityType.IP))))
         return entities
 
     def filters(self, *, strict: bool) -> tuple[QuotaFilter, ...]:
@@ -205,14 +145,20 @@ class Selection:
             raise click.UsageError("this command takes one entity at a time: repeat no option that names one")
         return filters[0]
 
+    def covers(self, entity: Entity) -> bool:
+        """Whether the entity has all the parts of one that is named, and maybe others; without any, every entity."""
+        return any(each.matches(entity) for each in self.filters(strict=False))
+
     def _combined(self) -> list[dict[EntityType, Match]]:
         """One choice per entity type: of several names of one type, each in turn."""
         if self.broker is not None:
             raise click.UsageError("brokers have no quotas: only describe and alter know them")
-        combined: list[dict[EntityType, Match]] = [{}] if self.matches else []
-        for kind, matches in self.matches.items():
-            combined = [{**known, kind: match} for known in combined for match in matches]
-        return combined
+        choices = product(*self.matches.values()) if self.matches else ()
+        return [dict(zip(self.matches, each, strict=True)) for each in choices]
+
+
+def _given_by(kind: EntityType, names: tuple[str, ...], defaults: bool) -> list[tuple[EntityType, tuple[Match, ...]]]:
+    return [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
 
 
 def _selection(
@@ -232,13 +178,11 @@ def _selection(
     Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed,
     several users with several clients), InputError for a broker's id that is none.
     """
-    short: list[tuple[EntityType, tuple[Match, ...]]] = []
-    for kind, names, defaults in (
-        (EntityType.USER, user, user_defaults),
-        (EntityType.CLIENT_ID, client, client_defaults),
-        (EntityType.IP, ip, ip_defaults),
-    ):
-        short += [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
+    short = [
+        *_given_by(EntityType.USER, user, user_defaults),
+        *_given_by(EntityType.CLIENT_ID, client, client_defaults),
+        *_given_by(EntityType.IP, ip, ip_defaults),
+    ]
     ordered = entity_order.given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
         return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short or entities)))
@@ -286,125 +230,128 @@ def _broker(
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """Whom the writes are about that are meant: one of the entities, or of each type one of the names.
+def _about(
+    user: tuple[str, ...],
+    user_defaults: bool,
+    client: tuple[str, ...],
+    client_defaults: bool,
+    ip: tuple[str, ...],
+    ip_defaults: bool,
+    entities: tuple[str, ...],
+) -> Selection:
+    """What is looked for in the journal: one of the entities, or of each type one of the names; `<default>` as well."""
+    chosen: dict[EntityType, tuple[Match, ...]] = {}
+    for kind, names, defaults in (
+        (EntityType.USER, user, user_defaults),
+        (EntityType.CLIENT_ID, client, client_defaults),
+        (EntityType.IP, ip, ip_defaults),
+    ):
+        matches = [DEFAULT if name == DEFAULT.value else name for name in names] + [DEFAULT] * defaults
+        if matches:
+            chosen[kind] = tuple(dict.fromkeys(matches))
+    return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 
-    Without any, everybody is meant.
+
+def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Decorator:
+    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several.
+
+    `--client-id` is understood as `--client`.
     """
-
-    names: Mapping[EntityType, tuple[Name, ...]]
-    entities: tuple[Entity, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.entities) or any(self.names.values())
-
-    def __str__(self) -> str:
-        named = [
-            f"--{kind.plural[:-1]}-defaults" if name is DEFAULT else f"--{kind.plural[:-1]} {name}"
-            for kind, names in self.names.items()
-            for name in names
-        ]
-        return " ".join([*named, *(f"--entity {entity}" for entity in self.entities)])
-
-    def unseen(self, entities: Collection[Entity]) -> About:
-        """The names and entities that no such entity has."""
-        found = [set(entity.parts) for entity in entities if self.matches(entity)]
-        there = set().union(*found)
-        return About(
-            {kind: tuple(name for name in names if (kind, name) not in there) for kind, names in self.names.items()},
-            tuple(each for each in self.entities if not any(parts >= set(each.parts) for parts in found)),
-        )
-
-    def matches(self, entity: Entity) -> bool:
-        """Whether the entity has all the parts that are asked for, and maybe others."""
-        parts = dict(entity.parts)
-        if any(parts.items() >= dict(each.parts).items() for each in self.entities):
-            return True
-        named = any(self.names.values()) or not self.entities
-        return named and all(not names or parts.get(kind) in names for kind, names in self.names.items())
+    return click.option(
+        f"--{kind}",
+        *(("--client-id", "client") if kind == "client" else ()),
+        multiple=not single,
+        metavar="ADDRESS" if kind == "ip" else "NAME",
+        shell_complete=completed_by(f"{kind}s"),
+        help=help_text,
+    )
 
 
-def about_options(what: str) -> Callable[[F], F]:
+def _entity_option(help_text: str) -> Decorator:
+    return click.option(
+        "--entity",
+        "entities",
+        multiple=True,
+        metavar="TYPE=NAME[,…]",
+        shell_complete=completed_by("entities"),
+        help=help_text,
+    )
+
+
+entity_options = _stack(
+    name_option("user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several."),
+    click.option("--user-defaults", is_flag=True, help="The default of users."),
+    name_option("client", "The client-id; repeat it for several."),
+    click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
+    name_option("ip", "The ip address; repeat it for several."),
+    click.option("--ip-defaults", is_flag=True, help="The default of ips."),
+    click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
+    click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
+    click.option(
+        "--entity-type",
+        "entity_types",
+        multiple=True,
+        type=click.Choice([*entity_order.TYPES, _BROKERS]),
+        help="The long form of the above; repeat it for a pair.",
+    ),
+    click.option(
+        "--entity-name",
+        "entity_names",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=completed_by("entity_names"),
+        callback=entity_order.keep,
+        expose_value=False,
+        help="The name that goes with an --entity-type.",
+    ),
+    click.option(
+        "--entity-default",
+        count=True,
+        callback=entity_order.keep,
+        expose_value=False,
+        help="The default that goes with an --entity-type.",
+    ),
+    _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
+    collected("selection", _selection),
+)
+"""`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
+
+
+def about_options(what: str) -> Decorator:
     """`--user`, `--client` and `--ip` of a command that reads the journal, as the argument `about`."""
     return _stack(
-        click.option("--user", multiple=True, metavar="NAME", help=f"{what} this user; repeat it for more."),
-        click.option(
-            "--client", "--client-id", "client", multiple=True, metavar="NAME", help=f"{what} this client-id."
-        ),
-        click.option("--ip", multiple=True, metavar="ADDRESS", help=f"{what} this ip."),
+        name_option("user", f"{what} this user; repeat it for more."),
+        name_option("client", f"{what} this client-id."),
+        name_option("ip", f"{what} this ip."),
         click.option("--user-defaults", is_flag=True, help=f"{what} the default of users."),
         click.option("--client-defaults", is_flag=True, help=f"{what} the default of client-ids."),
         click.option("--ip-defaults", is_flag=True, help=f"{what} the default of ips."),
         _entity_option(f"{what} this entity, such as user=alice,client-id=app1."),
-        collected("about", _about, (*_ABOUT, *(f"{kind}_defaults" for kind in _ABOUT), "entities")),
+        collected("about", _about),
     )
 
 
-_ABOUT = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+match_option = _stack(
+    click.option(
+        "--match",
+        "patterns",
+        multiple=True,
+        metavar="PATTERN",
+        help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
+    ),
+    collected("match", NamePatterns),
+)
+"""`--match PATTERN`: shell patterns of names, as the argument `match`."""
+strict_option: Decorator = click.option(
+    "--strict/--no-strict",
+    default=True,
+    show_default=True,
+    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
+)
+"""`--strict`: the entities that have just the parts that were asked for."""
 
 
-def _about(**given: Any) -> About:
-    def names(kind: str) -> tuple[Name, ...]:
-        named = tuple(DEFAULT if name == DEFAULT.value else name for name in given[kind])
-        return (*named, DEFAULT) if given[f"{kind}_defaults"] else named
-
-    return About({type: names(kind) for kind, type in _ABOUT.items()}, tuple(map(Entity.parse, given["entities"])))
-
-
-def match_option(function: F) -> F:
-    """`--match PATTERN`: shell patterns of names, as the argument `match`."""
-    return _stack(
-        click.option(
-            "--match",
-            "patterns",
-            multiple=True,
-            metavar="PATTERN",
-            help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
-        ),
-        collected("match", NamePatterns),
-    )(function)
-
-
-def strict_option(function: F) -> F:
-    """`--strict`: the entities that have just the parts that were asked for."""
-    return click.option(
-        "--strict/--no-strict",
-        default=True,
-        show_default=True,
-        help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
-    )(function)
-
-
-def cluster_options(function: F) -> F:
-    """`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
-    return _stack(cluster_flags, collected("access", _access, _CLUSTER_PARAMETERS))(function)
-
-
-def given_cluster_options(function: F) -> F:
-    """The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
-    return _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))(function)
-
-
-def quotas_options(function: F) -> F:
-    """`--quotas FILE` and the same options: where quotas are read from, as the argument `source`."""
-    return _stack(quotas_flag, cluster_flags, source_of_quotas)(function)
-
-
-_CLUSTER_PARAMETERS = ("context", *SETTINGS)
-
-
-def source_of_quotas(function: F) -> F:
-    """Makes the argument `source` of `--quotas` and the cluster options, wherever these stand."""
-    return collected("source", _source, ("quotas", *_CLUSTER_PARAMETERS))(function)
-
-
-def _access(**given: Value) -> Access:
-    return Given.of(**given).access()
-
-
-def _source(quotas: Path | None, **given: Value) -> QuotaSource:
-    return QuotaSource(quotas, Given.of(**given))
+# --- Which cluster --------------------------------------------------------------------------------------------------
 
 
 class ClusterOption(click.Option):
@@ -423,114 +370,114 @@ class ClusterOption(click.Option):
         return record
 
 
-def cluster_flags(function: F) -> F:
-    """The cluster options alone, for a command that makes its own value of them."""
-    return _stack(
-        click.option(
-            "--context",
-            cls=ClusterOption,
-            metavar="NAME",
-            envvar="KQUOTA_CONTEXT",
-            show_envvar=True,
-            shell_complete=completed_by("context_names"),
-            help="A cluster by the name that the configuration file gives it; see 'kquota config'.",
-        ),
-        click.option(
-            "--bootstrap-server",
-            cls=ClusterOption,
-            metavar="HOST:PORT[,…]",
-            envvar="KQUOTA_BOOTSTRAP_SERVER",
-            show_envvar=True,
-            help="Brokers of the cluster (Kafka 2.6 and later).",
-        ),
-        click.option(
-            "--bootstrap-controller",
-            cls=ClusterOption,
-            metavar="HOST:PORT[,…]",
-            help="KRaft controllers, where no broker serves: they alter quotas and do not show them.",
-        ),
-        click.option(
-            "--command-config",
-            cls=ClusterOption,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="KQUOTA_COMMAND_CONFIG",
-            show_envvar=True,
-            help="A client.properties with security settings, as for Kafka's tools.",
-        ),
-        click.option(
-            "--zookeeper",
-            cls=ClusterOption,
-            metavar="HOST:PORT[,…][/CHROOT]",
-            envvar="KQUOTA_ZOOKEEPER",
-            show_envvar=True,
-            help="The ZooKeeper ensemble of a cluster that keeps its quotas there.",
-        ),
-        click.option(
-            "--zk-tls-config-file",
-            cls=ClusterOption,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).",
-        ),
-        click.option(
-            "--zk-jaas-file",
-            cls=ClusterOption,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
-            show_envvar=True,
-            help="How to log in to ZooKeeper: a JAAS file with Kafka's context Client. Or set "
-            "KQUOTA_ZOOKEEPER_USERNAME, and KQUOTA_ZOOKEEPER_PASSWORD or KQUOTA_ZOOKEEPER_PASSWORD_FILE.",
-        ),
-        click.option(
-            "--timeout",
-            cls=ClusterOption,
-            type=click.FloatRange(min=0.1),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long to wait for the connection, and then for each answer. Where it is given, also for a cluster "
-            "that is not up yet.",
-        ),
-    )(function)
+def _cluster_flag(name: str, metavar: str, help_text: str, **more: Any) -> Decorator:
+    variable = {"show_envvar": True} if "envvar" in more else {}
+    return click.option(f"--{name}", cls=ClusterOption, metavar=metavar, help=help_text, **variable, **more)
 
 
-def quota_file_options(function: F) -> F:
-    """`--prune` and `--cluster`: how a quotas file is meant."""
-    return _stack(
-        click.option("--prune", is_flag=True, help="Delete the entities and keys that the file does not name."),
-        click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays that this one is."),
-    )(function)
+cluster_flags = _stack(
+    _cluster_flag(
+        "context",
+        "NAME",
+        "A cluster by the name that the configuration file gives it; see 'kquota config'.",
+        envvar="KQUOTA_CONTEXT",
+        shell_complete=completed_by("context_names"),
+    ),
+    _cluster_flag(
+        "bootstrap-server",
+        "HOST:PORT[,…]",
+        "Brokers of the cluster (Kafka 2.6 and later).",
+        envvar="KQUOTA_BOOTSTRAP_SERVER",
+    ),
+    _cluster_flag(
+        "bootstrap-controller",
+        "HOST:PORT[,…]",
+        "KRaft controllers, where no broker serves: they alter quotas and do not show them.",
+    ),
+    _cluster_flag(
+        "command-config",
+        "FILE",
+        "A client.properties with security settings, as for Kafka's tools.",
+        envvar="KQUOTA_COMMAND_CONFIG",
+        type=_FILE,
+    ),
+    _cluster_flag(
+        "zookeeper",
+        "HOST:PORT[,…][/CHROOT]",
+        "The ZooKeeper ensemble of a cluster that keeps its quotas there.",
+        envvar="KQUOTA_ZOOKEEPER",
+    ),
+    _cluster_flag("zk-tls-config-file", "FILE", "Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).", type=_FILE),
+    _cluster_flag(
+        "zk-jaas-file",
+        "FILE",
+        "How to log in to ZooKeeper: a JAAS file with Kafka's context Client. Or set "
+        "KQUOTA_ZOOKEEPER_USERNAME, and KQUOTA_ZOOKEEPER_PASSWORD or KQUOTA_ZOOKEEPER_PASSWORD_FILE.",
+        envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
+        type=_FILE,
+    ),
+    _cluster_flag(
+        "timeout",
+        "SECONDS",
+        "How long to wait for the connection, and then for each answer. Where it is given, also for a cluster "
+        "that is not up yet.",
+        type=click.FloatRange(min=0.1),
+        default=10.0,
+        show_default=True,
+    ),
+)
+"""The cluster options alone, for a command that makes its own value of them."""
+_CLUSTER_PARAMETERS = ("context", *SETTINGS)
 
 
-def journal_option(function: F) -> F:
-    """`--journal DIR`: where every write is kept; `session.journal` opens it."""
-    return click.option(
-        "--journal",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=journal_folder,
-        envvar="KQUOTA_JOURNAL",
-        show_envvar=True,
-        show_default="~/.local/state/kquota/journal",
-        metavar="DIR",
-        help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the"
-        " cluster keeps and all hosts share.",
-    )(function)
+def _access(**given: Value) -> Access:
+    return Given.of(**given).access()
 
 
-def message_option(function: F) -> F:
-    """`-m`, `--message`: why somebody writes; `open_journal` knows it."""
-    return click.option(
-        "-m",
-        "--message",
-        metavar="TEXT",
-        expose_value=False,
-        callback=_keep_message,
-        help="Why, such as a ticket: plans keep it, and 'kquota history' shows it.",
-    )(function)
+def _source(quotas: Path | None, **given: Value) -> session.QuotaSource:
+    return session.QuotaSource(quotas, Given.of(**given))
 
 
+cluster_options = _stack(cluster_flags, collected("access", _access, _CLUSTER_PARAMETERS))
+"""`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
+given_cluster_options = _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))
+"""The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
+quotas_flag: Decorator = click.option(
+    "--quotas",
+    type=_FILE,
+    metavar="FILE",
+    help="Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.",
+)
+"""`--quotas` alone, for a command that makes its own value of it."""
+source_of_quotas = collected("source", _source, ("quotas", *_CLUSTER_PARAMETERS))
+"""Makes the argument `source` of `--quotas` and the cluster options, wherever these stand."""
+quotas_options = _stack(quotas_flag, cluster_flags, source_of_quotas)
+"""`--quotas FILE` and the cluster options: where quotas are read from, as the argument `source`."""
+
+
+# --- How to write ---------------------------------------------------------------------------------------------------
+
+quota_file_options = _stack(
+    click.option("--prune", is_flag=True, help="Delete the entities and keys that the file does not name."),
+    click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays that this one is."),
+)
+"""`--prune` and `--cluster`: how a quotas file is meant."""
+dry_run_option: Decorator = click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
+"""`--dry-run` of a command that sets quotas."""
+yes_option: Decorator = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+"""`--yes` of a command that always asks."""
+journal_option: Decorator = click.option(
+    "--journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=state.journal_folder,
+    envvar="KQUOTA_JOURNAL",
+    show_envvar=True,
+    show_default="~/.local/state/kquota/journal",
+    metavar="DIR",
+    help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the"
+    " cluster keeps and all hosts share.",
+)
+"""`--journal DIR`: where every write is kept; `session.journal` opens it."""
 _MESSAGE = "kquota.message"
 _LONGEST_MESSAGE = 1000
 
@@ -541,23 +488,34 @@ def _keep_message(ctx: click.Context, param: click.Parameter, message: str | Non
     ctx.meta[_MESSAGE] = message and message.strip()
 
 
+message_option: Decorator = click.option(
+    "-m",
+    "--message",
+    metavar="TEXT",
+    expose_value=False,
+    callback=_keep_message,
+    help="Why, such as a ticket: plans keep it, and 'kquota history' shows it.",
+)
+"""`-m`, `--message`: why somebody writes; `open_journal` knows it."""
+
+
 def message() -> str | None:
     """The message of the command line."""
     found: str | None = click.get_current_context().meta.get(_MESSAGE)
     return found
 
 
-def open_journal(folder: Path, access: Access, file: Path | None = None, planned: str | None = None) -> Journal:
+def open_journal(
+    folder: Path, access: Access, file: Path | None = None, planned: str | None = None, *, dry_run: bool = False
+) -> Journal:
     """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
     Without one there, the message of the plan that was kept counts.
 
-    Raises click.UsageError where the cluster's context wants a message, and there is none.
+    Raises click.UsageError where the cluster's context wants a message and none was given; a dry run needs none.
     """
-    from kquota.cli import session
-
     why = message() or planned
-    if why is None and access.context is not None and requires_message(access.context):
+    if not dry_run and why is None and access.context is not None and requires_message(access.context):
         raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
     return replace(session.journal(folder, access), message=why, file=None if file is None else _with_commit(file))
 
@@ -576,13 +534,6 @@ def _with_commit(file: Path) -> str:
         return str(file)
     commit = done.stdout.strip()
     return f"{file} ({commit})" if commit else str(file)
-
-
-def journal_folder() -> Path:
-    """Beside the state of other programs (XDG base directories). Raises InputError without a home folder."""
-    from kquota import state
-
-    return state.journal_folder()
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -606,58 +557,15 @@ class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 DURATION = _Duration()
 FINE_DURATION = _Duration(fine=True)
-
-
-def lease_option(name: str) -> Callable[[F], F]:
-    """`--for TIME`: a write that `kquota reconcile` takes back, in ms as the argument `name`."""
-    return click.option(
-        "--for",
-        name,
-        type=DURATION,
-        metavar="TIME",
-        help="Only for this long, such as 2h or 30m. 'kquota reconcile' takes it back when it next runs after that:"
-        " run it from cron.",
-    )
-
-
-def quotas_flag(function: F) -> F:
-    """`--quotas` alone, for a command that makes its own value of it."""
-    return click.option(
-        "--quotas",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.",
-    )(function)
-
-
-def server_properties_flag(function: F) -> F:
-    """`--server-properties` alone."""
-    return click.option(
-        "--server-properties",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="A broker's server.properties, for what it says about quotas.",
-    )(function)
-
-
-def kafka_version_flag(function: F) -> F:
-    """`--kafka-version` alone."""
-    return click.option(
-        "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
-    )(function)
-
-
-def broker_options(function: F) -> F:
-    """`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are, as the argument `facts`."""
-    return _stack(
-        server_properties_flag,
-        kafka_version_flag,
-        collected("facts", _facts),
-    )(function)
-
-
-def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
-    return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
+lease_option: Decorator = click.option(
+    "--for",
+    "lasts_ms",
+    type=DURATION,
+    metavar="TIME",
+    help="Only for this long, such as 2h or 30m. 'kquota reconcile' takes it back when it next runs after that:"
+    " run it from cron.",
+)
+"""`--for TIME`: a write that `kquota reconcile` takes back, in ms as the argument `lasts_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -673,21 +581,38 @@ class Writing:
     output: str
 
 
-def alter_options(function: F) -> F:
-    """How alter and delete write, as the argument `writing`, and where, as `given`."""
-    return _stack(
-        click.option(
-            "--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."
-        ),
-        click.option(
-            "--force", is_flag=True, help="Write in spite of the review: 'kquota help review' lists what it lifts."
-        ),
-        click.option("--dry-run", is_flag=True, help="Show what would change and write nothing."),
-        click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
-        lease_option("lasts_ms"),
-        message_option,
-        journal_option,
-        given_cluster_options,
-        shown_as("table", "json", "yaml", "csv", takes_output=True),
-        collected("writing", Writing),
-    )(function)
+alter_options = _stack(
+    click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."),
+    click.option(
+        "--force", is_flag=True, help="Write in spite of the review: 'kquota help review' lists what it lifts."
+    ),
+    dry_run_option,
+    click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
+    lease_option,
+    message_option,
+    journal_option,
+    given_cluster_options,
+    shown_as("table", "json", "yaml", "csv", takes_output=True),
+    collected("writing", Writing),
+)
+"""How alter and delete write, as the argument `writing`, and where, as `given`."""
+
+
+# --- What the brokers are -------------------------------------------------------------------------------------------
+
+
+def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
+    return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
+
+
+server_properties_flag: Decorator = click.option(
+    "--server-properties",
+    type=_FILE,
+    metavar="FILE",
+    help="A broker's server.properties, for what it says about quotas.",
+)
+kafka_version_flag: Decorator = click.option(
+    "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
+)
+broker_options = _stack(server_properties_flag, kafka_version_flag, collected("facts", _facts))
+"""`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are, as the argument `facts`."""

@@ -8,27 +8,18 @@ from kquota.access import Access
 from kquota.cli import consent, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, note, say, warn
-from kquota.cli.text import Column, safe
+from kquota.cli.text import Column
 from kquota.cli.views import Table, View, check_sorting, show, table_of
+from kquota.cli.writing import Terms
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
-from kquota.documents.journal import Command, Entry, Journal
+from kquota.documents.journal import Entry
 from kquota.documents.record import taken_back_document
 from kquota.errors import InputError
 from kquota.reconcile import now
 
 
-def switch_back(
-    entry: Entry,
-    access: Access,
-    *,
-    named: str,
-    journal: Journal,
-    yes: bool,
-    dry_run: bool,
-    output: str,
-    command: Command,
-) -> int:
+def switch_back(entry: Entry, access: Access, terms: Terms) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.recorder import take_back as switched
 
@@ -36,19 +27,19 @@ def switch_back(
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
     check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
-    if dry_run:
-        if output == "json":
+    if terms.dry_run:
+        if terms.output == "json":
             raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
-        note(f"would switch the request loggers of {nodes} of {safe(named)} back (entry {entry.name})")
+        note(f"would switch the request loggers of {nodes} of {terms.named} back (entry {entry.name})")
         return ExitCode.OK
-    if not yes:
-        ask(f"Switch the request loggers of {nodes} of {named} back?", done="switched", yes="switches back")
-    consent.name_cluster(named)
+    if not terms.yes:
+        ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
+    consent.name_cluster(terms.named)
     with session.open_broker_loggers(access) as loggers:
-        settled = switched(entry, loggers, journal=journal, clock=now, command=command)
+        settled = switched(entry, loggers, journal=terms.journal, clock=now, command=terms.command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
-    show(view, output, written=True)
+    show(view, terms.output, written=True)
     return complain(settled, noun)
 
 

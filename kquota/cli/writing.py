@@ -16,7 +16,7 @@ from kquota.cli.plans import Labels, plan_view, summary
 from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.text import entity_text, many, safe
-from kquota.cli.views import Document, View, show
+from kquota.cli.views import View, show
 from kquota.core.change.plan import Plan
 from kquota.core.change.report import ApplyReport
 from kquota.documents.apply import apply_document
@@ -60,13 +60,12 @@ def carry_out(
     if terms.undoes is None:
         known = leases.known_leases(terms.journal, lambda: place_of(backend))
         wanted = keeps(known)
-        leases.note_planned(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
+        leases.note_changed(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
     if terms.dry_run:
         consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
         return ExitCode.OK
     if not planned and not wanted:
-        if terms.output == "json":
-            show(_view(ApplyReport(), planned), "json")
+        _show(ApplyReport(), planned, terms)
         return ExitCode.OK
     consent.heed(planned.objections, yes=terms.yes, force=terms.force)
     if not terms.yes:
@@ -84,8 +83,7 @@ def carry_out(
             begun=begun.append,
         )
         report = reconcile.apply(planned, backend, watched)
-    if terms.output == "json":
-        show(_view(report, planned), "json")
+    _show(report, planned, terms)
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
     code = _conclude(report, terms.stop.exit_code, changed_leases, params.there(terms.access))
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
@@ -150,10 +148,7 @@ _MOST_COMPLAINTS = 20
 """A line for each of 10,000 entities says no more than that."""
 
 
-def _view(report: ApplyReport, planned: Plan) -> View:
-    """What became of a plan; people read it on stderr, as it happens."""
-
-    def document() -> Document:
-        return apply_document(report, planned)
-
-    return View(document=document)
+def _show(report: ApplyReport, planned: Plan, terms: Terms) -> None:
+    """What became of a plan, for programs; people read it on stderr, as it happens."""
+    if terms.output == "json":
+        show(View(document=lambda: apply_document(report, planned)), "json")

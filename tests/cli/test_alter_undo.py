@@ -13,6 +13,7 @@ from kquota.backends import wire
 from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
 from kquota.cli.settled import switch_back
+from kquota.cli.writing import Terms
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
@@ -207,7 +208,7 @@ def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
     assert "undone in part by 3" in kquota("history", COLUMNS="200").out
     none = kquota(*undo, "1", "--user", "alice")
     assert none.code == 3
-    assert "entry 1 has no value to revert for --user alice" in none.err
+    assert "entry 1 has no value to revert for user=alice" in none.err
     assert kquota(*undo, "1").code == 0
     assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=carol"]
     assert "undone by 3 and 4" in kquota("history", COLUMNS="200").out
@@ -234,10 +235,10 @@ def test_the_default_is_a_part_of_an_entry_and_nobody_is_passed_over(
         (line,) = kquota("history", *default).out.splitlines()[1:]
         assert line.startswith("1 ")
 
-    for unknown in (("--user", "nobody"), ("--client-defaults",)):
+    for unknown, named in (("--user", "nobody"), "user=nobody"), (("--client-defaults",), "user=<default>,client-id="):
         refused = kquota("undo", "1", "--yes", *live, "--user-defaults", *unknown)
         assert refused.code == 3
-        assert "entry 1 has no value to revert for --user" in refused.err or "--client-defaults" in refused.err
+        assert f"entry 1 has no value to revert for {named}" in refused.err
     assert kquota("undo", "1", "--yes", *live, "--user-defaults").code == 0
     assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=bob", "user=carol"]
 
@@ -248,8 +249,8 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     journal = Journal(tmp_path)
     entry = journal.begin(Plan(()), cluster="kafka://h:1", command="record", now=0, expires=1, levels=levels)
     access = Access(bootstrap_server="h:1")
-    words = {"named": "h:1", "journal": tmp_path, "yes": False, "dry_run": True, "output": "table"}
-    assert switch_back(entry, access, command="undo", **words) == 0  # type: ignore[arg-type]
+    terms = Terms(journal=journal, cluster="kafka://h:1", named="h:1", output="table", dry_run=True, command="undo")
+    assert switch_back(entry, access, terms) == 0
     said = capfd.readouterr().err
     assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
     assert len(journal.entries()) == 1

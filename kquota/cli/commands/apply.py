@@ -8,8 +8,8 @@ import click
 
 from kquota.access import Access
 from kquota.backends import cluster_of
-from kquota.changes import placed, unwritten
-from kquota.cli import consent, grammar, params, session
+from kquota.changes import check_cluster, placed, unwritten
+from kquota.cli import grammar, params, session
 from kquota.cli.streams import say
 from kquota.cli.views import DRY_RUN, shown_as
 from kquota.cli.writing import Terms, carry_out
@@ -25,7 +25,7 @@ from kquota.reconcile import now
 @click.command("apply", cls=grammar.Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @params.quota_file_options
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@params.yes_option
 @click.option(
     "--max-deleted",
     type=click.IntRange(0, 100),
@@ -43,8 +43,8 @@ from kquota.reconcile import now
     help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
 )
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@params.lease_option("duration")
+@params.dry_run_option
+@params.lease_option
 @params.message_option
 @click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
 @params.journal_option
@@ -59,7 +59,7 @@ def command(
     max_changed: int,
     force: bool,
     dry_run: bool,
-    duration: int | None,
+    lasts_ms: int | None,
     no_rollback: bool,
     journal: Path,
     access: Access,
@@ -92,11 +92,8 @@ def command(
     else:
         quota_file = session.load_quota_file(file, cluster)
     named = session.label(access)
-    book = (
-        session.journal(journal, access)
-        if dry_run
-        else params.open_journal(journal, access, file, None if planned is None else planned.message)
-    )
+    why = None if planned is None else planned.message
+    book = params.open_journal(journal, access, file, why, dry_run=dry_run)
     with session.open_backend(access) as backend:
         try:
             current = backend.describe()
@@ -109,7 +106,7 @@ def command(
             planned = replace(planned, cluster=cluster_of(backend))
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
-        consent.check_cluster(planned, backend)
+        check_cluster(planned, backend)
 
         def keeps(leases: Leases) -> Sequence[Lease]:
             if quota_file is None:
@@ -128,7 +125,7 @@ def command(
                 force=force,
                 dry_run=dry_run,
                 rollback=not no_rollback,
-                expires=None if duration is None else now() + duration,
+                expires=None if lasts_ms is None else now() + lasts_ms,
                 access=access,
             ),
             quota_file.labels if quota_file is not None else {},

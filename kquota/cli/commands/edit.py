@@ -37,7 +37,7 @@ _MARK = "# kquota: "
 @params.entity_options
 @params.strict_option
 @params.match_option
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@params.yes_option
 @click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
 @params.message_option
 @params.journal_option

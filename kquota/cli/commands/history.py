@@ -1,19 +1,18 @@
 """`kquota history`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.plans import plan_view
-from kquota.cli.text import Column, entity_text, many, moment, safe
-from kquota.cli.views import Document, Note, Part, Table, View, shown_as
-from kquota.core.change.plan import Change
+from kquota.cli.text import Column, entity_text, many, moment
+from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.documents.quotas import entity_document
 from kquota.errors import KquotaError
@@ -43,7 +42,7 @@ def command(
     id: str | None,
     since: int | None,
     count: int | None,
-    about: params.About,
+    about: params.Selection,
     cluster: str | None,
     prune: int | None,
     leases: bool,
@@ -76,20 +75,18 @@ def command(
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
-    for _, found in by_place(pages.entries):
-        for lease in found.found:
-            by_entry.setdefault(lease.entry.id, []).append(lease)
-            for entry in (lease.entry, lease.moved):
-                if entry is not None:
-                    concerned.setdefault(entry.id, []).append(lease)
-    if since is not None:
-        entries = tuple(entry for entry in entries if entry.started >= time - since)
-    if about:
-        entries = tuple(entry for entry in entries if _is_about(entry, about))
-    if cluster is not None:
-        entries = tuple(entry for entry in entries if cluster.casefold() in entry.cluster.casefold())
-    if count is not None:
-        entries = entries[-count:]
+    for lease in (lease for _, found in by_place(pages.entries) for lease in found.found):
+        by_entry.setdefault(lease.entry.id, []).append(lease)
+        for entry in filter(None, (lease.entry, lease.moved)):
+            concerned.setdefault(entry.id, []).append(lease)
+    entries = tuple(
+        entry
+        for entry in entries
+        if (since is None or entry.started >= time - since)
+        and (not about or _is_about(entry, about))
+        and (cluster is None or cluster.casefold() in entry.cluster.casefold())
+    )
+    entries = entries if count is None else entries[-count:]
     if leases:
         entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
 
@@ -134,11 +131,8 @@ def _journal(folder: Path, given: Given) -> Journal:
         if folder == CLUSTER:
             raise
         return Journal(folder)
-    book, ctx = session.journal(folder, access), click.get_current_context()
-    typed = (
-        ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("bootstrap_server", "zookeeper")
-    )
-    if book.folder != CLUSTER and any(typed):
+    book = session.journal(folder, access)
+    if book.folder != CLUSTER and any(map(params.on_command_line, ("bootstrap_server", "zookeeper"))):
         raise click.UsageError(
             "an address says where a cluster keeps its journal (--journal cluster); --cluster TEXT shows the writes to"
             " the clusters with this in their address"
@@ -146,17 +140,21 @@ def _journal(folder: Path, given: Given) -> Journal:
     return book
 
 
-def _is_about(entry: Entry, about: params.About) -> bool:
+def _is_about(entry: Entry, about: params.Selection) -> bool:
     """Whether one of its entities is meant."""
     entities = [change.entity for change in entry.plan.changes] + [entity for entity, _ in entry.kept]
-    return any(map(about.matches, entities))
+    return any(map(about.covers, entities))
 
 
 def _levels(entry: Entry) -> Table:
     """The request loggers that a recording switched."""
-    return Table(
-        [Column("NODE", style="cyan"), Column("LEVEL BEFORE"), Column("FOR A WHILE")],
-        [(str(change.node), change.before.name, change.after) for change in entry.levels],
+    return table_of(
+        entry.levels,
+        [
+            (Column("NODE", style="cyan"), lambda change: str(change.node)),
+            (Column("LEVEL BEFORE"), lambda change: change.before.name),
+            (Column("FOR A WHILE"), lambda change: change.after),
+        ],
     )
 
 
@@ -187,31 +185,18 @@ def _leases(leases: Sequence[Lease], now: int) -> Table:
         word = "overdue" if lease.is_overdue(now) else "on"
         return f"{word}, below another lease" if lease.covered else word
 
-    return Table(
+    return table_of(
+        leases,
         [
-            Column("ENDS (UTC)", whole=True),
-            Column("ENTITY", style="cyan"),
-            Column("KEY", whole=True),
-            Column("VALUE", number=True),
-            Column("THEN", number=True),
-            Column("STATE"),
-            Column("ENTRY", spare=1),
-            Column("BY", spare=2),
-            Column("CLUSTER", spare=3),
-        ],
-        [
-            (
-                moment(lease.ends),
-                entity_text(lease.entity),
-                lease.key,
-                shown(lease.key, lease.value),
-                shown(lease.key, lease.then),
-                state(lease),
-                lease.entry.name,
-                safe(lease.entry.by or "-"),
-                lease.entry.cluster,
-            )
-            for lease in leases
+            (Column("ENDS (UTC)", whole=True), lambda lease: moment(lease.ends)),
+            (Column("ENTITY", style="cyan"), lambda lease: entity_text(lease.entity)),
+            (Column("KEY", whole=True), lambda lease: lease.key),
+            (Column("VALUE", number=True), lambda lease: shown(lease.key, lease.value)),
+            (Column("THEN", number=True), lambda lease: shown(lease.key, lease.then)),
+            (Column("STATE"), state),
+            (Column("ENTRY", spare=1), lambda lease: lease.entry.name),
+            (Column("BY", spare=2), lambda lease: lease.entry.by or "-"),
+            (Column("CLUSTER", spare=3), lambda lease: lease.entry.cluster),
         ],
     )
 
@@ -226,63 +211,54 @@ def _table(
 ) -> Table:
     several = len({entry.cluster for entry in entries}) > 1
     messages, files = (any(getattr(entry, name) for entry in entries) for name in ("message", "file"))
-    return Table(
+
+    def outcome(entry: Entry) -> str:
+        return _outcome(entry, pages, leases.get(entry.id, ()), now)
+
+    table = table_of(
+        reversed(entries),
         [
-            Column("ENTRY", whole=True),
-            Column("STARTED (UTC)", whole=True),
-            Column("COMMAND", spare=1),
-            Column("WHAT"),
-            Column("OUTCOME"),
-            *([Column("MESSAGE", spare=1)] if messages else []),
-            *([Column("FILE", spare=2)] if files else []),
-            Column("BY", spare=3 if several else 2),
-            Column("CLUSTER", spare=2 if several else 3),
-            Column("ID", whole=True, spare=4),
-        ],
-        [
-            (
-                entry.name,
-                moment(entry.started),
-                entry.command,
-                _what(entry, leases),
-                _outcome(entry, pages, leases.get(entry.id, ()), now),
-                *([safe(entry.message or "-")] if messages else []),
-                *([safe(entry.file or "-")] if files else []),
-                safe(entry.by or "-"),
-                entry.cluster,
-                entry.id,
-            )
-            for entry in reversed(entries)
-        ]
-        + [
-            (safe(name.removesuffix(".json")), "", "", "", safe(f"unreadable: {why}"), *[""] * (3 + messages + files))
-            for name, why in (unreadable.unreadable if unreadable else ())
+            (Column("ENTRY", whole=True), lambda entry: entry.name),
+            (Column("STARTED (UTC)", whole=True), lambda entry: moment(entry.started)),
+            (Column("COMMAND", spare=1), lambda entry: entry.command),
+            (Column("WHAT"), _what),
+            (Column("OUTCOME"), outcome),
+            messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
+            files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
+            (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
+            (Column("CLUSTER", spare=2 if several else 3), lambda entry: entry.cluster),
+            (Column("ID", whole=True, spare=4), lambda entry: entry.id),
         ],
     )
+    rest = [""] * (len(table.columns) - 5)
+    broken = [
+        (name.removesuffix(".json"), "", "", "", f"unreadable: {why}", *rest)
+        for name, why in (unreadable.unreadable if unreadable else ())
+    ]
+    return replace(table, rows=[*table.rows, *broken])
 
 
-def _what(entry: Entry, leases: Mapping[str, Sequence[Lease]]) -> str:
+def _what(entry: Entry) -> str:
     """The first value that it changed, and how many more there are."""
     if entry.levels:
         return f"{len(entry.levels)} loggers"
-    values = [(change, key) for change in entry.plan.changes for key in change.keys]
     texts = []
-
-    def said(change: Change) -> str:
-        key = change.keys[0]
+    if values := [(change, key) for change in entry.plan.changes for key in change.keys]:
+        change, key = values[0]
         before, after = (shown(key, each.get(key)) for each in (change.before, change.after))
-        return f"{entity_text(change.entity)} {key} {before} → {after}"
-
-    if values:
-        texts.append(said(values[0][0]) + (f", +{len(values) - 1} more" if len(values) > 1 else ""))
-    if entry.kept and entry.command != "reconcile":
-        entity, keys = entry.kept[0]
-        count = sum(len(keys) for _, keys in entry.kept)
+        texts.append(f"{entity_text(change.entity)} {key} {before} → {after}{_more(values)}")
+    kept = [(entity, key) for entity, keys in entry.kept for key in keys]
+    if kept and entry.command == "reconcile":
+        texts.append(many(len(kept), "conflict"))
+    elif kept:
+        entity, key = kept[0]
         end = "permanent" if entry.expires is None else f"until {moment(entry.expires)}"
-        texts.append(f"{entity_text(entity)} {keys[0]} {end}" + (f", +{count - 1} more" if count > 1 else ""))
-    elif entry.kept:
-        texts.append(f"{many(sum(len(keys) for _, keys in entry.kept), 'conflict')}")
+        texts.append(f"{entity_text(entity)} {key} {end}{_more(kept)}")
     return "; ".join(texts) or "nothing"
+
+
+def _more(values: Sequence[object]) -> str:
+    return f", +{len(values) - 1} more" if len(values) > 1 else ""
 
 
 def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> str:

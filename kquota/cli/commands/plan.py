@@ -119,7 +119,7 @@ def command(
         with session.open_backend(source.access) as backend:
             known = leases.leases_of(backend, where)
         kept = known.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
-        leases.note_planned(kept, known.ended_by(planned), None)
+        leases.note_changed(kept, known.ended_by(planned), None)
         if kept and out is not None:
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     consent.foretell(planned.objections)

@@ -20,7 +20,7 @@ from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.review import related
-from kquota.documents.journal import Entry, Journal
+from kquota.documents.journal import Entry
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.leases import Lease, Leases, by_place, ending, read_leases
 from kquota.reconcile import now
@@ -63,27 +63,28 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
         count = len(on) + len(ends)
         _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], book.folder)
         return worst
+    stop = Stop()
+    terms = Terms(
+        journal=book,
+        cluster=session.cluster_name(access),
+        named=named,
+        output="table",
+        yes=True,
+        dry_run=dry_run,
+        command="reconcile",
+        stop=stop,
+    )
     with session.open_backend(access) as backend:
         here = place_of(backend)
         found = False
         for entry in reversed([entry for entry in over if entry.is_of(here)]):
             found = True
             try:
-                code = switch_back(
-                    entry,
-                    access,
-                    named=named,
-                    journal=book,
-                    yes=True,
-                    dry_run=dry_run,
-                    output="table",
-                    command="reconcile",
-                )
+                code = switch_back(entry, access, terms)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
         tried: set[str] = set()
-        stop = Stop()
         assumed: list[Entry] | None = [] if dry_run else None
         # After each one the journal is read again: what lay below a lease that has ended can end now.
         while True:
@@ -98,7 +99,7 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
             entry = due[0].entry
             tried.add(entry.id)
             try:
-                code = _end(due, leases, backend, named=named, journal=book, assumed=assumed, stop=stop)
+                code = _end(due, leases, backend, terms, assumed)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)
@@ -125,39 +126,25 @@ def _complained(entry: Entry, error: KquotaError) -> int:
     return exit_code_of(error)
 
 
-def _end(
-    due: Sequence[Lease],
-    leases: Leases,
-    backend: QuotaBackend,
-    *,
-    named: str,
-    journal: Journal,
-    assumed: list[Entry] | None,
-    stop: Stop,
-) -> int:
+def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, terms: Terms, assumed: list[Entry] | None) -> int:
     """Takes back the leases of one entry that are due; returns the exit code.
 
     A value that somebody else has changed stays. That is said once: the journal closes such a lease. In a dry run,
     `assumed` are the entries that the run would have written until now, and nothing is written.
     """
-    entry = due[0].entry
+    entry, journal = due[0].entry, terms.journal
     left = [lease for lease in leases.of_entry(entry) if lease.is_on and lease not in due]
     current = describe_entities(backend, list(dict.fromkeys(lease.entity for lease in due)))
     for each in assumed or ():
         current = each.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
-    terms = Terms(
+    terms = replace(
+        terms,
         journal=replace(journal, message=entry.message),
         cluster=entry.cluster,
-        named=named,
-        output="table",
-        yes=True,
-        dry_run=assumed is not None,
-        command="reconcile",
         undoes=entry.id,
         kept=end.kept,
         part=end.part,
-        stop=stop,
     )
     if assumed is not None:
         assumed.append(end.assumed(entry))

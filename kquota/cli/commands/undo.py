@@ -8,8 +8,8 @@ import click
 from kquota import reconcile
 from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
-from kquota.changes import place_of, to_undo, with_freezes
-from kquota.cli import consent, grammar, params, session
+from kquota.changes import check_cluster, place_of, to_undo, with_freezes
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.settled import switch_back
@@ -20,6 +20,7 @@ from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.plan import Plan, still_due
 from kquota.core.change.review import related
 from kquota.core.duration import duration
+from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Pages
@@ -30,14 +31,14 @@ from kquota.reconcile import now
 @click.command("undo", cls=grammar.Command)
 @click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids"))
 @params.about_options("Only the values of")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@params.yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
 @params.message_option
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
 def command(
-    ids: tuple[str, ...], about: params.About, yes: bool, dry_run: bool, journal: Path, access: Access, output: str
+    ids: tuple[str, ...], about: params.Selection, yes: bool, dry_run: bool, journal: Path, access: Access, output: str
 ) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
@@ -63,16 +64,26 @@ def command(
     if len(ids) > 1 and dry_run:
         # The plan of the second depends on what the first leaves.
         raise click.UsageError("--dry-run is for one ID")
-    named = session.label(access)
-    book = session.journal(journal, access) if dry_run else params.open_journal(journal, access)
+    book = params.open_journal(journal, access, dry_run=dry_run)
+    stop = Stop()
+    terms = Terms(
+        journal=book,
+        cluster=session.cluster_name(access),
+        named=session.label(access),
+        output=output,
+        yes=yes,
+        dry_run=dry_run,
+        command="undo",
+        access=access,
+        stop=stop,
+    )
     pages = book.read()
     session.warn_unreadable(pages)
     with session.open_backend(access) as backend:
         here = place_of(backend)
-        meant = about.matches if about else None
+        meant = about.covers if about else None
         found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
-        stop = Stop()
         for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
             if stop():
                 say(f"stopped: entry {entry.name} is not undone, nor what comes after it")
@@ -80,30 +91,10 @@ def command(
             if entry.levels:
                 if about:
                     raise InputError(f"entry {entry.name} switched request loggers on, and changed no quotas")
-                code = switch_back(
-                    entry,
-                    access,
-                    named=named,
-                    journal=book,
-                    yes=yes,
-                    dry_run=dry_run,
-                    output=output,
-                    command="undo",
-                )
+                code = switch_back(entry, access, terms)
             else:
-                terms = Terms(
-                    journal=book,
-                    cluster=entry.cluster,
-                    named=named,
-                    output=output,
-                    yes=yes,
-                    dry_run=dry_run,
-                    command="undo",
-                    undoes=entry.id,
-                    access=access,
-                    stop=stop,
-                )
-                code = take_back(entry, pages, backend, terms, about)
+                of_entry = replace(terms, cluster=entry.cluster, undoes=entry.id)
+                code = take_back(entry, pages, backend, of_entry, about)
             if code != ExitCode.OK:
                 return code
             pages = book.read()
@@ -112,7 +103,7 @@ def command(
     return ExitCode.OK
 
 
-def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.About) -> int:
+def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.Selection) -> int:
     """Applies the way back of an entry, or of a part of it, as far as it is due; returns the exit code.
 
     What was there may be there again: of the review, the freezes alone are said. Raises Conflict, naming who changed an
@@ -131,14 +122,16 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         )
     note(f"undo of {_described(entry, now())}")
     back = pages.way_back(entry)
-    consent.check_cluster(back, backend)
+    check_cluster(back, backend)
     if about:
-        if missing := about.unseen([change.entity for change in back.changes]):
+        entities = [change.entity for change in back.changes]
+        wanted = {entity: QuotaFilter(dict(entity.parts)) for entity in about.entities()}
+        if missing := [str(entity) for entity, each in wanted.items() if not any(map(each.matches, entities))]:
             raise InputError(
-                f"entry {entry.name} has no value to revert for {missing}",
+                f"entry {entry.name} has no value to revert for {' and '.join(missing)}",
                 hint=f"'kquota history {entry.name}' shows its values",
             )
-        chosen = tuple(change for change in back.changes if about.matches(change.entity))
+        chosen = tuple(change for change in back.changes if about.covers(change.entity))
         if len(chosen) < len(back.changes):
             terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
             back = replace(back, changes=chosen)
