@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from kquota.core.quotas.version import Version, parse_version
 
 if TYPE_CHECKING:
-    from kquota.core.enforcement.generation import Generation
-    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.enforcement.generation import BrokerSettings, Generation
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 

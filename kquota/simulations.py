@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
-    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.enforcement.generation import BrokerSettings
     from kquota.core.findings.episode import Episode
     from kquota.core.findings.recommendation import Recommendations
 

@@ -7,8 +7,7 @@ from typing import Final
 
 from kquota.backends.properties import read_properties
 from kquota.core.change.broker import CALLBACK, is_rate
-from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings, QuotaWindows
 from kquota.core.quotas.quota import INT_MAX, LONG_MAX
 from kquota.core.quotas.snapshot import Problem
 from kquota.core.quotas.static import STATIC_CONFIGS, StaticQuotas

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
-    from kquota.core.enforcement.settings import BrokerSettings
+    from kquota.core.enforcement.generation import BrokerSettings
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.journal import Journal, Pages
     from kquota.documents.quotas import QuotaFile

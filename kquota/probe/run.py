@@ -14,7 +14,7 @@ from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.nodes import Nodes
 from kquota.brokers import BrokerFacts
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.findings.probe import Comparison, Exchange, Limits, Probe, compare
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot

@@ -6,7 +6,7 @@ import pytest
 
 from kquota.backends.serverprops import read_server_properties
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import Version

@@ -16,7 +16,6 @@ import pytest
 
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.enforcement import (
-    ClientQuotaManager,
     FetchSensor,
     ProduceSensor,
     RequestSensor,
@@ -25,7 +24,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
-from tests.support.enforcement import fetch_with_request, produce_with_request
+from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
 
 WORKLOAD = """\
 kind: kquota.workload

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from kquota.core.enforcement import ClientQuotaManager, ProduceSensor
+from kquota.core.enforcement import ProduceSensor
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -11,6 +11,7 @@ from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import parse_version
 from kquota.core.resolve.resolver import Level, Resolver
 from tests.core.test_resolver import PAIR, quota_sets
+from tests.support.enforcement import ClientQuotaManager
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 STATIC = StaticQuotas({KEY: 5000})

@@ -11,24 +11,21 @@ from typing import Any, TypeVar
 from kquota.core.enforcement import (
     NOBODY,
     REQUEST,
-    Arrival,
-    ClientQuotaManager,
     ConnectionManager,
     FetchSensor,
     Generation,
     Kernel,
-    MutationResponse,
     MutationSensor,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
     Throttle,
     Verdict,
-    accept,
 )
+from kquota.core.enforcement.sensors import MutationResponse
 from kquota.core.quotas.entity import DEFAULT, Entity, Name
 from kquota.core.quotas.quota import QuotaKey
-from tests.support.enforcement import fetch_with_request, produce_with_request
+from tests.support.enforcement import Arrival, ClientQuotaManager, accept, fetch_with_request, produce_with_request
 
 Vector = Mapping[str, Any]
 Outcome = Mapping[str, Any]

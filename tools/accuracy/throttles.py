@@ -38,7 +38,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.enforcement.mutation import MutationSensor
+from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver, Sensor
 from kquota.documents.history import read_history
@@ -251,10 +251,10 @@ def measure_mutations(events: Iterable[UsageEvent], history: QuotaHistory) -> li
             continue
         sensor, limit = found
         sensors[sensor].limit = limit
-        quota = sensors[sensor].quota(math.floor(begun_ms), strict=charges[0].strict)
-        for charge in charges:
-            assert charge.partitions >= 0, "a topic of unknown size"
-            outcome = quota.record(math.floor(begun_ms), charge.partitions)
+        sizes = [charge.partitions for charge in charges]
+        assert min(sizes) >= 0, "a topic of unknown size"
+        outcomes = sensors[sensor].request(math.floor(begun_ms), sizes, strict=charges[0].strict).topics
+        for charge, outcome in zip(charges, outcomes, strict=True):
             delay = outcome.throttle_ms if outcome.accepted else max(outcome.throttle_ms, 1)
             rows[sensor].append((request, limit, charge.throttle_ms, delay))
     result = []

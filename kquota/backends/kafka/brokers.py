@@ -34,7 +34,7 @@ from kquota.core.change.broker import (
     read_value,
 )
 from kquota.core.enforcement.connection import protected_listener
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.version import CONNECTION_RATES, Since, Version, format_version
 from kquota.errors import InputError, Rejected, Unreachable

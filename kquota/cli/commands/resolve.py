@@ -17,7 +17,7 @@ from kquota.cli.text import Column, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
-from kquota.core.enforcement.settings import BrokerSettings
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import limit_text

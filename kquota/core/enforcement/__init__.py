@@ -11,8 +11,7 @@
 - `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
 - `compilable`: the mark of what `kernel` compiles.
 - `kernel`: runs all of the above compiled or plain, with identical results.
-- `sensors`, `mutation`, `connection`: the same as objects, with limits that change, the managers that find a client's
-  sensor, and the acceptor threads.
+- `sensors`, `connection`: the same as objects, with limits that change, and the acceptor threads.
 
 Importing this package loads neither numpy nor numba.
 """
@@ -23,12 +22,10 @@ from kquota.core.enforcement.broker import Throttle as Throttle
 from kquota.core.enforcement.broker import Verdict as Verdict
 from kquota.core.enforcement.connection import UNLIMITED_IP as UNLIMITED_IP
 from kquota.core.enforcement.connection import Acceptors as Acceptors
-from kquota.core.enforcement.connection import Arrival as Arrival
 from kquota.core.enforcement.connection import Connection as Connection
 from kquota.core.enforcement.connection import ConnectionManager as ConnectionManager
 from kquota.core.enforcement.connection import ConnectionSensor as ConnectionSensor
 from kquota.core.enforcement.connection import Wait as Wait
-from kquota.core.enforcement.connection import accept as accept
 from kquota.core.enforcement.counter import Counter as Counter
 from kquota.core.enforcement.counter import Counters as Counters
 from kquota.core.enforcement.counter import from_bytes as from_bytes
@@ -40,14 +37,10 @@ from kquota.core.enforcement.kernel import Mode as Mode
 from kquota.core.enforcement.kernel import kernel as kernel
 from kquota.core.enforcement.kind import REQUEST as REQUEST
 from kquota.core.enforcement.kind import Kind as Kind
-from kquota.core.enforcement.mutation import Mutation as Mutation
-from kquota.core.enforcement.mutation import MutationQuota as MutationQuota
-from kquota.core.enforcement.mutation import MutationResponse as MutationResponse
-from kquota.core.enforcement.mutation import MutationSensor as MutationSensor
 from kquota.core.enforcement.replay import Events as Events
 from kquota.core.enforcement.replay import Summaries as Summaries
 from kquota.core.enforcement.replay import Summary as Summary
-from kquota.core.enforcement.sensors import ClientQuotaManager as ClientQuotaManager
 from kquota.core.enforcement.sensors import FetchSensor as FetchSensor
+from kquota.core.enforcement.sensors import MutationSensor as MutationSensor
 from kquota.core.enforcement.sensors import ProduceSensor as ProduceSensor
 from kquota.core.enforcement.sensors import RequestSensor as RequestSensor

@@ -8,7 +8,7 @@ like) are not limited here. Sources: `kafka.network.ConnectionQuotas` and `Accep
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kquota.core.enforcement.arithmetic import INT_MAX
@@ -17,7 +17,7 @@ from kquota.core.enforcement.counter import NEW
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import CONNECTION
-from kquota.core.enforcement.sensors import RateSensor
+from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.quotas.quota import Value
 from kquota.errors import InputError
 
@@ -27,7 +27,7 @@ UNLIMITED_IP: Final = INT_MAX
 """`IP_CONNECTION_RATE_DEFAULT`: this value of an ip quota means none; its connections are not recorded either."""
 
 
-class ConnectionSensor(RateSensor):
+class ConnectionSensor(LimitedSensor):
     """Connections; the limit is per second."""
 
     def connect(self, now: int) -> Verdict:
@@ -55,14 +55,6 @@ class Wait(NamedTuple):
     listener_ms: int
     delay_ms: int
     """The larger of the two."""
-
-
-class Arrival(NamedTuple):
-    """A connection in the backlog of a listener."""
-
-    time_ms: int
-    listener: str
-    ip: str
 
 
 class Connection(NamedTuple):
@@ -261,23 +253,3 @@ class _Thread(Generic[T]):
         if self.waiting is not None:
             return self.waiting[0] + self.waiting[1].delay_ms, _WAKE_UP, self.number
         return max(self.backlog[0][0], self.free_ms), _ACCEPT, self.number
-
-
-def accept(manager: ConnectionManager, arrivals: Iterable[Arrival]) -> list[Connection]:
-    """Runs the acceptor threads over connections that are all known, and returns them in the order of arrivals.
-
-    The arrivals of one listener are in the order of its backlog. Raises InputError for an unknown listener.
-    """
-    acceptors = Acceptors[int](manager)
-    behind: dict[str, int] = {}
-    count = 0
-    for count, arrival in enumerate(arrivals, 1):
-        # Whoever stands behind another in a backlog is not taken before it.
-        behind[arrival.listener] = max(arrival.time_ms, behind.get(arrival.listener, arrival.time_ms))
-        acceptors.add(behind[arrival.listener], arrival.listener, arrival.ip, count)
-    outcomes: dict[int, Connection] = {}
-    while acceptors.due_ms is not None:
-        step = acceptors.step()
-        if step.outcome is not None:
-            outcomes[step.subject] = step.outcome
-    return [outcomes[number] for number in range(1, count + 1)]

@@ -1,10 +1,13 @@
 """The generations of Kafka's quotas, and the settings of a broker that they work with."""
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 from kquota.core.enforcement.arithmetic import INT_MAX, LONG_MAX
+from kquota.core.quotas.snapshot import Problem
+from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.quotas.version import DELAYS_CAPPED, SAMPLES_BY_LAST_EVENT, parse_version
 from kquota.errors import InputError
 
@@ -69,3 +72,28 @@ class QuotaWindows:
     def span_ms(self) -> int:
         """The length of all samples in ms: a rate is a mean over at most so long."""
         return self.samples * self.window_ms
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """The part of a broker's `server.properties` that decides about quotas; by default Kafka's own defaults."""
+
+    windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """`quota.window.*`: of the byte, request and connection quotas."""
+    controller_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """`controller.quota.window.*`: of the mutation quota; with KRaft those of the controller count."""
+    static: StaticQuotas = NO_STATIC_QUOTAS
+    io_threads: int = 8
+    """`num.io.threads`; 100 % of request quota for each."""
+    network_threads: int = 3
+    """`num.network.threads`; of each listener."""
+    connection_rate: int | None = None
+    """`max.connection.creation.rate`, connections per second; None for no limit."""
+    listeners: Mapping[str, int | None] = field(default_factory=lambda: {"PLAINTEXT": None})
+    """The names of the listeners, in order, and the limit of each."""
+    inter_broker_listener: str | None = None
+    """One of them, or None where it is none of them (as on a controller)."""
+    callback: str | None = None
+    """`client.quota.callback.class`, which decides quotas in the place of Kafka's own."""
+    problems: tuple[Problem, ...] = ()
+    """What is in the file and means nothing to the brokers that read it."""

@@ -10,11 +10,14 @@ import enum
 import functools
 import hashlib
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.abc import InspectLoader
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+from zipimport import zipimporter
 
 from kquota.core.enforcement.broker import Throttle, Verdict
 from kquota.core.enforcement.compilable import COMPILABLE, INLINED
@@ -22,7 +25,6 @@ from kquota.core.enforcement.counter import Counter, Counters, counter_of, new_c
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.replay import Summaries, new_summaries
 from kquota.core.enforcement.traffic import Traffic
-from kquota.core.enforcement.unpacked import is_packed, unpacked
 from kquota.errors import MissingDependency
 
 
@@ -225,3 +227,40 @@ def _fingerprint(functions: Sequence[FunctionType]) -> str:
             if not isinstance(value, FunctionType | ModuleType):
                 digest.update(f"{name}={value!r}".encode())
     return digest.hexdigest()[:12]
+
+
+def is_packed(module: str) -> bool:
+    """Whether a module that is imported came out of an archive."""
+    spec = sys.modules[module].__spec__
+    return spec is not None and isinstance(spec.loader, zipimporter)
+
+
+def unpacked(function: FunctionType, cache: Path | None = None) -> FunctionType:
+    """The function as one of a file below the cache, `~/.cache` by default; its globals stay the same.
+
+    The file is named after its content: numba keeps machine code by its file, and knows no file in an archive. Spark's
+    executors get kquota as one, anew for each job, and compiling takes ten seconds in each of their processes.
+
+    Raises RuntimeError when there is no place to write to, or no source.
+    """
+    loader = sys.modules[function.__module__].__spec__.loader  # type: ignore[union-attr]
+    text = loader.get_source(function.__module__) if isinstance(loader, zipimporter | InspectLoader) else None
+    if text is None:
+        raise RuntimeError(f"{function.__module__} has no source")
+    source = text.encode()
+    digest = hashlib.sha256(sys.version.encode() + source).hexdigest()[:16]
+    try:
+        folder = (cache or Path.home() / ".cache") / f"kquota-{digest}"
+        file = folder / f"{function.__module__}.py"
+        if not file.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
+                draft.write(source)
+            Path(draft.name).replace(file)
+    except OSError as error:
+        raise RuntimeError(f"no cache for compiled functions: {error}") from error
+    code = function.__code__.replace(co_filename=str(file))
+    twin = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    twin.__qualname__ = function.__qualname__
+    twin.__module__ = function.__module__
+    return twin

@@ -1,26 +1,27 @@
-"""Sensors with their limits, and the managers that find the sensor of a client: the enforcement path as objects.
+"""Sensors with their limits: the enforcement path as objects, for sequences of events and limits that change.
 
-For sequences of events, with quotas that change on the way. Sources: `ClientQuotaManager` and its subclasses; KIP-13,
-55, 124, 219.
+Sources: `ClientQuotaManager` and its subclasses, `StrictControllerMutationQuota`, `PermissiveControllerMutationQuota`
+and `ControllerMutationQuotaManager`; KIP-13, 55, 124, 219, 599.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from kquota.core.enforcement.broker import UNLIMITED, Verdict
+from kquota.core.enforcement.arithmetic import long_to_int, wrap_long
+from kquota.core.enforcement.broker import UNLIMITED, Verdict, mutation_delay
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
-from kquota.core.resolve.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
+from kquota.core.enforcement.kind import FETCH, MUTATION, PERMISSIVE, PRODUCE, REQUEST
+from kquota.core.quotas.quota import Value
 
 
 class LimitedSensor:
     """A counter with a limit; a limit of None is none at all, and recording goes on.
 
-    A changed limit applies from the next event on; the history stays.
+    A changed limit applies from the next event on; the history stays. By default the sensor runs plain: it needs no
+    numba, whose import takes as long as thousands of events. Unless `expires` is false, it starts anew when it recorded
+    nothing for more than an hour. That shows in token buckets, and in windows that add up to more. (A broker looks
+    every 30 s; here it happens on time.)
     """
 
     def __init__(
@@ -49,16 +50,7 @@ class LimitedSensor:
         """The limit as the statistics compare it: `Long.MAX_VALUE` as a double where there is none."""
 
 
-class RateSensor(LimitedSensor):
-    """A windowed rate with a limit.
-
-    By default the sensor runs plain: it needs no numba, whose import takes as long as thousands of events. Unless
-    `expires` is false, it starts anew when it recorded nothing for more than an hour. That shows only in windows that
-    add up to more. (A broker looks every 30 s; here it happens on time.)
-    """
-
-
-class ProduceSensor(RateSensor):
+class ProduceSensor(LimitedSensor):
     """Produced bytes."""
 
     def produce(self, now: int, size: int) -> Verdict:
@@ -66,7 +58,7 @@ class ProduceSensor(RateSensor):
         return self.kernel.charge_counter(self.counter, PRODUCE, now, float(size), self.bound)
 
 
-class FetchSensor(RateSensor):
+class FetchSensor(LimitedSensor):
     """Fetched bytes."""
 
     def fetch(self, now: int, size: int) -> Verdict:
@@ -79,7 +71,7 @@ class FetchSensor(RateSensor):
         return self.kernel.max_fetch_bytes(self.bound, self.windows.samples, self.windows.window_seconds)
 
 
-class RequestSensor(RateSensor):
+class RequestSensor(LimitedSensor):
     """Thread time; the limit is in percent of one thread. Exempt requests do not come here."""
 
     def request(self, now: int, nanos: int) -> Verdict:
@@ -91,77 +83,56 @@ class RequestSensor(RateSensor):
         self.kernel.note(self.counter, REQUEST, now, float(nanos))
 
 
-S = TypeVar("S", bound=LimitedSensor)
+class Mutation(NamedTuple):
+    """What came of one topic of a request."""
+
+    accepted: bool
+    violated: bool
+    """Whether tokens were owed; the delay may still round to 0."""
+    throttle_ms: int
+    """The delay as the raw 32-bit value of an error THROTTLING_QUOTA_EXCEEDED; 0 when nothing was owed."""
+    delay_ms: int
+    """The same in 64 bits, from which the delay of the response is taken."""
+    tokens: float
+    """What is left at the time of the event; negative for what is owed."""
 
 
-class Charge(NamedTuple, Generic[S]):
-    """Where the usage of a client goes."""
+class MutationResponse(NamedTuple):
+    """What came of one request."""
 
-    identity: Sensor
-    sensor: S
+    topics: tuple[Mutation, ...]
+    """One for each topic, in the order of the request."""
+    throttle_ms: int
+    """What the client is told, from this quota alone; raw 32 bits, it is muted only when greater than 0."""
 
 
-class ClientQuotaManager(Generic[S]):
-    """One quota key of one broker: who has which quota, and the sensors of the clients seen so far.
+class MutationSensor(LimitedSensor):
+    """Partition mutations (KIP-599); the limit is in partitions per second, the windows are the controller's.
 
-    Sensors keep their history while quotas change. A client that a change moves to another sensor finds that one empty,
-    or as it was left. As on a broker before KAFKA-19282, a kind of entity once configured is remembered after its last
-    removal: that decides which sensor is whose. `empty_client_id`: whether an empty client-id has the limits of
-    client-ids, as before Kafka 2.0.
+    Strict (CreateTopics v6, CreatePartitions v3, DeleteTopics v5 and later): a topic is rejected, and not charged,
+    while tokens are owed; what is accepted is charged in full. Permissive (older versions): everything is accepted and
+    charged, and the client is delayed. Rejections are no activity, so an hour without an accepted topic clears any
+    debt: the bucket is full again.
     """
 
-    def __init__(
-        self,
-        key: QuotaKey,
-        new_sensor: Callable[[], S],
-        values: Mapping[Entity, Value] | None = None,
-        static: StaticQuotas = NO_STATIC_QUOTAS,
-        *,
-        empty_client_id: bool = False,
-    ) -> None:
-        self.key = key
-        self._empty_client_id = empty_client_id
-        self._new_sensor = new_sensor
-        self._static = static
-        self._values: dict[Entity, Value] = {}
-        self._mask = CLIENT_ID_ENABLED if key in static.values else 0
-        self._sensors: dict[Sensor, S] = {}
-        self._resolver: Resolver | None = None
-        self._resolutions: dict[tuple[str, str], Resolution] = {}
-        for entity, value in (values or {}).items():
-            self.update(entity, value)
+    def request(self, now: int, topics: Iterable[int], *, strict: bool, waited_ms: int = 0) -> MutationResponse:
+        """A request at `now` (ms) with the number of partitions of each topic, answered `waited_ms` later."""
+        self.kernel.wake(self.counter, now)
+        kind = MUTATION if strict else PERMISSIVE
+        outcomes, left = [], 0
+        for partitions in topics:
+            verdict = self.kernel.charge_counter(self.counter, kind, now, float(partitions), self.bound)
+            delay_ms = 0
+            if verdict.violated:
+                delay_ms = mutation_delay(verdict.rate, self.bound)
+                # Long.MAX_VALUE, from a limit of 0, overflows when the clock was set back; a limit below 0 overflows
+                # downwards. Releases with this class in Java (4.3 is one) answer 0 in place of a value that wrapped
+                # below it: the same to a client, as only a delay greater than 0 mutes.
+                left = max(wrap_long(delay_ms - waited_ms), 0)
+            accepted = not (strict and verdict.violated)
+            outcomes.append(Mutation(accepted, verdict.violated, verdict.throttle_ms, delay_ms, verdict.rate))
+        return MutationResponse(tuple(outcomes), long_to_int(left))
 
-    @property
-    def mask(self) -> int:
-        """`quotaTypesEnabled`: the kinds of entity ever configured."""
-        return self._mask
-
-    def update(self, entity: Entity, value: Value | None) -> None:
-        """Sets the quota of an entity, or removes it; it applies from the next event on."""
-        self._mask |= enabled_mask({entity: value})
-        if value is None:
-            self._values.pop(entity, None)
-        else:
-            self._values[entity] = value
-        self._resolver = None
-        self._resolutions.clear()
-
-    def resolve(self, user: str, client_id: str) -> Resolution:
-        """What governs that client now."""
-        if self._resolver is None:
-            self._resolver = Resolver(self.key, dict(self._values), self._mask, self._static, self._empty_client_id)
-        client = (user, client_id)
-        if client not in self._resolutions:
-            self._resolutions[client] = self._resolver.resolve(user, client_id)
-        return self._resolutions[client]
-
-    def charge(self, user: str, client_id: str) -> Charge[S] | None:
-        """The sensor to charge, with the limit of now; None while nothing was ever configured (nothing is recorded)."""
-        if self._mask == 0:
-            return None
-        resolution = self.resolve(user, client_id)
-        sensor = self._sensors.get(resolution.sensor)
-        if sensor is None:
-            sensor = self._sensors[resolution.sensor] = self._new_sensor()
-        sensor.limit = resolution.limit
-        return Charge(resolution.sensor, sensor)
+    def measure(self, now: int) -> float:
+        """The metric `tokens` at `now` (ms). Reading it refills the bucket at the limit of now, as on a broker."""
+        return self.kernel.measure_tokens(self.counter, now, self.bound)

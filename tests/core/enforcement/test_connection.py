@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kquota.core.enforcement import (
     UNLIMITED_IP,
     Acceptors,
-    Arrival,
     Connection,
     ConnectionManager,
     ConnectionSensor,
@@ -17,11 +16,11 @@ from kquota.core.enforcement import (
     Kernel,
     Mode,
     QuotaWindows,
-    accept,
     kernel,
 )
 from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
+from tests.support.enforcement import Arrival, accept
 
 T0 = 1_700_000_000_000
 TWO = QuotaWindows(samples=2)

@@ -6,7 +6,6 @@ Where the two differ the test computes both: the arithmetic of the text in plain
 import pytest
 
 from kquota.core.enforcement import (
-    Arrival,
     ConnectionManager,
     Generation,
     Kernel,
@@ -15,13 +14,13 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    accept,
     kernel,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.resolver import Resolver
+from tests.support.enforcement import Arrival, accept
 
 MB = 1_000_000
 MS = 1_000_000

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import ClientQuotaManager, Kernel, Mode, MutationSensor, QuotaWindows, kernel
+from kquota.core.enforcement import Kernel, Mode, MutationSensor, QuotaWindows, kernel
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from tests.core.enforcement import strategies as given_
+from tests.support.enforcement import ClientQuotaManager
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000

@@ -25,8 +25,8 @@ from kquota.core.enforcement import (
     to_bytes,
 )
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.mutation import MutationSensor
 from kquota.core.enforcement.replay import NEVER, Summaries
+from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
 from tests.support.enforcement import replay_counter
@@ -62,8 +62,7 @@ def mutations_one_by_one(sensor: Sensor, windows: QuotaWindows, *, all_checked: 
     full = windows.samples * windows.window_seconds * float(limit)
     outcomes = []
     for now, partitions, strict in events:
-        quota = counter.quota(now, strict=strict or all_checked)
-        outcomes.append((now, quota.record(now, partitions)))
+        outcomes.append((now, counter.request(now, [partitions], strict=strict or all_checked).topics[0]))
     hit = [(now, mutation) for now, mutation in outcomes if not mutation.accepted or mutation.throttle_ms > 0]
     rates = [(limit * (full - mutation.tokens) / full, now) for now, mutation in outcomes]
     peak = max((rate for rate, _ in rates), default=0.0)

@@ -3,7 +3,6 @@
 import pytest
 
 from kquota.core.enforcement import (
-    ClientQuotaManager,
     Generation,
     Kind,
     ProduceSensor,
@@ -12,7 +11,7 @@ from kquota.core.enforcement import (
 )
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
-from tests.support.enforcement import produce_with_request, replay_counter
+from tests.support.enforcement import ClientQuotaManager, produce_with_request, replay_counter
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 T0 = 1_700_000_000_000

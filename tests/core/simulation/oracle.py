@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from kquota.core.enforcement import (
-    ClientQuotaManager,
     FetchSensor,
     Generation,
     MutationSensor,
@@ -18,7 +17,7 @@ from kquota.core.enforcement import (
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation import Client, Workload
-from tests.support.enforcement import fetch_with_request, produce_with_request
+from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
 
 NEVER = 2**63
 
