@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from kquota.backends.tls import Tls
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.changes import apply, plan, undo
-    from kquota.core.change.plan import Change, Objection, Plan
-    from kquota.core.change.report import ApplyReport
+    from kquota.core.change.plan import ApplyReport, Change, Objection, Plan
     from kquota.core.change.review import Guards
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
@@ -109,9 +108,8 @@ _HOMES = {
     "kquota.core.quotas.alteration": ("AlterResult", "Alteration"),
     "kquota.core.quotas.entity": ("DEFAULT", "Entity", "EntityType"),
     "kquota.core.quotas.filter": ("ANY", "QuotaFilter"),
-    "kquota.core.change.plan": ("Change", "Objection", "Plan"),
+    "kquota.core.change.plan": ("ApplyReport", "Change", "Objection", "Plan"),
     "kquota.core.quotas.quota": ("QuotaKey",),
-    "kquota.core.change.report": ("ApplyReport",),
     "kquota.core.resolve.resolver": ("Resolution",),
     "kquota.core.change.review": ("Guards",),
     "kquota.core.quotas.snapshot": ("QuotaSnapshot",),

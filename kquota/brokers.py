@@ -47,7 +47,6 @@ class BrokerFacts:
 
     def enforced(self, snapshot: QuotaSnapshot, settings: BrokerSettings | None = None) -> QuotaSnapshot:
         """The quotas that such brokers enforce; with settings, their static defaults too. The others are `ignored`."""
-        from kquota.core.quotas.enforced import enforced
-        from kquota.core.quotas.static import NO_STATIC_QUOTAS
+        from kquota.core.quotas.static import NO_STATIC_QUOTAS, enforced
 
         return enforced(snapshot, self.version, NO_STATIC_QUOTAS if settings is None else settings.static)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from kquota import reconcile
 from kquota.backends import KeepsJournal, KnowsPlace, QuotaBackend, cluster_of, describe_entities
-from kquota.core.change.plan import Change, Cluster, Plan, plan_of
+from kquota.core.change.plan import ApplyReport, Change, Cluster, Plan, plan_of
 from kquota.core.change.plan import plan as core_plan
-from kquota.core.change.report import ApplyReport
 from kquota.core.change.review import (
     NO_BROKER,
     UNSEEN,
@@ -26,12 +25,11 @@ from kquota.core.change.review import (
     standing,
     with_review,
 )
-from kquota.core.quotas.alteration import Alteration, AlterResult, merge
+from kquota.core.quotas.alteration import Alteration, AlterResult, WrittenQuotas, merge, quotas_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
-from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain, Unreachable

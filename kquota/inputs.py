@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from kquota.backends import QuotaBackend
 from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.alteration import WrittenQuotas, quotas_of
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.quotas.words import WrittenQuotas, quotas_of
 from kquota.documents.history import read_history
 from kquota.documents.quotas import read_quotas
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from kquota.core.change.plan import Cluster, Plan
-from kquota.core.change.report import Outcome
+from kquota.core.change.plan import Cluster, Outcome, Plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ

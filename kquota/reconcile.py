@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kquota.backends import QuotaBackend, WritesAlone, describe_entities
-from kquota.core.change.plan import Change, Plan, still_due
-from kquota.core.change.report import ApplyReport
+from kquota.core.change.plan import ApplyReport, Change, Plan, still_due
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import differ

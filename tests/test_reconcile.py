@@ -14,8 +14,7 @@ from kquota import reconcile
 from kquota.backends import QuotaBackend
 from kquota.backends.memory import MemoryBackend
 from kquota.backends.opening import connect
-from kquota.core.change.plan import Change, Plan, plan
-from kquota.core.change.report import ApplyReport
+from kquota.core.change.plan import ApplyReport, Change, Plan, plan
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from kquota.core.fields import members
 from kquota.core.findings.finding import Finding
+from kquota.core.tabular import members
 
 PATH = Path(__file__).resolve().parents[1] / "schemas" / "audit.schema.json"
 _BESIDE = ("recorded_under",)

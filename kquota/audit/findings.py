@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.core.fields import types
 from kquota.core.findings.finding import ORDER, Client, Finding, Harm, Logged
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.resolve.resolver import Level
+from kquota.core.tabular import types
 
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), Entity: pa.string(), Level: pa.int8()}
 

@@ -23,9 +23,8 @@ from kquota.files import replacing
 if TYPE_CHECKING:
     from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.ledger.timeline import Timeline
-    from kquota.core.findings.closed_loop import ClosedLoop
     from kquota.core.findings.demand import Measured
-    from kquota.core.findings.prediction import CounterName, Prediction
+    from kquota.core.findings.prediction import ClosedLoop, CounterName, Prediction
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kquota.cli.report import MOST, Report, check_report, write_report
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import safe
 from kquota.cli.views import Document, View, check_sorting
-from kquota.core.findings.closed_loop import ClosedLoop, closed_loop
+from kquota.core.findings.prediction import ClosedLoop, closed_loop
 from kquota.core.findings.whatif import Comparison
 from kquota.documents.encoding import checked_parts, write_text
 from kquota.errors import InputError

@@ -15,8 +15,8 @@ from kquota.cli.report.words import EXEMPTIONS
 from kquota.cli.text import Column, code, duration, entity_text, first_of, many, period, records_text, safe
 from kquota.cli.verdicts import lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
-from kquota.core.findings.closed_loop import Closed
 from kquota.core.findings.finding import Basis, Finding
+from kquota.core.findings.prediction import Closed
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey

@@ -25,7 +25,7 @@ from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.filter import Any as AnyName
-from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.selector import NamePatterns
 
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker

@@ -12,8 +12,8 @@ from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text
 from kquota.cli.views import Csv, Document, Part, View, show, table_of
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import limit_text
+from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach

@@ -16,11 +16,11 @@ from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
 from kquota.cli.verdicts import lines, markdown_lines
 from kquota.cli.views import Csv, Note, Part, Shown, Table, View, csv_of, markdown_of, table_of
-from kquota.core.fields import paths
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.tabular import paths
 from kquota.documents.whatif import comparison_document
 from kquota.errors import MissingDependency
 

@@ -17,8 +17,7 @@ from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import View, show
-from kquota.core.change.plan import Plan
-from kquota.core.change.report import ApplyReport
+from kquota.core.change.plan import ApplyReport, Plan
 from kquota.documents.apply import apply_document
 from kquota.documents.journal import Entry, name_of
 from kquota.leases import Lease, Leases, kept, settles

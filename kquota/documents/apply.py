@@ -1,7 +1,6 @@
 """The report of an apply, an undo or a reconcile (schemas/apply.schema.json)."""
 
-from kquota.core.change.plan import Plan
-from kquota.core.change.report import ApplyReport
+from kquota.core.change.plan import ApplyReport, Plan
 from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document
 from kquota.documents.plan import objection_document

@@ -5,9 +5,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
-from kquota.core.findings.closed_loop import ClosedLoop
 from kquota.core.findings.finding import Finding
-from kquota.core.findings.prediction import RecordedUnder, Source
+from kquota.core.findings.prediction import ClosedLoop, RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
 from kquota.documents.derive import derived, picked, plain

@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kquota.core.fields import at, members, paths
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import format_number
 from kquota.core.resolve.resolver import Sensor
+from kquota.core.tabular import at, members, paths
 from kquota.documents.encoding import Document
 from kquota.documents.quotas import entity_document
 from kquota.errors import KquotaError

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from kquota.core.change.journal_store import JournalStore
-from kquota.core.change.plan import Change, Cluster, Plan
+from kquota.core.change.plan import Change, Cluster, Outcome, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
-from kquota.core.change.report import Outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.documents.encoding import Document, Located, to_json_line

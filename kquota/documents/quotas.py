@@ -17,7 +17,6 @@ from typing import Any
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.expression import Expression
 from kquota.core.quotas.quota import (
     LONG_MAX,
     QuotaKey,
@@ -28,7 +27,7 @@ from kquota.core.quotas.quota import (
     humanize,
     parse_value,
 )
-from kquota.core.quotas.selector import Pattern, Selector
+from kquota.core.quotas.selector import Expression, Pattern, Selector
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.drafts import remark_on_burst, shipped_names
 from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow

@@ -28,10 +28,10 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, MutationSensor
 from kquota.core.enforcement.exempt import EXEMPTIONS
 from kquota.core.findings.verdicts import Governed, QuotaVerdict, Verdict, verdicts
-from kquota.core.quotas.enforced import enforced
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
+from kquota.core.quotas.static import enforced
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.quotas import quotas_document

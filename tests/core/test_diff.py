@@ -4,8 +4,7 @@ import re
 
 from hypothesis import given
 
-from kquota.core.change.diff import difference
-from kquota.core.change.plan import plan
+from kquota.core.change.plan import difference, plan
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import Selector

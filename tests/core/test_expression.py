@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kquota.core.quotas.expression import Expression
+from kquota.core.quotas.selector import Expression
 from kquota.errors import InputError
 
 

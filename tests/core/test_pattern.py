@@ -3,7 +3,7 @@
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.selector import NamePatterns
 
 ALICE = Entity(user="team-a-alice")
 PAIR = Entity(user="bob", client_id="team-a-etl")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kquota.core.change.history import QuotaHistory
-from kquota.core.change.plan import Plan, plan
-from kquota.core.change.report import Outcome
+from kquota.core.change.plan import Outcome, Plan, plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot

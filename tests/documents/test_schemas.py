@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from kquota.audit.run import Engine
 from kquota.core import check
-from kquota.core.change import broker, lint, plan, recording, report
+from kquota.core.change import broker, lint, plan, recording
 from kquota.core.change.migration import Damage
 from kquota.core.enforcement import Generation
-from kquota.core.fields import members
 from kquota.core.findings import episode, finding, prediction, probe, recommendation, use, verdicts, whatif
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.tabular import members
 from kquota.documents import journal
 from kquota.probe.run import EndedBy
 from kquota.recorder import Ended
@@ -47,7 +47,7 @@ TYPES: set[frozenset[object]] = {
             plan.Severity,
             lint.Severity,
             broker.Source,
-            report.Outcome,
+            plan.Outcome,
             journal.Command,
             prediction.Source,
             finding.Basis,
@@ -67,10 +67,10 @@ TYPES: set[frozenset[object]] = {
     words(Engine) - {"auto"},
     words(whatif.Outcome) - {"as before"},
     words(Ended) | {"undo"},
-    words(report.Outcome) | {None},
+    words(plan.Outcome) | {None},
     words(recording.Fate) | {None},
     words(QuotaKey) - {"controller_mutation_rate", "connection_creation_rate"},
-    frozenset(each.name.replace("_", " ") for each in fields(report.ApplyReport))
+    frozenset(each.name.replace("_", " ") for each in fields(plan.ApplyReport))
     - {"entry", "interrupted", "unfinished"},
     words(lint.Severity) - {"note"},
 }

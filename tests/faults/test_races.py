@@ -17,8 +17,7 @@ import pytest
 from kquota.backends import QuotaBackend
 from kquota.backends.opening import connect
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.change.plan import plan
-from kquota.core.change.report import ApplyReport
+from kquota.core.change.plan import ApplyReport, plan
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

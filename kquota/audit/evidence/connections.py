@@ -19,7 +19,7 @@ from kquota.audit.sources.connections import LOWER_BOUND, ConnectionLog, First
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
-from kquota.core.quotas.address import address
+from kquota.core.quotas.entity import address
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolution, resolve_ip
 

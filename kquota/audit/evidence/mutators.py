@@ -13,7 +13,7 @@ from kquota.audit.ledger.rows import Judged
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.simulation.mutations import Mutating, run_mutations
+from kquota.core.simulation.recorded import Mutating, run_mutations
 
 _AGAIN_MS: Final = 250
 """So long after the end of its throttle time a rejected topic is sent again, by a client that does so."""

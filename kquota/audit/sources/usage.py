@@ -47,7 +47,7 @@ from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
-from kquota.core.quotas.address import address
+from kquota.core.quotas.entity import address
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import NEWEST, Version
 from kquota.errors import InputError

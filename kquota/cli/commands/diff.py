@@ -23,8 +23,7 @@ from kquota.cli.plans import Labels, Words, plan_view
 from kquota.cli.streams import note
 from kquota.cli.text import code
 from kquota.cli.views import View, shown_as
-from kquota.core.change.diff import Side, difference
-from kquota.core.change.plan import Cluster, Plan
+from kquota.core.change.plan import Cluster, Plan, Side, difference
 from kquota.core.quotas.selector import Selector
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile, read_quota_file

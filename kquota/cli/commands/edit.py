@@ -23,7 +23,7 @@ from kquota.cli.writing import Terms, carry_out
 from kquota.core.change.plan import plan_of_edit
 from kquota.core.change.review import Guards, with_review
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.selector import NamePatterns
 from kquota.documents.quotas import QuotaFile, quotas_text, read_quota_file, writable
 from kquota.errors import InputError, KquotaError, Refused
 

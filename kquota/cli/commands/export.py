@@ -13,7 +13,7 @@ from kquota.cli.leases import ends_of, few
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.pattern import NamePatterns
+from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import write_text
 from kquota.documents.foreign import Exported

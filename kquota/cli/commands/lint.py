@@ -18,8 +18,8 @@ from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
 from kquota.core.change.lint import Facts, Finding, Severity, lint
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import QuotaKey, parse_value
+from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import entry_lines, to_json
 from kquota.documents.lint import Line, lint_document, sarif_document, subject

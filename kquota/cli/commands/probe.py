@@ -17,11 +17,11 @@ from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
 from kquota.cli.views import Document, Part, Table, View, check_sorting, csv_of, show, shown_as
-from kquota.core.fields import paths
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Probe
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.tabular import paths
 from kquota.documents.probe import probe_document
 from kquota.errors import InputError, Refused
 from kquota.probe.client import Load

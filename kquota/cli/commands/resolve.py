@@ -19,8 +19,8 @@ from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.pattern import NamePatterns
 from kquota.core.quotas.quota import limit_text
+from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.caveat import Caveat, caveats

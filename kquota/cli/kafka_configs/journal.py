@@ -8,8 +8,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from kquota.core.change.plan import Change, Plan
-from kquota.core.change.report import Outcome
+from kquota.core.change.plan import Change, Outcome, Plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import Values
 from kquota.documents.journal import Entry, Journal

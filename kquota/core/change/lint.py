@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
 from kquota.core.duration import duration
-from kquota.core.quotas.enforced import enforced
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.static import enforced
 from kquota.core.quotas.version import Version
 from kquota.core.resolve.resolver import Level, Resolver, encode_user
 from kquota.errors import InputError

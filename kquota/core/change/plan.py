@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ, format_value
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values, in_key_order
+from kquota.errors import KquotaError
 
 
 class Action(enum.Enum):
@@ -319,3 +321,68 @@ def plan_of(alterations: Iterable[Alteration], results: Iterable[AlterResult]) -
             if result.error is None and not result.blind and result.changed
         )
     )
+
+
+Outcome: TypeAlias = Literal["applied", "rolled back", "incomplete"]
+
+
+@dataclass(frozen=True)
+class ApplyReport:
+    """What came of a plan.
+
+    `applied` are the changes that the cluster has now; `already` were there before; `failed` has each change that could
+    not be made with its error; `skipped` were not tried any more; `rolled_back` were made and taken back; `unknown` are
+    entities of which it could not be found out. `unverified` were written, but a describe shows other values.
+    `interrupted`: the run was stopped before its end. `unfinished` is why the journal does not know what came of it.
+    """
+
+    applied: tuple[Change, ...] = ()
+    already: tuple[Entity, ...] = ()
+    failed: tuple[tuple[Entity, KquotaError], ...] = ()
+    skipped: tuple[Entity, ...] = ()
+    rolled_back: tuple[Entity, ...] = ()
+    unknown: tuple[Entity, ...] = ()
+    unverified: tuple[Entity, ...] = ()
+    entry: str | None = None
+    interrupted: bool = False
+    unfinished: str | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """`applied` when all was done, `rolled back` when nothing remains, else `incomplete`."""
+        if not (self.failed or self.skipped or self.rolled_back or self.unknown or self.unverified or self.interrupted):
+            return "applied"
+        return "incomplete" if self.applied or self.unknown or self.unverified else "rolled back"
+
+
+Side: TypeAlias = QuotaSnapshot | Plan
+"""All the quotas of a cluster or a file, or a plan, which speaks of its own entities only."""
+
+
+def difference(one: Side, other: Side, unmanaged: Iterable[Selector] = ()) -> Plan:
+    """The changes that turn the one side into the other, but for the entities that `unmanaged` selects.
+
+    A plan stands for what its entities have afterwards, and no other entities are compared. Of two plans, an entity
+    that only one of them changes has in the other what it had before.
+    """
+    named = [{change.entity for change in side.changes} for side in (one, other) if isinstance(side, Plan)]
+    only = set().union(*named) if named else None
+    before, after = (
+        QuotaSnapshot(
+            {entity: values for entity, values in _quotas(side, rest).items() if only is None or entity in only}
+        )
+        for side, rest in ((one, other), (other, one))
+    )
+    return replace(plan(before, after, prune=True, unmanaged=unmanaged), existing=_existing(one))
+
+
+def _quotas(side: Side, other: Side) -> Mapping[Entity, Values]:
+    if isinstance(side, QuotaSnapshot):
+        return side
+    unchanged = {change.entity: change.before for change in other.changes} if isinstance(other, Plan) else {}
+    return {**unchanged, **{change.entity: change.after for change in side.changes}}
+
+
+def _existing(side: Side) -> int:
+    """How many entities have quotas there."""
+    return len(side) if isinstance(side, QuotaSnapshot) else side.inverse.existing

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kquota.core.fields import beside
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, share_of_limit
 from kquota.core.resolve.resolver import Level
+from kquota.core.tabular import beside
 
 
 class Basis(enum.Enum):

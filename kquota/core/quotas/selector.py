@@ -1,12 +1,44 @@
-"""Selectors: which entities a rule of a quota file is about, by the names of their parts."""
+"""Which entities are meant, by the names of their parts: selectors of a quota file, and shell patterns of a person."""
 
+import fnmatch
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from kquota.core.quotas.entity import DEFAULT, Default, Entity, EntityType
-from kquota.core.quotas.expression import Expression
+from kquota.errors import InputError
+
+_LONGEST = 1_000
+"""Characters of an expression."""
+
+
+class Expression:
+    """An expression that matches a whole name. Raises InputError for a malformed or a very long expression."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        if len(pattern) > _LONGEST:
+            raise InputError(f"a regular expression of {len(pattern)} characters: at most {_LONGEST} are read")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._compiled = re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise InputError(f"{pattern!r} is not a regular expression: {error}") from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    def fullmatch(self, name: str) -> bool:
+        """Whether the expression matches the name from its first to its last character."""
+        return self._compiled.fullmatch(name) is not None
+
 
 Pattern: TypeAlias = Expression | re.Pattern[str] | Literal[Default.DEFAULT]
 
@@ -41,3 +73,52 @@ class Selector:
 def selected(entity: Entity, selectors: Iterable[Selector]) -> Selector | None:
     """The first of the selectors that selects the entity."""
     return next((selector for selector in selectors if selector.matches(entity)), None)
+
+
+@dataclass(frozen=True)
+class NamePatterns:
+    """Patterns of which one has to match; without any, everything matches.
+
+    `*` stands for any text, `?` for one character, `[ab]` for one of these, as in a shell; case matters. A pattern is
+    compared with each name of an entity: user, client-id or ip. `user=team-a-*` is compared with users only. A default
+    has no name, and no pattern matches it. Raises InputError for an empty pattern.
+    """
+
+    patterns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(not text for _, text in map(_parted, self.patterns)):
+            raise InputError("an empty pattern matches no name", hint="for all names, leave --match out")
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def __str__(self) -> str:
+        return " or ".join(map(repr, self.patterns))
+
+    def matches(self, entity: Entity) -> bool:
+        """Whether a name of the entity matches."""
+        return self.matches_names((kind, name) for kind, name in entity.parts)
+
+    def matches_names(self, names: Iterable[tuple[EntityType, object]]) -> bool:
+        """Whether one of these names matches; names that are no text match nothing."""
+        if not self.patterns:
+            return True
+        found = [(kind, name) for kind, name in names if isinstance(name, str)]
+        return any(
+            only in (None, kind) and pattern.match(name) is not None
+            for only, pattern in self._compiled
+            for kind, name in found
+        )
+
+    @cached_property
+    def _compiled(self) -> tuple[tuple[EntityType | None, re.Pattern[str]], ...]:
+        return tuple((only, re.compile(fnmatch.translate(text))) for only, text in map(_parted, self.patterns))
+
+
+def _parted(pattern: str) -> tuple[EntityType | None, str]:
+    """A pattern, and the entity type that it is limited to."""
+    for kind in EntityType:
+        if pattern.startswith(f"{kind.value}="):
+            return kind, pattern.removeprefix(f"{kind.value}=")
+    return None, pattern

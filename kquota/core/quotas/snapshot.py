@@ -8,8 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kquota.core.quotas.address import address
-from kquota.core.quotas.entity import DEFAULT, Entity, Name, in_order
+from kquota.core.quotas.entity import DEFAULT, Entity, Name, address, in_order
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.core.tabular import Rows, Tabular
 
@@ -39,7 +38,7 @@ class Ignored(NamedTuple):
 class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
     """The set values by entity, in stable order (`Entity.sort_key`); an entity without any value is not in it.
 
-    `kquota.core.quotas.enforced` makes of it the part that brokers of one version enforce.
+    `kquota.core.quotas.static` makes of it the part that brokers of one version enforce.
     """
 
     quotas: Mapping[Entity, Values] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """The byte-rate quotas of a broker's own configuration: `quota.producer.default` and `quota.consumer.default`.
 
 KIP-13 brought them in 0.9.0, for every client-id without a value of its own. Since 0.10.1 (KIP-55, which deprecates
-them) they come last, after the default client-id. Kafka 3.0 removed them (KAFKA-12591).
+them) they come last, after the default client-id. Kafka 3.0 removed them (KAFKA-12591). `enforced` is what brokers of
+one version make of a snapshot.
 """
 
 from collections.abc import Mapping
@@ -11,8 +12,8 @@ from typing import Final, Self
 
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.quotas.version import STATIC_REMOVED, STATIC_SINCE, Version
+from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot, Values
+from kquota.core.quotas.version import EMPTY_CLIENT_ID_ESCAPES, STATIC_REMOVED, STATIC_SINCE, Version, ignored
 
 STATIC_CONFIGS: Final[Mapping[QuotaKey, str]] = {
     QuotaKey.PRODUCER_BYTE_RATE: "quota.producer.default",
@@ -49,3 +50,24 @@ class StaticQuotas:
 
 
 NO_STATIC_QUOTAS: Final = StaticQuotas()
+
+
+def enforced(snapshot: QuotaSnapshot, version: Version, static: StaticQuotas = NO_STATIC_QUOTAS) -> QuotaSnapshot:
+    """The quotas that brokers of that version enforce, with the static defaults as values of the default client-id.
+
+    The other quotas are in its `ignored`, each with the reason.
+    """
+    kept: dict[Entity, Values] = {}
+    left_out: list[Ignored] = []
+    for entity, values in snapshot.items():
+        reasons = {key: reason for key in values if (reason := ignored(entity, key, version)) is not None}
+        left_out += [Ignored(entity, key, values[key], reason) for key, reason in reasons.items()]
+        kept[entity] = {key: value for key, value in values.items() if key not in reasons} if reasons else values
+    return static.added_to(
+        replace(
+            snapshot,
+            quotas=kept if left_out else snapshot.quotas,
+            ignored=(*snapshot.ignored, *left_out),
+            empty_client_id=version < EMPTY_CLIENT_ID_ESCAPES,
+        )
+    )

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from kquota.core.quotas.address import address
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, address
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas

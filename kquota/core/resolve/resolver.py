@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
 
-from kquota.core.quotas.address import address
-from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.entity import DEFAULT, Entity, Name, address
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
@@ -98,7 +97,7 @@ class Resolution:
     """What governs one client under one quota key; without a match `limit`, `level` and `entity` are None.
 
     A static default has a level and no entity. `ignored` are the quotas of this client that its brokers do not enforce
-    (`kquota.core.quotas.enforced`), in order of precedence.
+    (`kquota.core.quotas.static`), in order of precedence.
     """
 
     key: QuotaKey

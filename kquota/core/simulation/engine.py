@@ -30,9 +30,18 @@ from kquota.core.simulation.members import (
     groups_of,
     resolve_members,
 )
-from kquota.core.simulation.result import Acceptor, ClientResult, CounterResult, Queue, Share, Simulation, Timeline
+from kquota.core.simulation.result import (
+    Acceptor,
+    ClientResult,
+    CounterResult,
+    Queue,
+    Share,
+    Simulation,
+    Timeline,
+    limits_by_bucket,
+    recovery,
+)
 from kquota.core.simulation.rows import Rows
-from kquota.core.simulation.timeline import limits_by_bucket, recovery
 from kquota.core.simulation.workload import Workload
 from kquota.errors import InputError
 

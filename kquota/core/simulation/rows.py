@@ -23,7 +23,7 @@ from kquota.core.enforcement.traffic import (
     new_columns,
 )
 from kquota.core.simulation.members import Member
-from kquota.core.simulation.timeline import bucket_ms_of
+from kquota.core.simulation.result import bucket_ms_of
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Client, Segment, Workload, plan
 
 _GOLDEN: Final = 0.6180339887498949
