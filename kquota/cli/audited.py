@@ -7,14 +7,15 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.audit.run import Audit
-from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
+from kquota.cli import auditing, findings, grammar, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.logged import logged_view
+from kquota.cli.options import choice, count, flag, gathered, path, value
 from kquota.cli.report import MOST, Report, check_report, write_report
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import safe
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class Command(grammar.Command):
     """A command that knows how it was called."""
@@ -41,75 +40,42 @@ class Command(grammar.Command):
 
 _CALLED = "kquota.audit.called"
 
-_OPTIONS = (
-    click.option(
-        "--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Clients to name."
-    ),
-    click.option("--all", "show_all", is_flag=True, help="In the table, also the counters that were never throttled."),
-    click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the findings as Parquet."),
-    click.option(
-        "--out-json",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Write the answer as -o json prints it: spark-submit mixes stderr into stdout.",
-    ),
-    click.option(
-        "--report",
-        type=click.Path(path_type=Path),
-        metavar="FILE.html",
-        help="Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no"
-        " network.",
-    ),
-    click.option(
-        "--against",
-        metavar="live|FILE",
-        help="Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
-    ),
-    click.option(
-        "--prune",
-        is_flag=True,
-        help="With --against live: the file is all quotas, and others would go. Else the file changes the live quotas.",
-    ),
-    usage.recorded_under_option,
-    click.option(
-        "--closed-loop",
-        is_flag=True,
-        help="Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
-        " requests at the same times.",
-    ),
-    click.option(
-        "--fail-on",
-        type=click.Choice(["throttled", "undetermined", "newly-throttled", "throttled-more"]),
-        multiple=True,
-        help="Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined"
-        " (with --against: a quota that differs there), or when a client would be newly throttled, or throttled more,"
-        " compared with --against. May be given several times.",
-    ),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is wanted of an audit."""
 
-    top: int
-    show_all: bool
-    out: Path | None
-    out_json: Path | None
-    report: Path | None
-    against: str | None
-    prune: bool
-    recorded_under: str | None
-    closed_loop: bool
-    fail_on: tuple[str, ...]
+    top: int = count("Clients to name.", default=5)
+    show_all: bool = flag("In the table, also the counters that were never throttled.", "--all")
+    out: Path | None = value("DIR", "Write the findings as Parquet.", type=click.Path(path_type=Path))
+    out_json: Path | None = path("Write the answer as -o json prints it: spark-submit mixes stderr into stdout.")
+    report: Path | None = path(
+        "Write a page for people, with charts: who is delayed, by which quota, when, how much. It needs no network.",
+        metavar="FILE.html",
+    )
+    against: str | None = value(
+        "live|FILE",
+        "Other quotas, of the live cluster or of a file: show who is throttled anew, more, less or no longer.",
+    )
+    prune: bool = flag(
+        "With --against live: the file is all quotas, and others would go. Else the file changes the live quotas."
+    )
+    recorded_under: str | None = usage.RECORDED_UNDER
+    closed_loop: bool = flag(
+        "Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
+        " requests at the same times."
+    )
+    fail_on: tuple[str, ...] = choice(
+        ["throttled", "undetermined", "newly-throttled", "throttled-more"],
+        "Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined"
+        " (with --against: a quota that differs there), or when a client would be newly throttled, or throttled more,"
+        " compared with --against. May be given several times.",
+        multiple=True,
+    )
 
 
-def options(function: F) -> F:
-    """Adds the options that say what is wanted of an audit, as the argument `wanted`."""
-    function = params.collected("wanted", Wanted)(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+options = gathered("wanted", Wanted)
+"""Adds the options that say what is wanted of an audit, as the argument `wanted`."""
 
 
 def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | None = None) -> AuditSettings:
@@ -128,7 +94,7 @@ def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | N
         check_report(wanted.report)
     names = ("fail_on", "against", "out", "report", "closed_loop", "recorded_under")
     given = {f"--{name.replace('_', '-')}": getattr(wanted, name) for name in names}
-    given |= {"--quotas-journal": asked.journal, "--in-force": asked.in_force}
+    given |= {"--quotas-journal": asked.quotas_journal, "--in-force": asked.in_force}
     needs = needs or next((name for name, value in given.items() if value), None)
     settings = asked.settings(against, wanted.recorded_under, prune=wanted.prune, needs_quotas=needs is not None)
     snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
@@ -172,7 +138,7 @@ def answered(
     if auditing.fails(wanted.fail_on, _answers(result, comparison)):
         code = ExitCode.DIFFERENT
     set_in = _quotas_from(asked, result)
-    if asked.quotas.file is None and (comparison is not None or output not in ("table", "wide")):
+    if asked.quotas is None and (comparison is not None or output not in ("table", "wide")):
         note(f"quotas: {set_in}")
     view = findings.audited_view(
         result,
@@ -183,7 +149,7 @@ def answered(
         quotas_from=set_in,
     )
     if comparison is not None:
-        view = findings.compared_view(view, comparison, result, asked.quotas.file, wanted.against)
+        view = findings.compared_view(view, comparison, result, asked.quotas, wanted.against)
     _write_json(view, wanted.out_json)
     if in_a_line and view.document is not None:
         view = replace(view, document=functools.partial(_in_a_line, view.document))
@@ -196,8 +162,8 @@ def without_quotas(asked: usage.Asked, wanted: Wanted, settings: AuditSettings) 
         result = run(settings)
     auditing.keep_rejects(result, asked.quarantine)
     auditing.warn_repeated_hours(result.quality, settings.read.zone)
-    if asked.quotas.is_named:
-        place = asked.quotas.file or session.label(asked.quotas.live.cluster.access())
+    if asked.named.is_named:
+        place = asked.quotas or session.label(asked.given.access())
         why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"
     else:
         why = (
@@ -218,8 +184,8 @@ def _write_json(view: View, path: Path | None) -> None:
 
 def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
     """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
-    file = asked.quotas.file
-    place = str(file) if file is not None else f"live, {session.label(asked.quotas.live.cluster.access())}"
+    file = asked.quotas
+    place = str(file) if file is not None else f"live, {session.label(asked.given.access())}"
     return safe(f"{place} ({len(result.quotas)} set)")
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import click
 
@@ -17,7 +17,7 @@ from kquota.access import Access
 from kquota.audit.run import Usage
 from kquota.backends import QuotaWatch
 from kquota.backends.polling import watch
-from kquota.cli import params
+from kquota.cli.options import FINE_DURATION, count, gathered, lasting, path, values
 from kquota.cli.printable import safe
 from kquota.cli.session import open_backend
 from kquota.cli.streams import note, stoppable, warn
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _PAUSE_S: Final = 0.2
 """The wait between two looks at the files."""
 _SAVE_S: Final = 5.0
@@ -53,54 +51,30 @@ HISTORY: Final = "quotas.json"
 _BEHIND_S: Final = 10.0
 """A turn that takes so long, with more to read after it, is behind."""
 
-OPTIONS = (
-    click.option(
-        "--until-idle",
-        type=params.DURATION,
-        metavar="TIME",
-        help="End when nothing came for so long. Only the findings are printed then.",
-    ),
-    click.option(
-        "--checkpoint",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="A folder for what is read; after an end or a kill the same command goes on from there.",
-    ),
-    click.option(
-        "--settle",
-        type=params.FINE_DURATION,
-        show_default="500ms",
-        metavar="TIME",
-        help="How far behind the newest line of its broker a line may come and count in an episode.",
-    ),
-    click.option(
-        "--episodes",
-        multiple=True,
-        metavar="TARGET",
-        help="Where episodes go besides: a file of JSON lines, or the address of an Alertmanager (http://HOST:9093)."
-        " May be given several times.",
-    ),
-    click.option(
-        "--keep",
-        type=click.IntRange(min=1),
-        default=20,
-        show_default=True,
-        metavar="GB",
-        help="The most to keep on the disk for the findings at the end, some 40 bytes a request.",
-    ),
-)
-"""The options of `kquota follow`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How usage is followed."""
+    """How usage is followed. Lengths of time are in ms."""
 
-    until_idle_ms: int | None
-    checkpoint: Path | None
-    settle_ms: int | None
-    episodes: tuple[str, ...]
-    keep_gb: int
+    until_idle: int | None = lasting("End when nothing came for so long. Only the findings are printed then.")
+    checkpoint: Path | None = path(
+        "A folder for what is read; after an end or a kill the same command goes on from there.", metavar="DIR"
+    )
+    settle: int | None = lasting(
+        "How far behind the newest line of its broker a line may come and count in an episode.",
+        type=FINE_DURATION,
+        show_default="500ms",
+    )
+    episodes: tuple[str, ...] = values(
+        "TARGET",
+        "Where episodes go besides: a file of JSON lines, or the address of an Alertmanager (http://HOST:9093)."
+        " May be given several times.",
+    )
+    keep: int = count(
+        "The most to keep on the disk for the findings at the end, some 40 bytes a request.",
+        metavar="GB",
+        default=20,
+    )
 
     def check(self, usage: Usage) -> None:
         """Raises UsageError where the usage cannot be followed."""
@@ -112,11 +86,8 @@ class Following:
             )
 
 
-def options(function: F) -> F:
-    """Adds the options for following."""
-    for option in reversed(OPTIONS):
-        function = option(function)
-    return function
+options = gathered("follow", Following)
+"""Adds the options for following, as the argument `follow`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +215,8 @@ def follow(
             settings,
             dialect=usage.dialect,
             checkpoint_folder=following.checkpoint,
-            settle_ms=SETTLE_MS if following.settle_ms is None else following.settle_ms,
-            spool_bytes=following.keep_gb * 10**9,
+            settle_ms=SETTLE_MS if following.settle is None else following.settle,
+            spool_bytes=following.keep * 10**9,
             live=None if quotas is None else quotas.live(),
             topic=usage.topic is not None,
         )
@@ -284,7 +255,7 @@ def follow(
             troubles.turn(turn, now - begun)
             if turn.read_bytes or turn.unread_bytes != unread:
                 idle_since, unread = now, turn.unread_bytes
-            if following.until_idle_ms is not None and 1000 * (now - idle_since) >= following.until_idle_ms:
+            if following.until_idle is not None and 1000 * (now - idle_since) >= following.until_idle:
                 break
             if now - saved >= _SAVE_S:
                 save()
@@ -299,9 +270,9 @@ def follow(
 
 
 def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
-    for path in paths:
-        if not Path(path).exists():
-            warn(f"{path}: no such file or folder yet; waiting for it")
+    for name in paths:
+        if not Path(name).exists():
+            warn(f"{name}: no such file or folder yet; waiting for it")
     if follower.restarted:
         note("going on from the checkpoint")
 

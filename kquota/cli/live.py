@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from kquota.brokers import BrokerFacts
-from kquota.cli import params, session
+from kquota.cli import session
+from kquota.cli.options import gathered, value, values
 from kquota.cli.security import prometheus_credentials
 from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -21,16 +21,17 @@ from kquota.metrics.prometheus import Server
 if TYPE_CHECKING:
     from kquota.live.sources import LiveSource
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 @dataclass(frozen=True)
 class Asked:
     """Where live metrics are read: pages of exporters, or a Prometheus."""
 
-    metrics: tuple[str, ...]
-    prometheus: str | None
-    prometheus_match: str | None
+    metrics: tuple[str, ...] = values(
+        "[BROKER=]URL|FILE",
+        "The page of a broker's exporter, http://broker-1:7071/metrics; repeat it for each broker.",
+    )
+    prometheus: str | None = value("URL", "Ask a Prometheus for the brokers' quota metrics instead.")
+    prometheus_match: str | None = value("MATCHERS", "Which series of it, besides their names: 'cluster=\"prod\"'.")
 
     @property
     def is_named(self) -> bool:
@@ -52,29 +53,8 @@ class Asked:
         return Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
 
 
-def source_options(function: F) -> F:
-    """`--metrics`, `--prometheus` and `--prometheus-match`, as the argument `live`."""
-    function = params.collected("live", Asked)(function)
-    for each in reversed(
-        (
-            click.option(
-                "--metrics",
-                multiple=True,
-                metavar="[BROKER=]URL|FILE",
-                help="The page of a broker's exporter, http://broker-1:7071/metrics; repeat it for each broker.",
-            ),
-            click.option(
-                "--prometheus", metavar="URL", help="Ask a Prometheus for the brokers' quota metrics instead."
-            ),
-            click.option(
-                "--prometheus-match",
-                metavar="MATCHERS",
-                help="Which series of it, besides their names: 'cluster=\"prod\"'.",
-            ),
-        )
-    ):
-        function = each(function)
-    return function
+source_options = gathered("live", Asked)
+"""`--metrics`, `--prometheus` and `--prometheus-match`, as the argument `live`."""
 
 
 def enforcers(facts: BrokerFacts) -> Enforcers:
@@ -103,16 +83,3 @@ def label(text: str) -> tuple[str, str]:
     if not equals or not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
         raise InputError(f"{text!r} is no label", hint="--label NAME=VALUE, such as cluster=prod")
     return name, value
-
-
-def labels_option(about: str) -> Callable[[F], F]:
-    """`--label NAME=VALUE`, repeated, as the argument `labels`: a mapping."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def command(*args: Any, labels: tuple[str, ...], **given: Any) -> Any:
-            return function(*args, labels=dict(map(label, labels)), **given)
-
-        return click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help=about)(command)  # type: ignore[arg-type,return-value,unused-ignore]
-
-    return decorate

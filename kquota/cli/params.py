@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from inspect import signature
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -21,6 +18,8 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
 from kquota.cli.contexts import SETTINGS, Given, Value, requires_message
 from kquota.cli.leases import cluster_words
+from kquota.cli.options import DURATION as DURATION  # noqa: PLC0414
+from kquota.cli.options import Decorator, F, by, collected, gathered, option, path, value
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -30,15 +29,6 @@ from kquota.core.quotas.selector import NamePatterns
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker
     from kquota.documents.journal import Journal
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Decorator(Protocol):
-    """What adds options to a command, or makes one argument of several."""
-
-    def __call__(self, function: F, /) -> F: ...
-
 
 _BROKERS = "brokers"
 _FILE = click.Path(path_type=Path)
@@ -61,25 +51,6 @@ def _stack(*decorators: Decorator) -> Decorator:
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
-
-    return decorate
-
-
-def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Decorator:
-    """Makes one value of these parameters, and gives it to the command as its argument `into`.
-
-    Without `names` they are the parameters that `make` has. This is the door: behind it, a command has typed values
-    and no options by name.
-    """
-    taken = [*(signature(make).parameters if names is None else names)]
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def command(*args: Any, **given: Any) -> Any:
-            value = make(**{name: given.pop(name) for name in taken})
-            return function(*args, **given, **{into: value})
-
-        return command  # type: ignore[return-value]
 
     return decorate
 
@@ -252,19 +223,22 @@ def _about(
     return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 
 
-def name_option(kind: Literal["user", "client", "ip"], help_text: str, *, single: bool = False) -> Decorator:
-    """`--user`, `--client` or `--ip`, which may be repeated; `single` gives one name or None, and refuses several.
+def name_option(kind: Literal["user", "client", "ip"], help_text: str) -> Decorator:
+    """`--user`, `--client` or `--ip`, which may be repeated. `--client-id` is understood as `--client`."""
+    return click.option(*_names(kind), kind, multiple=True, help=help_text, **_named(kind))
 
-    `--client-id` is understood as `--client`.
-    """
-    return click.option(
-        f"--{kind}",
-        *(("--client-id", "client") if kind == "client" else ()),
-        multiple=not single,
-        metavar="ADDRESS" if kind == "ip" else "NAME",
-        shell_complete=completed_by(f"{kind}s"),
-        help=help_text,
-    )
+
+def one_name(kind: Literal["user", "client", "ip"], about: str) -> Any:
+    """The same of one name: several are refused."""
+    return option(about, *_names(kind), **_named(kind))
+
+
+def _names(kind: str) -> tuple[str, ...]:
+    return ("--client", "--client-id") if kind == "client" else (f"--{kind}",)
+
+
+def _named(kind: str) -> dict[str, Any]:
+    return {"metavar": "ADDRESS" if kind == "ip" else "NAME", "shell_complete": completed_by(f"{kind}s")}
 
 
 def _entity_option(help_text: str) -> Decorator:
@@ -434,24 +408,19 @@ def _access(**given: Value) -> Access:
     return Given.of(**given).access()
 
 
-def _source(quotas: Path | None, **given: Value) -> session.QuotaSource:
-    return session.QuotaSource(quotas, Given.of(**given))
-
-
 cluster_options = _stack(cluster_flags, collected("access", _access, _CLUSTER_PARAMETERS))
 """`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
 given_cluster_options = _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))
 """The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
-quotas_flag: Decorator = click.option(
-    "--quotas",
-    type=_FILE,
-    metavar="FILE",
-    help="Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.",
-)
-"""`--quotas` alone, for a command that makes its own value of it."""
-source_of_quotas = collected("source", _source, ("quotas", *_CLUSTER_PARAMETERS))
-"""Makes the argument `source` of `--quotas` and the cluster options, wherever these stand."""
-quotas_options = _stack(quotas_flag, cluster_flags, source_of_quotas)
+QUOTAS: Any = path("Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.")
+"""`--quotas`, of a parameter of that name."""
+
+
+def _source(quotas: Path | None = QUOTAS, given: Given = by(given_cluster_options)) -> session.QuotaSource:
+    return session.QuotaSource(quotas, given)
+
+
+quotas_options = gathered("source", _source)
 """`--quotas FILE` and the cluster options: where quotas are read from, as the argument `source`."""
 
 
@@ -536,27 +505,6 @@ def _with_commit(file: Path) -> str:
     return f"{file} ({commit})" if commit else str(file)
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds; with `fine` also 500ms."""
-
-    name = "time"
-    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
-
-    def __init__(self, *, fine: bool = False) -> None:
-        self._unit = "min|ms|[dhms]" if fine else "min|[dhms]"
-        self._such_as = "500ms, 90s or 2m" if fine else "90s, 30m, 2h or 1d12h"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        parts = re.findall(rf"(\d{{1,9}})({self._unit})", value)
-        if not parts or "".join(map("".join, parts)) != value:
-            self.fail(f"{value!r} is not a length of time, such as {self._such_as}", param, ctx)
-        return sum(int(number) * self._UNITS[unit] for number, unit in parts)
-
-
-DURATION = _Duration()
-FINE_DURATION = _Duration(fine=True)
 lease_option: Decorator = click.option(
     "--for",
     "lasts_ms",
@@ -601,18 +549,14 @@ alter_options = _stack(
 # --- What the brokers are -------------------------------------------------------------------------------------------
 
 
-def _facts(server_properties: Path | None, kafka_version: str) -> BrokerFacts:
+SERVER_PROPERTIES: Any = path("A broker's server.properties, for what it says about quotas.")
+KAFKA_VERSION: Any = value("VERSION", "The brokers' Kafka version.", default="4.0")
+"""Options of parameters of these names."""
+
+
+def _facts(server_properties: Path | None = SERVER_PROPERTIES, kafka_version: str = KAFKA_VERSION) -> BrokerFacts:
     return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
 
 
-server_properties_flag: Decorator = click.option(
-    "--server-properties",
-    type=_FILE,
-    metavar="FILE",
-    help="A broker's server.properties, for what it says about quotas.",
-)
-kafka_version_flag: Decorator = click.option(
-    "--kafka-version", default="4.0", show_default=True, metavar="VERSION", help="The brokers' Kafka version."
-)
-broker_options = _stack(server_properties_flag, kafka_version_flag, collected("facts", _facts))
+broker_options = gathered("facts", _facts)
 """`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are, as the argument `facts`."""

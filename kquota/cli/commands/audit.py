@@ -7,7 +7,7 @@ from kquota.cli.views import View, shown_as
 
 
 @click.command("audit", cls=audited.Command)
-@usage.usage_options(samples=True)
+@usage.asked_of_all
 @audited.options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(asked: usage.Asked, wanted: audited.Wanted, output: str) -> View:

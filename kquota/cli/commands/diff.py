@@ -19,6 +19,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few, leases_of
+from kquota.cli.options import argument, declared, flag, value
 from kquota.cli.plans import Labels, Words, plan_view
 from kquota.cli.streams import note
 from kquota.cli.text import code
@@ -48,13 +49,17 @@ _SCHEMES = {"kafka": "bootstrap_server", "zookeeper": "zookeeper"}
 
 
 @click.command("diff", cls=grammar.Command)
-@click.argument("a")
-@click.argument("b", required=False, metavar="B")
-@click.option("--cluster", metavar="NAME", help="The cluster whose overlays of the files hold.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when there is a difference.")
+@declared
 @params.given_cluster_options
 @shown_as("table", "json", "markdown")
-def command(a: str, b: str | None, cluster: str | None, exit_code: bool, given: Given) -> View:
+def command(
+    *,
+    a: str = argument(),
+    b: str | None = argument(required=False, metavar="B"),
+    cluster: str | None = value("NAME", "The cluster whose overlays of the files hold."),
+    exit_code: bool = flag("Exit with 1 when there is a difference."),
+    given: Given,
+) -> View:
     """Show what would turn A into B: live clusters, contexts, quotas files and plans.
 
     A and B are each 'live', a context, an address, a quotas file, or a plan that 'kquota plan --out' kept. 'live' is

@@ -11,6 +11,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.extras import install_command
+from kquota.cli.options import choice, declared
 from kquota.cli.security import ask
 from kquota.cli.streams import note
 from kquota.cli.text import many, safe
@@ -24,11 +25,17 @@ from kquota.state import CLUSTER
 
 
 @click.command("doctor", cls=grammar.Command)
-@click.option("--fail-on", type=click.Choice(["warn"]), help="Exit with 1 when there is a warning and no failure.")
+@declared
 @params.journal_option
 @params.given_cluster_options
 @shown_as("table", "json", takes_output=True, tables=False)
-def command(fail_on: str | None, journal: Path, given: Given, output: str) -> int:
+def command(
+    *,
+    fail_on: str | None = choice(["warn"], "Exit with 1 when there is a warning and no failure."),
+    journal: Path,
+    given: Given,
+    output: str,
+) -> int:
     """Check the installation, the settings, and the login to the cluster.
 
     Each line is ok, warn or fail, and a remedy follows where there is one. The checks begin with the configuration

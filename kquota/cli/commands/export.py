@@ -10,6 +10,7 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few
+from kquota.cli.options import choice, declared, flag, path, value
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
 from kquota.core.quotas.entity import Entity
@@ -27,32 +28,25 @@ FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 @params.entity_options
 @params.strict_option
 @params.match_option
-@click.option(
-    "--format",
-    "-o",
-    "--output",
-    "format_",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="Whose format; JSON of the quotas is 'kquota describe -o json'.",
-)
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")
-@click.option(
-    "--update", type=click.Path(path_type=Path), metavar="FILE", help="Bring a quotas file to what the cluster has."
-)
-@click.option("--cluster", metavar="NAME", help="With --update: the cluster of the file's overlays that this one is.")
-@click.option("--keep", is_flag=True, help="With --update: keep quotas in the file that the cluster does not have.")
+@declared
 @params.quotas_options
 def command(
+    *,
+    format_: str = choice(
+        FORMATS,
+        "Whose format; JSON of the quotas is 'kquota describe -o json'.",
+        "--format",
+        "-o",
+        "--output",
+        default=FORMATS[0],
+    ),
+    out: Path | None = path("Write a file instead of stdout."),
+    update: Path | None = path("Bring a quotas file to what the cluster has."),
+    cluster: str | None = value("NAME", "With --update: the cluster of the file's overlays that this one is."),
+    keep: bool = flag("With --update: keep quotas in the file that the cluster does not have."),
     selection: params.Selection,
     strict: bool,
     match: NamePatterns,
-    format_: str,
-    out: Path | None,
-    update: Path | None,
-    cluster: str | None,
-    keep: bool,
     source: session.QuotaSource,
 ) -> int:
     """Write the quotas of a cluster as a quotas file, or as another tool's.

@@ -14,6 +14,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import count, declared, flag, lasting, path, value, values
 from kquota.cli.streams import note, stoppable, warn
 from kquota.core.change.lint import Facts, lint
 from kquota.core.change.plan import Plan, plan
@@ -33,55 +34,30 @@ _TURN_S = 0.2
 
 @click.command("exporter", cls=grammar.Command)
 @watched.source_options
-@click.option(
-    "--against", type=click.Path(path_type=Path), metavar="FILE", help="A quotas file: exports the drift from it."
-)
-@click.option("--cluster", metavar="NAME", help="The cluster of the overlays in the file of --against.")
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    show_default="127.0.0.1:9645, without --textfile",
-    help="Where to serve /metrics.",
-)
-@click.option("--public", is_flag=True, help="Listen on an address that other hosts reach: there is no login.")
-@click.option(
-    "--textfile",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the metrics to FILE at each interval, for the textfile collector of node_exporter.",
-)
-@click.option("--once", is_flag=True, help="Print the metrics once on stdout, or write --textfile once, and end.")
-@click.option(
-    "--interval",
-    type=params.DURATION,
-    default="15s",
-    show_default=True,
-    metavar="TIME",
-    help="How often quotas and metrics are read.",
-)
-@click.option(
-    "--max-series",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="The most limits to export, those nearest to their limit first; the rest is summed.",
-)
-@watched.labels_option("A label for every sample, such as cluster=prod; repeat it for several.")
+@declared
 @params.journal_option
 @params.broker_options
 @params.quotas_options
 def command(
+    *,
+    against: Path | None = path("A quotas file: exports the drift from it."),
+    cluster: str | None = value("NAME", "The cluster of the overlays in the file of --against."),
+    listen: str | None = value(
+        "HOST:PORT", "Where to serve /metrics.", show_default="127.0.0.1:9645, without --textfile"
+    ),
+    public: bool = flag("Listen on an address that other hosts reach: there is no login."),
+    textfile: Path | None = path(
+        "Write the metrics to FILE at each interval, for the textfile collector of node_exporter."
+    ),
+    once: bool = flag("Print the metrics once on stdout, or write --textfile once, and end."),
+    interval: int = lasting("How often quotas and metrics are read.", default="15s"),
+    max_series: int = count(
+        "The most limits to export, those nearest to their limit first; the rest is summed.", default=10_000
+    ),
+    labels: tuple[str, ...] = values(
+        "NAME=VALUE", "A label for every sample, such as cluster=prod; repeat it for several.", "--label"
+    ),
     live: watched.Asked,
-    against: Path | None,
-    cluster: str | None,
-    listen: str | None,
-    public: bool,
-    textfile: Path | None,
-    once: bool,
-    interval: int,
-    max_series: int,
-    labels: Mapping[str, str],
     journal: Path,
     facts: BrokerFacts,
     source: session.QuotaSource,
@@ -103,7 +79,7 @@ def command(
       kquota exporter --quotas quotas.yaml --metrics page.prom --once
       kquota exporter --context prod --against quotas.yaml --listen 0.0.0.0:9645 --public
     """
-    exporter = _exporter(live, against, cluster, journal, facts, source, labels, max_series)
+    exporter = _exporter(live, against, cluster, journal, facts, source, dict(map(watched.label, labels)), max_series)
     if once:
         exporter.refresh(now(), KquotaError)
         _write(exporter, textfile, now())

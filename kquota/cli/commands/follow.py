@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,18 +15,14 @@ if TYPE_CHECKING:
 
 
 @click.command("follow", cls=audited.Command)
-@usage.usage_options(samples=True)
+@usage.asked_of_all
 @audited.options
 @following.options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     asked: usage.Asked,
     wanted: audited.Wanted,
-    until_idle: int | None,
-    checkpoint: Path | None,
-    settle: int | None,
-    episodes: tuple[str, ...],
-    keep: int,
+    follow: following.Following,
     output: str,
 ) -> View:
     """Follow a log or a topic: print when throttling begins and ends, and at the end what 'kquota audit' finds.
@@ -49,12 +44,11 @@ def command(
       kquota follow --topic usage --bootstrap-server host:9092 --episodes episodes.jsonl
     """
     settings = audited.settings_for(asked, wanted, output, "kquota follow")
-    how = following.Following(until_idle, checkpoint, settle, episodes, keep)
-    how.check(asked.usage)
-    lines = until_idle is None
+    follow.check(asked.usage)
+    lines = follow.until_idle is None
     show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
     live = _live(asked, settings, wanted.against)
-    followed, seen = following.follow(asked.usage, settings, how, show if lines else None, live)
+    followed, seen = following.follow(asked.usage, settings, follow, show if lines else None, live)
 
     def run(its: AuditSettings) -> AuditResult:
         """Other settings than those that were followed are audited on the files that are there in the end."""
@@ -69,8 +63,8 @@ def command(
 def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> following.LiveQuotas | None:
     """The quotas whose changes count while files are followed: those of a cluster, unless a journal leads to them."""
     variant = 1 if against == "live" else 0
-    access = asked.quotas.live.access if variant else asked.quotas.access
-    if access is None or asked.journal is not None:
+    access = asked.named.live.access if variant else asked.named.access
+    if access is None or asked.quotas_journal is not None:
         return None
     known = asked.facts.settings()
     return following.LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))

@@ -1,6 +1,7 @@
 """`kquota generate`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -8,19 +9,13 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import live as watched
 from kquota.cli import params
 from kquota.cli.grammar import Group
+from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
 from kquota.documents.foreign.grafana import grafana_dashboard
 from kquota.documents.foreign.prometheus import Metric, Thresholds, prometheus_rules, shipped
 
-_INTERVAL = click.option(
-    "--interval",
-    type=params.DURATION,
-    default="15s",
-    show_default=True,
-    metavar="TIME",
-    help="The --interval of 'kquota exporter'.",
-)
+_INTERVAL: Any = lasting("The --interval of 'kquota exporter'.", default="15s")
 _TIMEOUT_S = 10.0
 
 
@@ -41,12 +36,15 @@ def command() -> None:
 
 @command.command("prometheus")
 @watched.source_options
-@click.option(
-    "--by", multiple=True, metavar="LABEL", help="A label by which clusters differ, such as cluster; repeat it."
-)
-@_INTERVAL
+@declared
 @params.broker_options
-def prometheus(live: watched.Asked, by: tuple[str, ...], interval: int, facts: BrokerFacts) -> None:
+def prometheus(
+    *,
+    by: tuple[str, ...] = values("LABEL", "A label by which clusters differ, such as cluster; repeat it."),
+    interval: int = _INTERVAL,
+    live: watched.Asked,
+    facts: BrokerFacts,
+) -> None:
     """Write a rules file: use divided by limit, and alerts with runbooks.
 
     The thresholds follow from how brokers enforce quotas: from which share of the limit on a request may be throttled,
@@ -66,9 +64,9 @@ def prometheus(live: watched.Asked, by: tuple[str, ...], interval: int, facts: B
 
 @command.command("grafana")
 @watched.source_options
-@_INTERVAL
+@declared
 @params.broker_options
-def grafana(live: watched.Asked, interval: int, facts: BrokerFacts) -> None:
+def grafana(*, interval: int = _INTERVAL, live: watched.Asked, facts: BrokerFacts) -> None:
     """Write a dashboard. Its panels need the rules of 'kquota generate prometheus'.
 
     \b

@@ -7,6 +7,7 @@ import click
 
 from kquota.cli import grammar, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import argument, choice, declared, path
 from kquota.cli.streams import wrote
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import read_raw_text, write_text
@@ -18,10 +19,13 @@ FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform", "csv")
 
 
 @click.command("import", cls=grammar.Command)
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--from", "format_", type=click.Choice(FORMATS), required=True, help="Whose format the file has.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write a file instead of stdout.")
-def command(file: Path, format_: str, out: Path | None) -> int:
+@declared
+def command(
+    *,
+    file: Path = argument(type=click.Path(path_type=Path, allow_dash=True)),
+    format_: str = choice(FORMATS, "Whose format the file has.", "--from", required=True),
+    out: Path | None = path("Write a file instead of stdout."),
+) -> int:
     """Read another tool's quotas, and write them as a quotas file.
 
     Of kafka-configs, what 'kafka-configs --describe' printed (of any release), or a shell script of its --alter

@@ -12,6 +12,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
+from kquota.cli.options import argument, choice, count, declared, value, values
 from kquota.cli.plans import finding_lines
 from kquota.cli.text import many, safe
 from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
@@ -26,48 +27,28 @@ from kquota.documents.lint import Line, lint_document, sarif_document, subject
 
 
 @click.command("lint", cls=grammar.Command)
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays to look at.")
-@click.option("--capacity", metavar="RATE", help="What one broker can take, such as 200MB: finds oversubscription.")
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    show_default="of the live brokers, else 11",
-    metavar="N",
-    help="num.io.threads and num.network.threads of a broker together.",
-)
-@click.option(
-    "--internal",
-    multiple=True,
-    metavar="USER",
-    help="A principal that no default should limit, such as the brokers' own; in addition to those in the file.",
-)
-@click.option(
-    "--callback",
-    metavar="CLASS",
-    show_default="of the live brokers",
-    help="The brokers' client.quota.callback.class.",
-)
-@click.option(
-    "--kafka-version", metavar="VERSION", help="The brokers' Kafka version: finds quotas that they do not enforce."
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["note", "warning", "error"]),
-    help="Exit with 1 when there is a finding of this severity or above.",
-)
+@declared
 @params.match_option
 @params.given_cluster_options
 @shown_as("table", "json", "sarif", "github", tables=False)
 def command(
-    file: Path | None,
-    cluster: str | None,
-    capacity: str | None,
-    threads: int | None,
-    internal: tuple[str, ...],
-    callback: str | None,
-    kafka_version: str | None,
-    fail_on: str | None,
+    *,
+    file: Path | None = argument(type=click.Path(path_type=Path), required=False),
+    cluster: str | None = value("NAME", "The cluster of the file's overlays to look at."),
+    capacity: str | None = value("RATE", "What one broker can take, such as 200MB: finds oversubscription."),
+    threads: int | None = count(
+        "num.io.threads and num.network.threads of a broker together.", show_default="of the live brokers, else 11"
+    ),
+    internal: tuple[str, ...] = values(
+        "USER", "A principal that no default should limit, such as the brokers' own; in addition to those in the file."
+    ),
+    callback: str | None = value(
+        "CLASS", "The brokers' client.quota.callback.class.", show_default="of the live brokers"
+    ),
+    kafka_version: str | None = value("VERSION", "The brokers' Kafka version: finds quotas that they do not enforce."),
+    fail_on: str | None = choice(
+        ["note", "warning", "error"], "Exit with 1 when there is a finding of this severity or above."
+    ),
     match: NamePatterns,
     given: Given,
 ) -> View:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.plans import Labels, Review, plan_view
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
-from kquota.cli.usage import recorded_under_option
+from kquota.cli.usage import RECORDED_UNDER
 from kquota.cli.views import View, show, shown_as
 from kquota.cli.whatif import Replayed, replay, usage_text, usage_view
 from kquota.core.change.lint import Facts, concerning, lint
@@ -46,7 +47,7 @@ from kquota.errors import InputError
     help="Recorded usage, as 'kquota audit' reads it: also show who would be throttled anew, more or less. May be"
     " repeated.",
 )
-@recorded_under_option
+@partial(RECORDED_UNDER.add, "recorded_under")
 @params.message_option
 @click.option(
     "--fail-on",

@@ -13,6 +13,7 @@ from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import argument, count, declared, flag, lasting, option, path, value
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
@@ -31,71 +32,30 @@ PROBES = ("produce", "fetch", "request")
 
 
 @click.command("probe", cls=grammar.Command)
-@click.argument("probe", type=click.Choice(PROBES), metavar="|".join(PROBES))
-@click.option("--topic", metavar="NAME", help="The topic to produce to, fetch from or ask for; it has to exist.")
-@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its partitions.")
-@click.option("--create-topic", is_flag=True, help="Create the topic, with one partition, and delete it in the end.")
-@click.option(
-    "--rate",
-    metavar="RATE",
-    help="What to offer per second: bytes such as 500kB (1MB), or requests (20).",
-)
-@click.option(
-    "--size",
-    metavar="SIZE",
-    help="Bytes of a record (10kB) or of a fetch at most (50kB).",
-)
-@click.option("--duration", type=params.DURATION, default="30s", show_default=True, help="How long, such as 90s or 2m.")
-@params.name_option("client", "The client-id to say. Default: kquota-probe.", single=True)
-@params.name_option("user", "Who the broker takes us for, where the login does not say.", single=True)
-@click.option("--max-bytes", default="100MB", show_default=True, metavar="SIZE", help="Never produce or fetch more.")
-@click.option(
-    "--max-count",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="Never more requests.",
-)
-@click.option("--max-duration", type=params.DURATION, default="5m", show_default=True, help="Never take longer.")
-@click.option(
-    "--request-log",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The broker's own JSON request log, for the thread time of a request probe.",
-)
-@click.option(
-    "--quotas",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The quotas, where the probe's login may not read the cluster's.",
-)
-@click.option(
-    "--admin-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The client.properties of an administrator, who reads the quotas; the probe uses --command-config.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask before anything is sent.")
+@declared
 @params.broker_options
 @params.cluster_options
 @shown_as("table", "json", "csv", takes_output=True)
 def command(
-    probe: str,
-    topic: str | None,
-    partition: int,
-    create_topic: bool,
-    rate: str | None,
-    size: str | None,
-    duration: int,
-    client: str | None,
-    user: str | None,
-    max_bytes: str,
-    max_count: int,
-    max_duration: int,
-    request_log: Path | None,
-    quotas: Path | None,
-    admin_config: Path | None,
-    yes: bool,
+    *,
+    probe: str = argument(type=click.Choice(PROBES), metavar="|".join(PROBES)),
+    topic: str | None = value("NAME", "The topic to produce to, fetch from or ask for; it has to exist."),
+    partition: int = option("Which of its partitions.", type=click.IntRange(min=0), default=0),
+    create_topic: bool = flag("Create the topic, with one partition, and delete it in the end."),
+    rate: str | None = value("RATE", "What to offer per second: bytes such as 500kB (1MB), or requests (20)."),
+    size: str | None = value("SIZE", "Bytes of a record (10kB) or of a fetch at most (50kB)."),
+    duration: int = lasting("How long, such as 90s or 2m.", default="30s", metavar=None),
+    client: str | None = params.one_name("client", "The client-id to say. Default: kquota-probe."),
+    user: str | None = params.one_name("user", "Who the broker takes us for, where the login does not say."),
+    max_bytes: str = value("SIZE", "Never produce or fetch more.", default="100MB"),
+    max_count: int = count("Never more requests.", default=10_000, metavar=None),
+    max_duration: int = lasting("Never take longer.", default="5m", metavar=None),
+    request_log: Path | None = path("The broker's own JSON request log, for the thread time of a request probe."),
+    quotas: Path | None = path("The quotas, where the probe's login may not read the cluster's."),
+    admin_config: Path | None = path(
+        "The client.properties of an administrator, who reads the quotas; the probe uses --command-config."
+    ),
+    yes: bool = flag("Do not ask before anything is sent."),
     facts: BrokerFacts,
     access: Access,
     output: str,

@@ -11,6 +11,7 @@ import click
 
 from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import choice, declared, flag, option, value, values
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.verdicts import kinds, lines, names
@@ -70,67 +71,44 @@ class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command("recommend", cls=grammar.Command)
-@usage.usage_options(samples=False)
-@click.option(
-    "--entities",
-    "scope",
-    type=click.Choice(list(_SCOPES)),
-    default="users",
-    show_default=True,
-    help="The entities to recommend for; default-… is one value for the default, and others where entities need more.",
-)
-@click.option("--for", "before", type=click.Choice(list(_SCOPES)), hidden=True, help="The old name of --entities.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only for names that match, such as 'team-*'.")
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    type=click.Choice([key.value for key in _KEYS]),
-    show_default="all",
-    help="Only this quota key; may be repeated.",
-)
-@click.option(
-    "--max-throttled",
-    type=_Share(50),
-    default="1%",
-    show_default=True,
-    metavar="SHARE",
-    help="How much of its active time an entity may be throttled, on its busiest broker.",
-)
-@click.option(
-    "--headroom", type=_Share(900), default="20%", show_default=True, help="The margin above a need that is known."
-)
-@click.option(
-    "--raise-by",
-    type=_Share(900),
-    default="50%",
-    show_default=True,
-    help="How much to raise a quota whose clients were throttled each time they wanted more; in place of --headroom.",
-)
-@click.option(
-    "--covers",
-    type=_Share(),
-    default="90%",
-    show_default=True,
-    help="The share of the entities for whom a default has to be enough.",
-)
-@click.option(
-    "--confidence", type=_Share(99.9), default="95%", show_default=True, help="The confidence of the intervals."
-)
-@click.option("--lower", is_flag=True, help="Also lower quotas that are higher than needed.")
+@usage.asked_of_events
+@declared
 @shown_as("table", "yaml", "json")
 def command(
+    *,
+    scope: str = choice(
+        _SCOPES,
+        "The entities to recommend for; default-… is one value for the default, and others where entities need more.",
+        "--entities",
+        default="users",
+    ),
+    before: str | None = choice(_SCOPES, "The old name of --entities.", "--for", hidden=True),
+    only: tuple[str, ...] = values("PATTERN", "Only for names that match, such as 'team-*'."),
+    keys: tuple[str, ...] = choice(
+        [key.value for key in _KEYS],
+        "Only this quota key; may be repeated.",
+        "--key",
+        multiple=True,
+        show_default="all",
+    ),
+    max_throttled: float = value(
+        "SHARE",
+        "How much of its active time an entity may be throttled, on its busiest broker.",
+        type=_Share(50),
+        default="1%",
+    ),
+    headroom: float = option("The margin above a need that is known.", type=_Share(900), default="20%"),
+    raise_by: float = option(
+        "How much to raise a quota whose clients were throttled each time they wanted more; in place of --headroom.",
+        type=_Share(900),
+        default="50%",
+    ),
+    covers: float = option(
+        "The share of the entities for whom a default has to be enough.", type=_Share(), default="90%"
+    ),
+    confidence: float = option("The confidence of the intervals.", type=_Share(99.9), default="95%"),
+    lower: bool = flag("Also lower quotas that are higher than needed."),
     asked: usage.Asked,
-    scope: str,
-    before: str | None,
-    only: tuple[str, ...],
-    keys: tuple[str, ...],
-    max_throttled: float,
-    headroom: float,
-    raise_by: float,
-    covers: float,
-    confidence: float,
-    lower: bool,
 ) -> View:
     """Recommend quotas from recorded usage, as a file that plan reads.
 

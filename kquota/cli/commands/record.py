@@ -15,6 +15,7 @@ from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
+from kquota.cli.options import DURATION, choice, count, declared, flag, lasting, value, values
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
@@ -52,7 +53,7 @@ class _Rotation(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         on, slash, every = value.partition("/")
         if not slash:
             self.fail(f"{value!r} is not ON/EVERY, such as 30s/5m", param, ctx)
-        lengths = tuple(params.DURATION.convert(text, param, ctx) for text in (on, every))
+        lengths = tuple(DURATION.convert(text, param, ctx) for text in (on, every))
         if not 0 < lengths[0] <= lengths[1]:
             self.fail(f"{value!r}: a turn is at most as long as the time between two turns", param, ctx)
         return lengths[0], lengths[1]
@@ -75,75 +76,35 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command("record", cls=grammar.Command)
-@click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    metavar="ID[,…]",
-    help="The brokers, or with --bootstrap-controller the controllers; all of them without it.",
-)
-@click.option(
-    "--for",
-    "duration",
-    type=params.DURATION,
-    default="2m",
-    show_default=True,
-    metavar="TIME",
-    help="Switch back after so long at the latest.",
-)
-@click.option(
-    "--requests",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Switch back after so many requests of all brokers; needs --metrics or --log.",
-)
-@click.option(
-    "--size",
-    type=_Size(),
-    metavar="SIZE",
-    help="Switch back after so many bytes of all brokers, such as 1GB; needs --metrics or --log.",
-)
-@click.option(
-    "--rotate",
-    type=_Rotation(),
-    metavar="ON/EVERY",
-    help="One broker after the other: on for ON, a turn every EVERY, such as 30s/5m.",
-)
-@click.option(
-    "--metrics",
-    multiple=True,
-    metavar="[ID=]URL",
-    help="The metrics page of a broker, as its JMX exporter serves it: it counts requests. Bytes are estimated.",
-)
-@click.option(
-    "--log",
-    "logs",
-    multiple=True,
-    metavar="[ID=]FILE",
-    help="The request log of a broker, where it can be read here: its lines and bytes are counted.",
-)
-@click.option(
-    "--appender", type=click.Choice(list(APPENDERS)), help="Print the appender for the broker's log4j, and end."
-)
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
-@click.option("--force", is_flag=True, help="Record in spite of the review: 'kquota help review' lists what it lifts.")
-@click.option("--dry-run", is_flag=True, help="Show the levels, the estimate and the review, and switch nothing.")
+@declared
 @params.message_option
 @params.journal_option
 @params.given_cluster_options
 @shown_as("table", "json", takes_output=True)
 def command(
-    brokers: tuple[str, ...],
-    duration: int,
-    requests: int | None,
-    size: int | None,
-    rotate: tuple[int, int] | None,
-    metrics: tuple[str, ...],
-    logs: tuple[str, ...],
-    appender: str | None,
-    yes: bool,
-    force: bool,
-    dry_run: bool,
+    *,
+    brokers: tuple[str, ...] = values(
+        "ID[,…]", "The brokers, or with --bootstrap-controller the controllers; all of them without it.", "--broker"
+    ),
+    duration: int = lasting("Switch back after so long at the latest.", "--for", default="2m"),
+    requests: int | None = count("Switch back after so many requests of all brokers; needs --metrics or --log."),
+    size: int | None = value(
+        "SIZE", "Switch back after so many bytes of all brokers, such as 1GB; needs --metrics or --log.", type=_Size()
+    ),
+    rotate: tuple[int, int] | None = value(
+        "ON/EVERY", "One broker after the other: on for ON, a turn every EVERY, such as 30s/5m.", type=_Rotation()
+    ),
+    metrics: tuple[str, ...] = values(
+        "[ID=]URL",
+        "The metrics page of a broker, as its JMX exporter serves it: it counts requests. Bytes are estimated.",
+    ),
+    logs: tuple[str, ...] = values(
+        "[ID=]FILE", "The request log of a broker, where it can be read here: its lines and bytes are counted.", "--log"
+    ),
+    appender: str | None = choice(APPENDERS, "Print the appender for the broker's log4j, and end."),
+    yes: bool = flag("Do not ask; needed where there is no terminal."),
+    force: bool = flag("Record in spite of the review: 'kquota help review' lists what it lifts."),
+    dry_run: bool = flag("Show the levels, the estimate and the review, and switch nothing."),
     journal: Path,
     given: Given,
     output: str,

@@ -12,6 +12,7 @@ from kquota.cli import grammar, params, reach, session
 from kquota.cli.explanation import explanation
 from kquota.cli.leases import note_ends
 from kquota.cli.limits import counter, level, limit_of, on_brokers, origin, source, tag
+from kquota.cli.options import count, declared, flag, value
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as, table_of
@@ -38,51 +39,31 @@ def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 @click.command("resolve", cls=grammar.Command)
-@params.name_option("user", "The user's principal name; connections without one are ANONYMOUS.", single=True)
-@params.name_option("client", "The client-id. Default: the empty client-id.", single=True)
-@params.name_option("ip", "The ip address that the client connects from.", single=True)
-@click.option("--all", "all_pairs", is_flag=True, help="Every known user with every known client-id.")
-@click.option(
-    "--who",
-    metavar="ENTITY",
-    callback=_entity_text,
-    help="Whom that entity governs, such as user=alice or client-id=<default>.",
-)
-@click.option(
-    "--clients",
-    type=click.Path(path_type=Path, allow_dash=True),
-    metavar="FILE",
-    help="With --who: the clients that were observed, as CSV or JSON lines with the columns user, client_id and ip,"
-    " such as a usage table of the audit; - is standard input.",
-)
-@click.option(
-    "--max-clients",
-    type=click.IntRange(min=1),
-    default=100_000,
-    show_default=True,
-    metavar="N",
-    help="Refuse to go through more known clients than that.",
-)
-@click.option(
-    "--brokers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Also show the sum of each limit over N brokers: every broker grants it by itself (but for mutations, which"
-    " one controller counts).",
-)
+@declared
 @params.match_option
 @params.broker_options
 @params.quotas_options
 @shown_as("table", "wide", "tree", "json", "yaml", "csv", takes_output=True)
 def command(
-    user: str | None,
-    client: str | None,
-    ip: str | None,
-    all_pairs: bool,
-    who: str | None,
-    clients: Path | None,
-    max_clients: int,
-    brokers: int | None,
+    *,
+    user: str | None = params.one_name("user", "The user's principal name; connections without one are ANONYMOUS."),
+    client: str | None = params.one_name("client", "The client-id. Default: the empty client-id."),
+    ip: str | None = params.one_name("ip", "The ip address that the client connects from."),
+    all_pairs: bool = flag("Every known user with every known client-id.", "--all"),
+    who: str | None = value(
+        "ENTITY", "Whom that entity governs, such as user=alice or client-id=<default>.", callback=_entity_text
+    ),
+    clients: Path | None = value(
+        "FILE",
+        "With --who: the clients that were observed, as CSV or JSON lines with the columns user, client_id and ip,"
+        " such as a usage table of the audit; - is standard input.",
+        type=click.Path(path_type=Path, allow_dash=True),
+    ),
+    max_clients: int = count("Refuse to go through more known clients than that.", default=100_000),
+    brokers: int | None = count(
+        "Also show the sum of each limit over N brokers: every broker grants it by itself (but for mutations, which"
+        " one controller counts)."
+    ),
     match: NamePatterns,
     facts: BrokerFacts,
     source: session.QuotaSource,

@@ -1,49 +1,37 @@
 """`kquota sandbox`."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from kquota import sandbox
-from kquota.cli import params
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
+from kquota.cli.options import declared, flag, gathered, path, value
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
 from kquota.sandbox import SandboxState, Server, ZooKeeper
 from kquota.state import state_folder
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _default_directory(broker: bool) -> Path:
     return state_folder("sandbox-broker" if broker else "sandbox", "KQUOTA_SANDBOX")
 
 
-def _which(function: F) -> F:
-    """Adds the options that say which sandbox is meant."""
-    directory = click.option(
-        "--dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        envvar="KQUOTA_SANDBOX",
-        show_default="the user's state folder",
-        metavar="DIR",
-        help="The sandbox's own folder.",
-    )
-    broker = click.option("--broker", is_flag=True, help="A Kafka broker in place of a ZooKeeper.")
-    return params.collected("which", Which)(directory(broker(function)))
-
-
 @dataclass(frozen=True)
 class Which:
     """A sandbox of the user."""
 
-    dir: Path | None
-    broker: bool
+    dir: Path | None = path(
+        "The sandbox's own folder.",
+        metavar="DIR",
+        envvar="KQUOTA_SANDBOX",
+        show_default="the user's state folder",
+    )
+    broker: bool = flag("A Kafka broker in place of a ZooKeeper.")
 
     @property
     def directory(self) -> Path:
@@ -58,6 +46,9 @@ class Which:
 
             return Broker()
         return ZooKeeper()
+
+
+_which = gathered("which", Which)
 
 
 @click.group("sandbox", cls=Group)
@@ -78,10 +69,14 @@ def command() -> None:
 
 
 @command.command("start")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to serve on; else a free one.")
+@declared
 @_which
 @shown_as("text", "json")
-def start(port: int | None, which: Which) -> View:
+def start(
+    *,
+    port: int | None = value("PORT", "The port to serve on; else a free one.", type=click.IntRange(1, 65535)),
+    which: Which,
+) -> View:
     """Start the sandbox and print its address; a sandbox that runs already goes on running.
 
     It serves on the port that it had before, where that is free.

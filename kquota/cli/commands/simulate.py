@@ -6,7 +6,9 @@ import click
 
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, grammar, params, session
+from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import argument, choice, count, declared, flag, value, values
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn
@@ -21,65 +23,31 @@ from kquota.simulations import Needed, Traffic, needed, planned_traffic, ready, 
 
 
 @click.command("simulate", cls=grammar.Command)
-@click.argument("workload_file", type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False)
-@click.option(
-    "--events",
-    "event_files",
-    multiple=True,
-    metavar="FILE",
-    help="Replay recorded requests in place of a workload: usage tables or request logs.",
-)
-@params.quotas_flag
-@params.server_properties_flag
-@click.option(
-    "--kafka-version",
-    metavar="VERSION",
-    help="The brokers' Kafka version; else what the workload says, else 4.0. 3.8 changed the windows.",
-)
-@click.option(
-    "--quota-window-num",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The brokers' quota.window.num, else the workload's.",
-)
-@click.option(
-    "--quota-window-size-seconds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The brokers' quota.window.size.seconds, else the workload's.",
-)
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="In the table, the N most throttled counters; JSON has all.",
-)
-@click.option(
-    "--all", "calm", is_flag=True, help="In tables, counters that throttled nobody as well, with their peaks."
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["throttled", "undetermined"]),
-    multiple=True,
-    help="Exit with 1 when a client would be throttled, or when --events do not show the usage of a quota that is set."
-    " May be given twice.",
-)
-@params.cluster_flags
-@params.source_of_quotas
+@declared
+@params.given_cluster_options
 @shown_as("table", "wide", "json", "csv", "markdown")
 def command(
-    workload_file: Path | None,
-    event_files: tuple[str, ...],
-    server_properties: Path | None,
-    kafka_version: str | None,
-    quota_window_num: int | None,
-    quota_window_size_seconds: int | None,
-    top: int,
-    calm: bool,
-    fail_on: tuple[str, ...],
-    source: session.QuotaSource,
+    *,
+    workload_file: Path | None = argument(type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False),
+    event_files: tuple[str, ...] = values(
+        "FILE", "Replay recorded requests in place of a workload: usage tables or request logs.", "--events"
+    ),
+    quotas: Path | None = params.QUOTAS,
+    server_properties: Path | None = params.SERVER_PROPERTIES,
+    kafka_version: str | None = value(
+        "VERSION", "The brokers' Kafka version; else what the workload says, else 4.0. 3.8 changed the windows."
+    ),
+    quota_window_num: int | None = count("The brokers' quota.window.num, else the workload's."),
+    quota_window_size_seconds: int | None = count("The brokers' quota.window.size.seconds, else the workload's."),
+    top: int = count("In the table, the N most throttled counters; JSON has all.", default=20),
+    calm: bool = flag("In tables, counters that throttled nobody as well, with their peaks.", "--all"),
+    fail_on: tuple[str, ...] = choice(
+        ["throttled", "undetermined"],
+        "Exit with 1 when a client would be throttled, or when --events do not show the usage of a quota that is set."
+        " May be given twice.",
+        multiple=True,
+    ),
+    given: Given,
 ) -> View:
     """Show what brokers would do to a workload.
 
@@ -115,27 +83,29 @@ def command(
         raise click.UsageError(
             "give a WORKLOAD file ('kquota help workload' shows one to copy), or recorded requests with --events FILE"
         )
+    source = session.QuotaSource(quotas, given)
     facts = BrokerFacts(kafka_version or "4.0", server_properties, kafka_version is not None)
     if source.file is None:
         facts = session.with_release(facts, source.access)
     if workload_file is not None:
         traffic = planned_traffic(workload_file, facts)
-        quotas = _quotas(traffic, source)
+        snapshot = _quotas(traffic, source)
     else:
-        quotas = session.load_quotas(source)
+        snapshot = session.load_quotas(source)
         seconds = quota_window_size_seconds or 1
-        traffic = recorded_traffic(event_files, facts, quotas, window_seconds=seconds, left_out=auditing.warn_left_out)
+        traffic = recorded_traffic(
+            event_files, facts, snapshot, window_seconds=seconds, left_out=auditing.warn_left_out
+        )
     if traffic.settings is not None:
         session.warn_problems(traffic.settings)
     auditing.warn_unread(traffic.unread)
-    planned = ready(traffic, quotas, quota_window_num, quota_window_size_seconds)
+    planned = ready(traffic, snapshot, quota_window_num, quota_window_size_seconds)
     for text in planned.notes:
         warn(text)
     session.warn_ignored(planned.ignored)
-    workload, quotas = planned.workload, planned.quotas
     with progress("simulating") as bar:
         result = planned.run(lambda share: bar(share, 1.0))
-    _warn(workload, quotas)
+    _warn(planned.workload, planned.quotas)
     if workload_file is not None and result.unlimited and result.counters:
         them = "it" if len(result.unlimited) == 1 else "them"
         warn(f"no quota limits {first_of(result.unlimited, repr, 5)}: nothing can throttle {them}")
@@ -147,7 +117,7 @@ def command(
     throttled = any(client.is_throttled for client in result.clients)
     if ("throttled" in fail_on and throttled) or ("undetermined" in fail_on and traffic.unseen):
         code = ExitCode.DIFFERENT
-    return simulated(result, workload, planned.generation, top=top, code=code, calm=calm, enough=enough)
+    return simulated(result, planned.workload, planned.generation, top=top, code=code, calm=calm, enough=enough)
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:

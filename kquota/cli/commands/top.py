@@ -24,6 +24,7 @@ from kquota.cli.board import Board, Row
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
+from kquota.cli.options import choice, count, declared, flag, lasting, value, values
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
@@ -62,51 +63,34 @@ _KEYS = (
 
 @click.command("top", cls=grammar.Command)
 @watched.source_options
-@click.option(
-    "--log",
-    "logs",
-    multiple=True,
-    metavar="[BROKER=]PATH",
-    help="Follow a broker's request log instead, a file or a folder: exact, with the clients of each counter. Repeat it"
-    " for each broker.",
-)
-@click.option(
-    "--log-timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of a log's times."
-)
-@params.name_option("user", "Only counters of that user.", single=True)
-@params.name_option("client", "Only counters of that client-id.", single=True)
-@params.name_option("ip", "Only connections of that ip.", single=True)
-@click.option("--key", type=click.Choice(_KEYS), help="Only counters of that quota key.")
-@click.option("--broker", metavar="NAME", help="Only counters of that broker.")
-@click.option("--all", "everything", is_flag=True, help="Counters within their limit too, and those without a limit.")
-@click.option(
-    "--explain",
-    "subject",
-    metavar="SUBJECT",
-    help="Explain all counters of user=alice, client-id=app1 or a pair: rule, since when, clients, what lifts it.",
-)
-@click.option("--once", is_flag=True, help="Look once.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N looks.")
-@click.option(
-    "--interval", type=params.DURATION, default="5s", show_default=True, metavar="TIME", help="How often to look."
-)
+@declared
 @params.broker_options
 @params.quotas_options
 @shown_as("table", "json", takes_output=True)
 def command(
+    *,
+    logs: tuple[str, ...] = values(
+        "[BROKER=]PATH",
+        "Follow a broker's request log instead, a file or a folder: exact, with the clients of each counter. Repeat it"
+        " for each broker.",
+        "--log",
+    ),
+    log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC"),
+    user: str | None = params.one_name("user", "Only counters of that user."),
+    client: str | None = params.one_name("client", "Only counters of that client-id."),
+    ip: str | None = params.one_name("ip", "Only connections of that ip."),
+    key: str | None = choice(_KEYS, "Only counters of that quota key."),
+    broker: str | None = value("NAME", "Only counters of that broker."),
+    everything: bool = flag("Counters within their limit too, and those without a limit.", "--all"),
+    subject: str | None = value(
+        "SUBJECT",
+        "Explain all counters of user=alice, client-id=app1 or a pair: rule, since when, clients, what lifts it.",
+        "--explain",
+    ),
+    once: bool = flag("Look once."),
+    count: int | None = count("End after N looks."),
+    interval: int = lasting("How often to look.", default="5s"),
     live: watched.Asked,
-    logs: tuple[str, ...],
-    log_timezone: str,
-    user: str | None,
-    client: str | None,
-    ip: str | None,
-    key: str | None,
-    broker: str | None,
-    everything: bool,
-    subject: str | None,
-    once: bool,
-    count: int | None,
-    interval: int,
     facts: BrokerFacts,
     source: session.QuotaSource,
     output: str,

@@ -10,6 +10,7 @@ from kquota.access import Access
 from kquota.backends import QuotaWatch, TellsChanges
 from kquota.backends.polling import watch
 from kquota.cli import grammar, params, session
+from kquota.cli.options import count, declared, lasting, value
 from kquota.cli.streams import note, reader_is_gone, say
 from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
@@ -23,19 +24,22 @@ _TURN_S = 0.5
 
 
 @click.command("watch", cls=grammar.Command)
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often brokers are asked; ZooKeeper sends notifications.",
-)
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N lines.")
-@click.option("--for", "for_ms", type=params.DURATION, metavar="TIME", help="End after that time, such as 30m or 2h.")
+@declared
 @params.cluster_options
 @shown_as("text", "json", takes_output=True)
-def command(interval: float, count: int | None, for_ms: int | None, access: Access, output: str) -> None:
+def command(
+    *,
+    interval: float = value(
+        "SECONDS",
+        "How often brokers are asked; ZooKeeper sends notifications.",
+        type=click.FloatRange(min=0.1),
+        default=1.0,
+    ),
+    count: int | None = count("End after N lines."),
+    for_ms: int | None = lasting("End after that time, such as 30m or 2h.", "--for"),
+    access: Access,
+    output: str,
+) -> None:
     """Follow the changes of quotas.
 
     Prints a line for every key that is set, changed or deleted from now on: the time (in UTC), the entity, the key, and

@@ -1,0 +1,163 @@
+"""Options where they are taken: the default of a parameter says which option of the command line gives it.
+
+One declaration has the option's name, its type, its help and what the command gets. `declared` reads a command's
+declarations, and `gathered` the declarations of a value that several commands take.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    """What adds options to a command, or makes one argument of several."""
+
+    def __call__(self, function: F, /) -> F: ...
+
+
+class _Declared(NamedTuple):
+    """What gives a parameter: a decorator of click, which takes the names and how it is meant."""
+
+    decorator: Callable[..., Callable[..., Any]]
+    names: Sequence[str]
+    how: dict[str, Any]
+
+    def add(self, name: str, function: F) -> F:
+        """The command with the option or the argument for its parameter of that name."""
+        derived = [] if self.names or self.decorator is not click.option else [f"--{name.replace('_', '-')}"]
+        added: F = self.decorator(*self.names, *derived, name, **self.how)(function)
+        return added
+
+
+def option(about: str, *names: str, **how: Any) -> Any:
+    """An option, with its help and what click takes; of the parameter `out_json` it is `--out-json` without `names`.
+
+    A default that is given is shown.
+    """
+    if "default" in how:
+        how.setdefault("show_default", True)
+    return _Declared(click.option, names, {"help": about, **how})
+
+
+def argument(**how: Any) -> Any:
+    """An argument, as click takes it."""
+    return _Declared(click.argument, (), how)
+
+
+def value(metavar: str, about: str, *names: str, **how: Any) -> Any:
+    """An option that takes what its metavar says."""
+    return option(about, *names, metavar=metavar, **how)
+
+
+def values(metavar: str, about: str, *names: str, **how: Any) -> Any:
+    """The same, to be given several times."""
+    return value(metavar, about, *names, multiple=True, **how)
+
+
+def flag(about: str, *names: str, **how: Any) -> Any:
+    """An option without a value."""
+    return option(about, *names, is_flag=True, **how)
+
+
+def path(about: str, *names: str, metavar: str = "FILE", **how: Any) -> Any:
+    """An option that takes a path; of a folder its metavar is DIR."""
+    file_okay = metavar != "DIR"
+    return option(about, *names, type=click.Path(path_type=Path, file_okay=file_okay), metavar=metavar, **how)
+
+
+def count(about: str, *names: str, metavar: str | None = "N", **how: Any) -> Any:
+    """An option that takes a whole number above 0."""
+    return option(about, *names, type=click.IntRange(min=1), metavar=metavar, **how)
+
+
+def lasting(about: str, *names: str, **how: Any) -> Any:
+    """An option that takes a length of time, in ms."""
+    return option(about, *names, **{"type": DURATION, "metavar": "TIME", **how})
+
+
+def choice(of: Iterable[str], about: str, *names: str, **how: Any) -> Any:
+    """An option that takes one of some words."""
+    return option(about, *names, type=click.Choice([*of]), **how)
+
+
+def by(decorator: Callable[..., Any]) -> Any:
+    """What a decorator of its own adds."""
+    return _Declared(lambda _name: decorator, (), {})
+
+
+def declared(function: F) -> F:
+    """Adds to a command what the defaults of its parameters declare, in their order."""
+    return _add_all({name: each.default for name, each in signature(function).parameters.items()}, function)
+
+
+def gathered(into: str, make: Callable[..., object], **instead: Any) -> Decorator:
+    """Adds what the parameters of `make` declare, and gives the command the value that it makes as `into`.
+
+    `instead` has other declarations for some of them; None leaves the parameter out, which is None then.
+    """
+    given = {name: each.default for name, each in signature(make).parameters.items()} | instead
+    left_out = [name for name, each in given.items() if each is None]
+
+    def made(**taken: Any) -> object:
+        return make(**taken, **dict.fromkeys(left_out))
+
+    return lambda function: _add_all(given, collected(into, made, given.keys() - left_out)(function))
+
+
+def _add_all(given: Mapping[str, Any], function: F) -> F:
+    for name, default in reversed([*given.items()]):
+        if isinstance(default, _Declared):
+            function = default.add(name, function)
+    return function
+
+
+def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Decorator:
+    """Makes one value of these parameters, and gives it to the command as its argument `into`.
+
+    Without `names` they are the parameters that `make` has. This is the door: behind it, a command has typed values
+    and no options by name.
+    """
+
+    taken = [*(signature(make).parameters if names is None else names)]
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def command(*args: Any, **given: Any) -> Any:
+            value = make(**{name: given.pop(name) for name in taken})
+            return function(*args, **given, **{into: value})
+
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds; with `fine` also 500ms."""
+
+    name = "time"
+    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
+
+    def __init__(self, *, fine: bool = False) -> None:
+        self._unit = "min|ms|[dhms]" if fine else "min|[dhms]"
+        self._such_as = "500ms, 90s or 2m" if fine else "90s, 30m, 2h or 1d12h"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        parts = re.findall(rf"(\d{{1,9}})({self._unit})", value)
+        if not parts or "".join(map("".join, parts)) != value:
+            self.fail(f"{value!r} is not a length of time, such as {self._such_as}", param, ctx)
+        return sum(int(number) * self._UNITS[unit] for number, unit in parts)
+
+
+DURATION = _Duration()
+FINE_DURATION = _Duration(fine=True)
