@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.findings.use import Counter, Observed, State, Use, until_throttled, uses
+from kquota.core.findings.use import Counter, Enforcers, Observed, State, Use, until_throttled, uses
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -133,7 +132,7 @@ def test_mutations_go_by_tokens(tokens: float, state: State) -> None:
 def test_time_until_throttled(rate: float | None, trend: float | None, seconds: float | None) -> None:
     observed = Observed(Counter("1", PRODUCE, "alice", ""), 1000, rate)
 
-    assert until_throttled(observed, 100, trend, QuotaWindows()) == seconds
+    assert until_throttled(observed, 100, trend, Enforcers()) == seconds
 
 
 def test_the_throttled_come_first_then_the_nearest() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kquota.core.enforcement.generation import QuotaWindows
-from kquota.core.findings.use import near_share, proven_share
+from kquota.core.findings.use import Enforcers
 from kquota.documents.encoding import to_yaml
 from kquota.documents.foreign.grafana import grafana_dashboard
 from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, prometheus_rules, shipped
@@ -18,7 +17,7 @@ from kquota.live.dialect import found, is_broken
 from kquota.live.sources import Page, Pages
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
-THRESHOLDS = Thresholds(near_share(QuotaWindows()), proven_share(QuotaWindows()))
+THRESHOLDS = Thresholds(Enforcers().near, Enforcers().proven)
 LIMITS = [
     'kquota_limit{resource="Produce",user="alice",key="producer_byte_rate",level="user",entity="user=alice"}',
     'kquota_limit{resource="Produce",user="bob",clientId="etl",key="producer_byte_rate",level="<user, client-id>",'

@@ -22,31 +22,24 @@ class JournalStore(Protocol):
 
     def names(self) -> list[str]:
         """The names of all entries, in no order."""
-        ...
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | InputError]]:
         """The bytes of those entries, or why they cannot be read; entries that are gone are left out."""
-        ...
 
     def create(self, draft: Draft) -> None:
         """Adds an entry, and room for its end. No other writer gets its name, or its number, meanwhile.
 
         This process holds the entry from the moment that others see it.
         """
-        ...
 
     def replace(self, name: str, data: bytes) -> None:
         """Gives an entry its last bytes, whole or not at all, and lets it go."""
-        ...
 
     def release(self, name: str) -> None:
         """Lets an entry go without an end; does nothing where this process does not hold it."""
-        ...
 
     def is_held(self, name: str) -> bool:
         """Whether a process that runs holds it; of hosts that the store does not see nobody knows."""
-        ...
 
     def remove(self, names: Iterable[str]) -> None:
         """Forgets entries."""
-        ...

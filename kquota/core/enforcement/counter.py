@@ -7,10 +7,8 @@ row: the windowed rate takes all of it (`rate`), the token bucket its first slot
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections.abc import Callable, MutableSequence, Sequence
-from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
@@ -163,16 +161,19 @@ def wake(counter: Counter, now: int) -> None:
 
 VERSION: Final = 2
 """The version of the bytes. A change of what a row holds, or where, needs another."""
-_HEADER: Final = struct.Struct("<4sHxx8q")
+_HEADER: Final = struct.Struct("<4sHxx9q")
 _MAGIC: Final = b"kqct"
 
 
 def to_bytes(counters: Counters) -> bytes:
-    """The counters with all of their state, for `from_bytes` in any process, compiled or plain."""
+    """The counters with all of their state, for `from_bytes` in any process of this machine, compiled or plain."""
     rows = len(counters.ints)
     slots = len(counters.floats[0]) - 1 if rows else 0
-    header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:7]), rows)
-    return header + slots.to_bytes(8, "little") + _packed("q", counters.ints) + _packed("d", counters.floats)
+    header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:7]), rows, slots)
+    tables: Sequence[tuple[str, Any]] = (("q", counters.ints), ("d", counters.floats))
+    # An array is its own bytes; a list has to become one.
+    packed = (bytes(array(code, row) if isinstance(row, list) else row) for code, table in tables for row in table)
+    return header + b"".join(packed)
 
 
 def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
@@ -180,41 +181,21 @@ def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
 
     Raises InputError for other bytes, and for bytes of another version.
     """
-    if data[:4] != _MAGIC or len(data) < _HEADER.size + 8:
+    if data[:4] != _MAGIC or len(data) < _HEADER.size:
         raise InputError("these are not the counters of a broker")
-    _, version, *settings, rows = _HEADER.unpack_from(data)
+    _, version, samples, window_ms, by_last, *others, rows, slots = _HEADER.unpack_from(data)
     if version != VERSION:
         raise InputError(f"the counters are of version {version}; this kquota reads version {VERSION}")
-    slots = int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little")
-    widths = 2 * slots + 5, slots + 1
-    begin = _HEADER.size + 8
-    middle, end = begin + 8 * rows * widths[0], begin + 8 * rows * sum(widths)
+    widths = {"int64": 2 * slots + 5, "float64": slots + 1}
+    end = _HEADER.size + 8 * rows * sum(widths.values())
     if rows < 0 or len(data) != end:
         raise InputError(f"the counters are cut off: {len(data)} bytes, not {end}")
     tables = []
-    parts = ("q", "int64", widths[0], data[begin:middle]), ("d", "float64", widths[1], data[middle:])
-    for code, dtype, width, part in parts:
+    begin = _HEADER.size
+    for dtype, width in widths.items():
         made = table(rows, width, dtype)
-        values = _native(array(code, part))
-        if isinstance(made, list):
-            for number, row in enumerate(made):
-                row[:] = values[width * number : width * (number + 1)]
-        elif rows:
-            memoryview(made).cast("B")[:] = memoryview(values).cast("B")
+        for row in made:
+            row[:] = array("q" if dtype == "int64" else "d", data[begin : begin + 8 * width])
+            begin += 8 * width
         tables.append(made)
-    samples, window_ms, by_last, *others = settings
     return Counters(samples, window_ms, bool(by_last), *others, *tables)
-
-
-def _packed(code: str, rows: Any) -> bytes:
-    """All rows of a table as bytes; a table that is not a list is one block of memory."""
-    if isinstance(rows, list):
-        return _native(array(code, chain.from_iterable(rows))).tobytes()
-    return _native(array(code, memoryview(rows).tobytes())).tobytes()
-
-
-def _native(values: array[Any]) -> array[Any]:
-    """Values of this machine from such of a machine with the lowest byte first, and the reverse."""
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values

@@ -119,7 +119,8 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
 @functools.cache
 def _plain_kernel() -> Kernel:
     functions = {function.__name__: function for function in _functions()}
-    return _assemble(Mode.PLAIN, functions, lambda values, dtype: _as_list(values), _rows)
+    named = {name: functions[name] for name in _NAMES}
+    return Kernel(Mode.PLAIN, lambda values, dtype: _as_list(values), _rows, **named)
 
 
 @functools.cache
@@ -154,12 +155,11 @@ def _compiled_kernel() -> Kernel:
         for name, value in namespace.items():
             if isinstance(value, FunctionType) and value in compiled:
                 namespace[name] = compiled[value]
-    by_name = {function.__name__: dispatcher for function, dispatcher in compiled.items()}
-    return _assemble(
+    return Kernel(
         Mode.COMPILED,
-        by_name,
         lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype),
         lambda rows, columns, dtype: numpy.zeros((rows, columns), dtype),
+        **{name: compiled[function] for function in functions if (name := function.__name__) in _NAMES},
     )
 
 
@@ -185,15 +185,6 @@ def is_kept(function: Any) -> bool:
     folder = function.stats.cache_path
     # The name has the fingerprint of the source in it; behind it are the versions of Python and numba.
     return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
-
-
-def _assemble(
-    mode: Mode,
-    functions: dict[str, Any],
-    column: Callable[[Any, str], Any],
-    table: Callable[[int, int, str], Any],
-) -> Kernel:
-    return Kernel(mode, column, table, **{name: functions[name] for name in _NAMES})
 
 
 def _functions() -> list[FunctionType]:

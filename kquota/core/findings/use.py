@@ -96,33 +96,6 @@ class State(enum.Enum):
     UNLIMITED = "unlimited"
 
 
-def near_share(windows: QuotaWindows) -> float:
-    """The share of the limit from which on steady traffic may be throttled: (N-1)/N, 0.91 with Kafka's own settings.
-
-    A request at the end of each sample puts N samples into a window of N-1: the broker sees N/(N-1) of the real rate.
-    """
-    return (windows.samples - 1) / windows.samples
-
-
-def proven_share(windows: QuotaWindows, generation: Generation = Generation.N_PLUS_1_BY_LAST) -> float:
-    """The share of the limit above which a reading proves a throttle: 1.2 with Kafka's own settings, 1.1 before 3.8.
-
-    A rate rises between requests when the window shrinks, from its longest to its shortest length.
-    """
-    longest = (windows.samples + (1 if generation.by_last else 0)) * windows.window_ms
-    return longest / max((windows.samples - 1) * windows.window_ms, 1)
-
-
-def idle_share(throttle_ms: float, brokers: Enforcers) -> float:
-    """The share below which a counter whose requests were delayed for so long is throttled no more.
-
-    Brokers report the mean of the last half minute or minute. A counter that is still throttled goes over its limit
-    with each request. Until the next one its rate falls by what leaves the window: by the delay's part of it, and by
-    the window's own growth.
-    """
-    return 1 / brokers.proven - throttle_ms / (1000 * _window_s(brokers.windows))
-
-
 @dataclass(frozen=True, slots=True)
 class Use:
     """One counter with the quota that governs it. Rates are in units of the key per second."""
@@ -176,14 +149,35 @@ class Enforcers:
     static: StaticQuotas = NO_STATIC_QUOTAS
 
     @property
+    def window_s(self) -> int:
+        """The shortest window over which a rate is a mean."""
+        return (self.windows.samples - 1) * self.windows.window_seconds
+
+    @property
     def near(self) -> float:
-        """`near_share` of these brokers."""
-        return near_share(self.windows)
+        """The share of the limit from which on steady traffic may be throttled: (N-1)/N, 0.91 by default.
+
+        A request at the end of each sample puts N samples into a window of N-1: the broker sees N/(N-1) of the rate.
+        """
+        return (self.windows.samples - 1) / self.windows.samples
 
     @property
     def proven(self) -> float:
-        """`proven_share` of these brokers."""
-        return proven_share(self.windows, self.generation)
+        """The share of the limit above which a reading proves a throttle: 1.2 by default, 1.1 before Kafka 3.8.
+
+        A rate rises between requests when the window shrinks, from its longest to its shortest length.
+        """
+        longest = self.windows.samples + (1 if self.generation.by_last else 0)
+        return longest * self.windows.window_seconds / max(self.window_s, 1)
+
+    def idle(self, throttle_ms: float) -> float:
+        """The share below which a counter whose requests were delayed for so long is throttled no more.
+
+        Brokers report the mean of the last half minute or minute. A counter that is still throttled goes over its limit
+        with each request. Until the next one its rate falls by what leaves the window: by the delay's part of it, and
+        by the window's own growth.
+        """
+        return 1 / self.proven - throttle_ms / (1000 * self.window_s)
 
 
 def uses(
@@ -248,9 +242,9 @@ def _use(
     share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
     trend = _trend(each, before)
     state = _state(each, limit, share, brokers)
-    near = before is not None and each.at_ms - before.at_ms <= _window_s(brokers.windows) * 1000
+    near = before is not None and each.at_ms - before.at_ms <= brokers.window_s * 1000
     rise = trend if near else None
-    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers.windows)
+    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers)
     if each.clients is None:
         clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
     else:
@@ -278,8 +272,8 @@ def _state(each: Observed, limit: Value | None, share: float | None, brokers: En
             return State.THROTTLED
         return (State.WAS_THROTTLED if each.throttle_ms else State.WITHIN) if full else State.NEAR
     if each.throttle_ms and share is not None and not each.at_least:
-        still = each.throttle_ms >= 1000 * _window_s(brokers.windows)
-        if share < idle_share(each.throttle_ms, brokers) or (share == 0 and not still):
+        still = each.throttle_ms >= 1000 * brokers.window_s
+        if share < brokers.idle(each.throttle_ms) or (share == 0 and not still):
             return State.WAS_THROTTLED
     if each.throttle_ms or (share is not None and share > brokers.proven):
         return State.THROTTLED
@@ -294,12 +288,7 @@ def _trend(each: Observed, before: Observed | None) -> float | None:
     return (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
 
 
-def _window_s(windows: QuotaWindows) -> int:
-    """The shortest window over which a rate is a mean."""
-    return (windows.samples - 1) * windows.window_seconds
-
-
-def until_throttled(each: Observed, limit: Value | None, rise: float | None, windows: QuotaWindows) -> float | None:
+def until_throttled(each: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:
     """Seconds until the counter is over its limit, if its clients go on as they do; None for never, or not known.
 
     A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. The
@@ -318,7 +307,7 @@ def until_throttled(each: Observed, limit: Value | None, rise: float | None, win
         return None
     if each.rate > limit:
         return 0.0
-    if rise is None or rise <= 0 or each.rate + rise * _window_s(windows) <= limit:
+    if rise is None or rise <= 0 or each.rate + rise * brokers.window_s <= limit:
         return None
     return (limit - each.rate) / rise
 

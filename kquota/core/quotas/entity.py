@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -138,20 +138,6 @@ _SHAPES: Final = {
 def _text(name: Name | None) -> str:
     """The name for sorting: no name is empty, so the default comes first."""
     return name if isinstance(name, str) else ""
-
-
-def in_order(entities: Iterable[Entity]) -> list[Entity]:
-    """The entities as `sort_key` orders them, in half the time: within a kind, names compare as texts."""
-    kinds: tuple[list[Entity], ...] = ([], [], [], [])
-    for entity in entities:
-        user, client_id, ip = entity
-        kinds[3 if ip is not None else 0 if client_id is None else 1 if user is None else 2].append(entity)
-    users, clients, pairs, ips = kinds
-    users.sort(key=lambda entity: _text(entity.user))
-    clients.sort(key=lambda entity: _text(entity.client_id))
-    pairs.sort(key=lambda entity: entity.sort_key)
-    ips.sort(key=lambda entity: _text(entity.ip))
-    return [*users, *clients, *pairs, *ips]
 
 
 # A comma separates components only where a component follows it, so a distinguished name ("CN=a,OU=b") needs no

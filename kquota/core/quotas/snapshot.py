@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kquota.core.quotas.entity import DEFAULT, Entity, Name, address, in_order
+from kquota.core.quotas.entity import DEFAULT, Entity, Name, address
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.core.tabular import Rows, Tabular
 
@@ -53,7 +53,7 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
         # Most entities share their values with others, and backends hand out one mapping for all of those.
         views: dict[int, Values] = {}
         ordered: dict[Entity, Values] = {}
-        for entity in in_order(quotas):
+        for entity in sorted(quotas, key=lambda entity: entity.sort_key):
             values = quotas[entity]
             if values:
                 view = views.get(id(values))

@@ -18,6 +18,8 @@ from kquota.core.resolve.resolver import (
     resolve,
 )
 
+_LATER: Final = (999, 0, 0)
+"""Brokers of an unknown version are taken for newer than any."""
 _ALL_BITS: Final = CLIENT_ID_ENABLED | USER_ENABLED | USER_CLIENT_ENABLED
 
 
@@ -43,31 +45,27 @@ def caveats(
     Without a version, nothing that only old brokers do.
     """
     resolutions = resolve(snapshot, user, client_id, static=static)
-    found = [
-        _custom_callback(callback),
-        _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
-        _unlimited_value(resolutions),
-        _kraft_mutations(resolutions) if version is not None and KRAFT <= version < KRAFT_MUTATIONS else None,
-        _removed_quota(resolutions) if version is not None and version < REMOVAL_HOLDS else None,
-        _sticky_bits(snapshot, user, client_id, resolutions, static)
-        if version is not None and version < BITS_CLEARED
+    version = version or _LATER
+    found = {
+        "custom-callback": _custom_callback(callback) if callback else None,
+        "empty-client-id": _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
+        "unlimited-value": _unlimited_value(resolutions),
+        "kraft-mutations": _kraft_mutations(resolutions) if KRAFT <= version < KRAFT_MUTATIONS else None,
+        "removed-quota": _removed_quota(resolutions) if version < REMOVAL_HOLDS else None,
+        "sticky-state": _sticky_bits(snapshot, user, client_id, resolutions, static)
+        if version < BITS_CLEARED
         else None,
-    ]
-    return tuple(caveat for caveat in found if caveat is not None)
+    }
+    return tuple(Caveat(name, message) for name, message in found.items() if message is not None)
 
 
-def _custom_callback(callback: str | None) -> Caveat | None:
-    if not callback:
-        return None
-    return Caveat(
-        "custom-callback",
-        f"client.quota.callback.class is {callback}: what is stored counts only as far as that class wants",
-    )
+def _custom_callback(callback: str) -> str:
+    return f"client.quota.callback.class is {callback}: what is stored counts only as far as that class wants"
 
 
 def _empty_client_id(
     snapshot: QuotaSnapshot, user: str, resolutions: Sequence[Resolution], static: StaticQuotas
-) -> Caveat | None:
+) -> str | None:
     # A client-id that no entity has: what governs it is a default, if anything of a client-id is.
     unknown = max((name for entity in snapshot for name in entity if isinstance(name, str)), key=len, default="") + "\0"
     escaped = [
@@ -75,12 +73,10 @@ def _empty_client_id(
         for own, other in zip(resolutions, resolve(snapshot, user, unknown, static=static), strict=True)
         if other.entity is not None and other.entity.client_id is DEFAULT and own.entity != other.entity
     ]
-    if not escaped:
-        return None
-    return Caveat("empty-client-id", f"an empty client-id escapes {', '.join(escaped)} (KAFKA-13341)")
+    return f"an empty client-id escapes {', '.join(escaped)} (KAFKA-13341)" if escaped else None
 
 
-def _unlimited_value(resolutions: Sequence[Resolution]) -> Caveat | None:
+def _unlimited_value(resolutions: Sequence[Resolution]) -> str | None:
     found = [
         f"{each.key} of {each.entity}"
         for each in resolutions
@@ -88,37 +84,33 @@ def _unlimited_value(resolutions: Sequence[Resolution]) -> Caveat | None:
     ]
     if not found:
         return None
-    return Caveat(
-        "unlimited-value",
+    return (
         f"{', '.join(found)} is the largest value of its type, which limits nothing, and it governs as any other value:"
-        " weaker quotas do not take its place (KIP-55's text has an unlimited default passed over; Kafka never did)",
+        " weaker quotas do not take its place (KIP-55's text has an unlimited default passed over; Kafka never did)"
     )
 
 
-def _kraft_mutations(resolutions: Sequence[Resolution]) -> Caveat | None:
+def _kraft_mutations(resolutions: Sequence[Resolution]) -> str | None:
     if not any(each.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.limit is not None for each in resolutions):
         return None
-    return Caveat(
-        "kraft-mutations",
-        "clusters in KRaft mode enforce controller_mutation_rate since 3.5 only (KAFKA-14351); with ZooKeeper since"
-        " 2.7",
+    return (
+        "clusters in KRaft mode enforce controller_mutation_rate since 3.5 only (KAFKA-14351); with ZooKeeper since 2.7"
     )
 
 
-def _removed_quota(resolutions: Sequence[Resolution]) -> Caveat | None:
+def _removed_quota(resolutions: Sequence[Resolution]) -> str | None:
     keys = [str(each.key) for each in resolutions if each.limit is None]
     if not keys:
         return None
-    return Caveat(
-        "removed-quota",
+    return (
         f"brokers before 2.5 go on throttling by a quota whose removal left none ({', '.join(keys)}): until they are"
-        " started anew, or the client was silent for an hour (KAFKA-9658)",
+        " started anew, or the client was silent for an hour (KAFKA-9658)"
     )
 
 
 def _sticky_bits(
     snapshot: QuotaSnapshot, user: str, client_id: str, resolutions: Sequence[Resolution], static: StaticQuotas
-) -> Caveat | None:
+) -> str | None:
     """Only whose counter it is can be in doubt, and only where nothing limits it."""
     keys, counters = [], set()
     for each in resolutions:
@@ -134,8 +126,7 @@ def _sticky_bits(
     if not keys:
         return None
     others = ", ".join(sorted(map(str, counters)))
-    return Caveat(
-        "sticky-state",
+    return (
         f"brokers before 4.2 remember which kinds of entities ever had a quota: without a limit ({', '.join(keys)}) the"
-        f" counter may also be {others} until they are started anew (KAFKA-19282)",
+        f" counter may also be {others} until they are started anew (KAFKA-19282)"
     )

@@ -330,21 +330,20 @@ def widened(result: Simulation, other: Simulation) -> Simulation:
     clients = {(client.name, client.broker): client for client in other.clients}
     counters = {(counter.broker, counter.key, counter.sensor): counter for counter in other.counters}
 
-    def wider(one: tuple[int, int], two: tuple[int, int] | None) -> tuple[int, int]:
-        return one if two is None else (min(one[0], two[0]), max(one[1], two[1]))
+    def wider(one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int]:
+        return min(one[0], two[0]), max(one[1], two[1])
 
     def client_of(client: ClientResult) -> ClientResult:
-        twin = clients.get((client.name, client.broker))
+        twin = clients.get((client.name, client.broker), client)
         return replace(
             client,
-            throttle_range_ms=wider(client.throttle_range_ms, None if twin is None else twin.throttle_range_ms),
-            delivered_range=wider(client.delivered_range, None if twin is None else twin.delivered_range),
+            throttle_range_ms=wider(client.throttle_range_ms, twin.throttle_range_ms),
+            delivered_range=wider(client.delivered_range, twin.delivered_range),
         )
 
     def counter_of(counter: CounterResult) -> CounterResult:
-        twin = counters.get((counter.broker, counter.key, counter.sensor))
-        range_ms = None if twin is None else twin.throttle_range_ms
-        return replace(counter, throttle_range_ms=wider(counter.throttle_range_ms, range_ms))
+        twin = counters.get((counter.broker, counter.key, counter.sensor), counter)
+        return replace(counter, throttle_range_ms=wider(counter.throttle_range_ms, twin.throttle_range_ms))
 
     return replace(
         result,

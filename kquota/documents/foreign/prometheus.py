@@ -55,9 +55,9 @@ class Thresholds:
     """Shares of a limit, and how long something may last."""
 
     near: float
-    """From here on the moments of requests decide (`near_share`)."""
+    """From here on the moments of requests decide (`Enforcers.near`)."""
     proven: float
-    """Above it a request was throttled (`proven_share`)."""
+    """Above it a request was throttled (`Enforcers.proven`)."""
     interval_s: float = 15.0
     """How often the exporter reads."""
 
