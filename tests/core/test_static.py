@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 
-from kquota.core.enforcement import ProduceSensor
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -11,7 +10,6 @@ from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import parse_version
 from kquota.core.resolve.resolver import Level, Resolver
 from tests.core.test_resolver import PAIR, quota_sets
-from tests.support.enforcement import ClientQuotaManager
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 STATIC = StaticQuotas({KEY: 5000})
@@ -73,16 +71,3 @@ def test_to_a_client_they_are_the_default_client_id(values: dict[Entity, int], c
     folded = Resolver.of(STATIC.added_to(snapshot), KEY).resolve(*client)
     resolution = Resolver.of(snapshot, KEY, STATIC).resolve(*client)
     assert (folded.limit, folded.sensor) == (resolution.limit, resolution.sensor)
-
-
-def test_a_manager_with_them_counts_although_nothing_was_ever_set() -> None:
-    assert ClientQuotaManager(KEY, ProduceSensor).charge("alice", "app") is None
-    manager = ClientQuotaManager(KEY, ProduceSensor, static=STATIC)
-    charge = manager.charge("alice", "app")
-    assert charge is not None
-    assert (charge.sensor.limit, str(charge.identity)) == (5000, ":app")
-    manager.update(Entity(client_id=DEFAULT), 7)
-    manager.update(Entity(client_id=DEFAULT), None)
-    again = manager.charge("bob", "app")
-    assert again is not None
-    assert (again.sensor is charge.sensor, again.sensor.limit) == (True, 5000)

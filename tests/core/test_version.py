@@ -89,7 +89,7 @@ def test_a_version(text: str, version: tuple[int, int, int]) -> None:
     assert parse_version(text) == version
 
 
-@pytest.mark.parametrize("text", ["", "latest", "3", "7.5.0-ccs", "3.", "3..7"])
+@pytest.mark.parametrize("text", ["", "latest", "3", "7.5.0-ccs", "7.6.1-ce", "3.", "3..7", "3.8x", "-3.8", "3,8"])
 def test_what_is_no_version(text: str) -> None:
     with pytest.raises(InputError):
         parse_version(text)

@@ -5,10 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import Kernel, Mode, MutationSensor, QuotaWindows, kernel
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
-from tests.support.enforcement import ClientQuotaManager
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000
@@ -96,21 +94,6 @@ def test_an_hour_without_a_record_clears_any_debt(using: Kernel) -> None:
         assert accepted(sensor, T0 + at, [1]) == [False]
     assert accepted(sensor, T0 + HOUR + 1, [1]) == [True]
     assert sensor.measure(T0 + HOUR + 1) == 99.0
-
-
-def test_the_manager_finds_the_sensor_of_a_client() -> None:
-    manager = ClientQuotaManager(
-        QuotaKey.CONTROLLER_MUTATION_RATE, MutationSensor, {Entity(user="alice"): 10, Entity(user="bob"): 1}
-    )
-    alice, bob = manager.charge("alice", "a"), manager.charge("bob", "a")
-    assert alice is not None
-    assert bob is not None
-    assert str(alice.identity) == "alice:"
-    assert accepted(alice.sensor, T0, [111, 1]) == [True, False]
-    assert accepted(bob.sensor, T0, [11, 1, 1]) == [True, True, False]
-    other = manager.charge("alice", "b")
-    assert other is not None
-    assert other.sensor is alice.sensor
 
 
 limits = st.sampled_from([None, 0, 0.001, 0.5, 1, 10, 25.681, 1000])

@@ -1,4 +1,4 @@
-"""The manager: whose sensor, and which limit, while quotas change."""
+"""When a sensor starts anew."""
 
 import pytest
 
@@ -9,44 +9,9 @@ from kquota.core.enforcement import (
     QuotaWindows,
     RequestSensor,
 )
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from tests.support.enforcement import ClientQuotaManager, produce_with_request, replay_counter
+from tests.support.enforcement import produce_with_request, replay_counter
 
-KEY = QuotaKey.PRODUCER_BYTE_RATE
 T0 = 1_700_000_000_000
-
-
-def manager(values: dict[Entity, Value] | None = None) -> ClientQuotaManager[ProduceSensor]:
-    return ClientQuotaManager(KEY, ProduceSensor, values)
-
-
-def charged(quotas: ClientQuotaManager[ProduceSensor], user: str, client_id: str) -> tuple[str, Value | None]:
-    charge = quotas.charge(user, client_id)
-    assert charge is not None
-    return str(charge.identity), charge.sensor.limit
-
-
-def test_after_the_last_removal_recording_goes_on() -> None:
-    quotas = manager({Entity(user="alice"): 100})
-    quotas.update(Entity(user="alice"), None)
-    assert charged(quotas, "alice", "app") == ("alice:", None)
-
-
-def test_a_client_that_moves_comes_back_to_its_old_sensor() -> None:
-    quotas = manager({Entity(user="alice"): 1000, Entity(client_id="other"): 1})
-    before = quotas.charge("alice", "app")
-    quotas.update(Entity(user="alice", client_id="app"), 500)
-    assert charged(quotas, "alice", "app") == ("alice:app", 500)
-    quotas.update(Entity(user="alice", client_id="app"), None)
-    assert quotas.charge("alice", "app") == before
-
-
-@pytest.mark.parametrize(
-    ("user", "tag"), [("CN=app,OU=x", "CN%3Dapp%2COU%3Dx"), ("a~b *", "a%7Eb%20%2A"), ("ü", "%C3%BC")]
-)
-def test_users_are_encoded_in_the_identity(user: str, tag: str) -> None:
-    assert charged(manager({Entity(user=user): 7}), user, "") == (f"{tag}:", 7)
 
 
 @pytest.mark.parametrize(("gap", "rate"), [(3_600_000, 200.0), (3_600_001, 100.0)])

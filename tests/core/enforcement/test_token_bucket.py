@@ -1,12 +1,8 @@
 """The bucket by hand; that it is Kafka's is for tests/differential to say."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kquota.core.enforcement import UNLIMITED, Counter, Generation, Kernel, Mode, QuotaWindows, kernel
-from kquota.core.enforcement.counter import START, SUM
-from tests.core.enforcement import strategies as given_
 
 T0 = 1_700_000_000_000
 
@@ -61,38 +57,5 @@ def test_a_clock_that_is_set_back_drains(using: Kernel) -> None:
     assert using.measure_tokens(bucket, T0 - 1000, 10.0) == 90.0
 
 
-limits = st.one_of(st.sampled_from([0.0, 0.001, 1 / 3, 5.0, UNLIMITED]), st.floats(0, 1e6))
-
-
-@settings(deadline=None)
-@given(
-    given_.windows,
-    st.lists(
-        st.tuples(given_.gaps, limits, st.one_of(st.none(), st.floats(-1e6, 1e9), st.just(0.0))),
-        min_size=1,
-        max_size=60,
-    ),
-)
-def test_compiled_is_plain(windows: QuotaWindows, events: list[tuple[int, float, float | None]]) -> None:
-    outcomes = []
-    for using in (kernel(Mode.PLAIN), kernel(Mode.COMPILED)):
-        bucket = new_bucket(using, windows)
-        now = given_.START
-        outcome: list[object] = []
-        for gap, limit, value in events:
-            now += gap
-            if value is None:
-                outcome.append(using.measure_tokens(bucket, now, limit))
-            else:
-                using.record_tokens(bucket, value, now, limit)
-            outcome.append(state(bucket))
-        outcomes.append(outcome)
-    assert outcomes[0] == outcomes[1]
-
-
 def new_bucket(using: Kernel, windows: QuotaWindows) -> Counter:
     return using.new_counter(windows, Generation.N_PLUS_1_BY_LAST)
-
-
-def state(bucket: Counter) -> list[object]:
-    return [bucket.floats[SUM], bucket.ints[START]]
