@@ -17,7 +17,8 @@ from kquota.core.enforcement import Generation, Mode, kernel
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import Client, Workload, simulate
+from kquota.core.simulation.engine import simulate
+from kquota.core.simulation.workload import Client, Workload
 
 MINUTE_MS = 60_000
 

@@ -16,10 +16,11 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
-from kquota.core.simulation import Brokers, Simulation, Workload, enforced_workload, expected_events, widened
-from kquota.core.simulation import simulate as simulate_workload
 from kquota.core.simulation.apis import CONNECT_API
-from kquota.core.simulation.workload import ANONYMOUS
+from kquota.core.simulation.engine import expected_events
+from kquota.core.simulation.engine import simulate as simulate_workload
+from kquota.core.simulation.result import Simulation, widened
+from kquota.core.simulation.workload import ANONYMOUS, Brokers, Workload, enforced_workload
 from kquota.documents.workload import read_workload
 from kquota.errors import InputError, MissingDependency
 from kquota.inputs import Quotas, snapshot_of

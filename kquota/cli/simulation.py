@@ -21,8 +21,8 @@ from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown
 from kquota.core.enforcement import Generation
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
-from kquota.core.simulation import Client, ClientResult, CounterResult, Simulation, Workload
-from kquota.core.simulation.result import CONTROLLER
+from kquota.core.simulation.result import CONTROLLER, ClientResult, CounterResult, Simulation
+from kquota.core.simulation.workload import Client, Workload
 from kquota.documents.simulation import simulation_document
 from kquota.simulations import Needed
 

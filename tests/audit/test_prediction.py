@@ -24,7 +24,7 @@ from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import simulate
+from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.recorded import Mutating, run_mutations
 from kquota.core.simulation.workload import Client, Workload
 

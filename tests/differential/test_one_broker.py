@@ -35,7 +35,8 @@ from kquota.core.enforcement import (
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import Brokers, simulate
+from kquota.core.simulation.engine import simulate
+from kquota.core.simulation.workload import Brokers
 from tests.differential.oracle import Oracle
 
 EVENTS = 100_000

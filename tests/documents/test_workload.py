@@ -9,8 +9,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.version import NEWEST, Version
-from kquota.core.simulation import Brokers, Burst, Change, Client, Workload, enforced_workload
-from kquota.core.simulation.workload import plan
+from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from kquota.documents.workload import read_workload
 from kquota.errors import InputError
 

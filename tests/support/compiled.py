@@ -18,7 +18,8 @@ def main() -> None:
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.quota import QuotaKey
     from kquota.core.quotas.snapshot import QuotaSnapshot
-    from kquota.core.simulation import Client, Workload, simulate
+    from kquota.core.simulation.engine import simulate
+    from kquota.core.simulation.workload import Client, Workload
     from tests.audit import recorded, test_scanner
 
     client = Client("c", "produce", "alice", pace=10, size=100, latency_ms=1)

@@ -17,8 +17,8 @@ from kquota.cli.views import View, shown_as
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
-from kquota.core.simulation import Workload
 from kquota.core.simulation.apis import CONNECT_API
+from kquota.core.simulation.workload import Workload
 from kquota.simulations import Needed, Traffic, needed, planned_traffic, ready, recorded_traffic
 
 

@@ -32,7 +32,7 @@ from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sor
 from kquota.core.change.history import QuotaHistory
 from kquota.core.duration import duration
 from kquota.core.findings.use import Enforcers, State, Use
-from kquota.core.quotas.entity import parse_entity
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.use import top_document
@@ -573,7 +573,7 @@ def _explained(
     """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
     from kquota.live.explain import concerning, explain, together
 
-    wanted = parse_entity(subject)
+    wanted = Entity.parse(subject)
     seen = screen.seen()
     selected = tuple(tuple(filter(screen.selects, uses)) for uses in concerning(wanted, seen, brokers))
     found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]

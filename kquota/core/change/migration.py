@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
@@ -209,8 +209,7 @@ def _damage_of(entity: Entity, parts: Parts) -> Damage:
 
 def _entity(parts: Iterable[tuple[EntityType, str | None]]) -> Entity:
     """The entity of parts without an empty name."""
-    names: dict[EntityType, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
-    return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+    return Entity.of({kind: DEFAULT if name is None else name for kind, name in parts})
 
 
 def _removal(parts: Parts, values: Values) -> Alteration | None:

@@ -24,7 +24,7 @@ from kquota.core.enforcement.compilable import COMPILABLE, INLINED
 from kquota.core.enforcement.counter import Counter, Counters, counter_of, new_counters
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.replay import Summaries, new_summaries
-from kquota.core.enforcement.traffic import Traffic
+from kquota.core.enforcement.traffic.columns import Traffic
 from kquota.errors import MissingDependency
 
 
@@ -120,7 +120,7 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
 def _plain_kernel() -> Kernel:
     functions = {function.__name__: function for function in _functions()}
     named = {name: functions[name] for name in _NAMES}
-    return Kernel(Mode.PLAIN, lambda values, dtype: _as_list(values), _rows, **named)
+    return Kernel(Mode.PLAIN, lambda values, dtype: as_list(values), _rows, **named)
 
 
 @functools.cache
@@ -197,8 +197,8 @@ def _rows(rows: int, columns: int, dtype: str) -> list[list[Any]]:
     return [[zero] * columns for _ in range(rows)]
 
 
-def _as_list(values: Sequence[Any]) -> list[Any]:
-    # tolist() turns the scalars of an array into Python's own, which are faster and do not overflow.
+def as_list(values: Sequence[Any]) -> list[Any]:
+    """A column of any kernel as Python's own numbers, which are faster than an array's and do not overflow."""
     listed: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
     return listed
 

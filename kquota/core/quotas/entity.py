@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -112,12 +112,45 @@ class Entity(_Names):
         return kind, _text(user) + _text(ip), _text(client_id)
 
     def __str__(self) -> str:
-        return format_entity(self)
+        r"""The canonical text form, such as `user=alice,client-id=<default>`.
+
+        `<default>` is the default entity; a name that is literally `<default>` is written `\<default>`. A backslash in
+        a name is doubled; a comma or semicolon that would read as a separator, or as one that is nearly right
+        (`,client=`), is written `\,` or `\;`.
+        """
+        return ",".join(f"{entity_type.value}={_format_name(name)}" for entity_type, name in self.parts)
 
     @classmethod
-    def parse(cls, text: str) -> Entity:
-        """The inverse of `str(entity)`; see `parse_entity`."""
-        return parse_entity(text)
+    def of(cls, names: Mapping[EntityType, Name]) -> Self:
+        """The entity of parts by their types."""
+        return cls(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads the text form `TYPE=NAME[,TYPE=NAME]`.
+
+        Raises InputError for anything else, also for a name that goes on with what is nearly another part
+        (`user=alice,client=app1`), and InvalidRequest for an impossible combination.
+        """
+        names: dict[EntityType, Name] = {}
+        position = 0
+        while True:
+            match = _COMPONENT.match(text, position)
+            if match is None:
+                near = _NEAR_START.match(text, position)
+                meant = f"did you mean {meant_type(near['word']).value}=? " if near is not None else ""
+                raise InputError(
+                    f"malformed entity {text!r}: expected TYPE=NAME[,TYPE=NAME]",
+                    hint=f"{meant}for example user=alice,client-id=app1 or user=<default>",
+                )
+            entity_type = EntityType(match.group(1))
+            if entity_type in names:
+                raise InputError(f"malformed entity {text!r}: {entity_type.value} is given twice")
+            names[entity_type], position = _read_name(text, match.end(), {*names, entity_type})
+            if position == len(text):
+                break
+            position += 1
+        return cls.of(names)
 
 
 trusted_entity: Callable[[tuple[Name | None, Name | None, Name | None]], Entity] = partial(tuple.__new__, Entity)
@@ -155,16 +188,6 @@ def meant_type(word: str) -> EntityType:
     return {"c": EntityType.CLIENT_ID, "i": EntityType.IP}.get(word[:1].lower(), EntityType.USER)
 
 
-def format_entity(entity: Entity) -> str:
-    r"""The canonical text form, such as `user=alice,client-id=<default>`.
-
-    `<default>` is the default entity; a name that is literally `<default>` is written `\<default>`. A backslash in a
-    name is doubled; a comma or semicolon that would read as a separator, or as one that is nearly right (`,client=`),
-    is written `\,` or `\;`.
-    """
-    return ",".join(f"{entity_type.value}={_format_name(name)}" for entity_type, name in entity.parts)
-
-
 def _format_name(name: Name) -> str:
     if name is DEFAULT:
         return DEFAULT.value
@@ -174,35 +197,6 @@ def _format_name(name: Name) -> str:
 
 def _escaped(part: re.Match[str]) -> str:
     return re.sub("[,;]", r"\\\g<0>", part[0], count=1)
-
-
-def parse_entity(text: str) -> Entity:
-    """Reads the text form `TYPE=NAME[,TYPE=NAME]`.
-
-    Raises InputError for anything else, also for a name that goes on with what is nearly another part
-    (`user=alice,client=app1`), and InvalidRequest for an impossible combination.
-    """
-    names: dict[EntityType, Name] = {}
-    position = 0
-    while True:
-        match = _COMPONENT.match(text, position)
-        if match is None:
-            near = _NEAR_START.match(text, position)
-            meant = f"did you mean {meant_type(near['word']).value}=? " if near is not None else ""
-            raise InputError(
-                f"malformed entity {text!r}: expected TYPE=NAME[,TYPE=NAME]",
-                hint=f"{meant}for example user=alice,client-id=app1 or user=<default>",
-            )
-        entity_type = EntityType(match.group(1))
-        if entity_type in names:
-            raise InputError(f"malformed entity {text!r}: {entity_type.value} is given twice")
-        names[entity_type], position = _read_name(text, match.end(), {*names, entity_type})
-        if position == len(text):
-            break
-        position += 1
-    return Entity(
-        user=names.get(EntityType.USER), client_id=names.get(EntityType.CLIENT_ID), ip=names.get(EntityType.IP)
-    )
 
 
 def _read_name(text: str, start: int, given: Collection[EntityType]) -> tuple[Name, int]:

@@ -58,7 +58,7 @@ class QuotaFilter:
         if not self.strict or not self.components or ANY in self.components.values():
             return None
         names = {kind: match for kind, match in self.components.items() if match is DEFAULT or isinstance(match, str)}
-        return Entity(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
+        return Entity.of(names)
 
 
 EVERYTHING: Final = QuotaFilter()

@@ -6,7 +6,8 @@ The next connection of a client is added when the one before it was taken; a rej
 from collections.abc import Sequence
 
 from kquota.core.enforcement import Acceptors, ConnectionManager, Generation, Verdict
-from kquota.core.enforcement.traffic import DONE, NONE, Traffic, take
+from kquota.core.enforcement.traffic.arrivals import take
+from kquota.core.enforcement.traffic.columns import DONE, NONE, Traffic
 from kquota.core.enforcement.traffic.counters import count_event, count_throttle, deliver, mute
 from kquota.core.simulation.members import Counter, Member
 from kquota.core.simulation.result import Acceptor

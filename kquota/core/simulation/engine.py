@@ -10,12 +10,13 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
+from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import NONE, Connections, Traffic
+from kquota.core.enforcement.traffic.columns import NONE, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.apis import CONNECT_API
@@ -180,11 +181,15 @@ class _Played:
     def share_out(self) -> None:
         """Moves what each connection was charged to the counters that it has now."""
         connections = self.traffic.connections
+        charges = (
+            (connections.load_sensor, connections.load_charged, connections.load_ms, 1.0),
+            (connections.request_sensor, connections.nanos_charged, connections.request_ms, 1e-9),
+        )
         numbers: dict[int, int] = {}
         for connection, member in enumerate(self.owners):
             number = numbers.setdefault(id(member), len(numbers))
             keys = (member.client.key, QuotaKey.REQUEST_PERCENTAGE)
-            for (sensor, charged, throttle_ms, scale), key in zip(_charges(connections), keys, strict=True):
+            for (sensor, charged, throttle_ms, scale), key in zip(charges, keys, strict=True):
                 row, value, delay = int(sensor[connection]), int(charged[connection]), int(throttle_ms[connection])
                 if row == NONE or (value == 0 and delay == 0) or key is None:
                     continue
@@ -196,14 +201,6 @@ class _Played:
                     reasons[key] = reasons.get(key, 0) + delay
                 charged[connection] = 0
                 throttle_ms[connection] = 0
-
-
-def _charges(connections: Connections) -> Sequence[tuple[Any, Any, Any, float]]:
-    """Of each kind of counter: its sensors, what was charged, the throttle time, and the charge's unit."""
-    return (
-        (connections.load_sensor, connections.load_charged, connections.load_ms, 1.0),
-        (connections.request_sensor, connections.nanos_charged, connections.request_ms, 1e-9),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +405,8 @@ class _Run:
         recovery_ms, recovered = None, True
         if sensors.throttled[row] > 0:
             scale = _scale(counter.key)
-            offered = [value * scale for value in _floats(sensors.offered[row])]
-            ends = _floats(sensors.ends[row])
+            offered = [value * scale for value in as_list(sensors.offered[row])]
+            ends = as_list(sensors.ends[row])
             recovery_ms, recovered = recovery(offered, by_bucket, ends, self._rows.bucket_ms, workload.duration_ms)
         if rank > (0.0, 0.0) and (len(self._timelines) < TOP_TIMELINES or rank > self._timelines[0][0]):
             series = (sensors.offered, sensors.delivered, sensors.throttling)
@@ -417,7 +414,7 @@ class _Run:
                 self._rows.bucket_ms,
                 workload.duration_ms,
                 by_bucket,
-                *(_floats(one[row]) for one in series),
+                *(as_list(one[row]) for one in series),
                 scale=_scale(counter.key),
             )
             heapq.heappush(self._timelines, (rank, counter.number, rates))
@@ -459,9 +456,3 @@ class _Run:
 def _scale(key: QuotaKey) -> float:
     """What the series of a key are multiplied with: thread time is in ns, its quota in percent of one thread."""
     return 1e-7 if key is QuotaKey.REQUEST_PERCENTAGE else 1.0
-
-
-def _floats(values: Any) -> list[float]:
-    """A row as Python's own numbers, whatever the kernel keeps it in."""
-    floats: list[float] = values.tolist() if hasattr(values, "tolist") else list(values)
-    return floats

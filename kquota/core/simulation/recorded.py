@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, MutationSensor, QuotaWindows
+from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.kind import FETCH
-from kquota.core.enforcement.traffic import DONE, NONE, Traffic
+from kquota.core.enforcement.traffic.columns import DONE, NONE, Traffic
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
@@ -132,9 +133,8 @@ class _Account:
         """When everything is delivered, at the latest."""
         given, connections = traffic.given, traffic.connections
         columns = given.nanos if self._timed else given.sizes
-        total = sum(
-            _total(columns[int(connections.given_next[row]) : int(connections.given_end[row])]) for row in self._rows
-        )
+        starts, ends = connections.given_next, connections.given_end
+        total = sum(sum(as_list(columns[int(starts[row]) : int(ends[row])])) for row in self._rows)
         scale = 1e7 if self._timed else 1.0  # a percent of a thread is so many ns a second
         least = _lowest(self.counter.limits) * scale
         return self.counter.end_ms + min(60_000 + int(3000 * total / least), LONGEST_MS)
@@ -208,7 +208,7 @@ def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
     if given.thinks[end - 1] >= 0:
         return 0
     columns = (given.charged[start:end], (given.nanos if timed else given.sizes)[start:end])
-    waits: int = sum(value for charged, value in zip(*map(_whole, columns), strict=True) if charged < 0)
+    waits: int = sum(value for charged, value in zip(*map(as_list, columns), strict=True) if charged < 0)
     if timed:
         return waits
     fetches = traffic.behaviours.kind[int(connections.behaviour[connection])] == FETCH
@@ -218,18 +218,6 @@ def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
     else:
         under_way = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
     return under_way + waits
-
-
-def _total(column: Any) -> int:
-    """The sum of a column; an array adds itself up."""
-    total: int = column.sum() if hasattr(column, "sum") else sum(column)
-    return int(total)
-
-
-def _whole(column: Any) -> Sequence[int]:
-    """A column as Python's own numbers."""
-    listed: Sequence[int] = column.tolist() if hasattr(column, "tolist") else column
-    return listed
 
 
 LATENCY_MS: Final = 1

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kquota.core.enforcement import Generation, Kernel, Kind
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic import (
+from kquota.core.enforcement.traffic.columns import (
     METRIC_WINDOWS,
     NONE,
     PARTITIONS,
@@ -66,10 +66,7 @@ class Rows:
             origin=workload.origin_ms,
             bucket_ms=self.bucket_ms,
             scrape_ms=scrape_ms,
-            scraped=never,
-            first_ms=never,
-            until_ms=never,
-            peak_ms=never,
+            **dict.fromkeys(("scraped", "first_ms", "until_ms", "peak_ms"), never),
             **{
                 name: using.table(rows, self.buckets, "float64")
                 for name in ("offered", "delivered", "throttling", "ends")
@@ -106,12 +103,7 @@ class Rows:
                 if not name.startswith(("plan_", "seg_"))
             },
             plan_end=ends,
-            seg_from=[segment.start for segment in segments],
-            seg_to=[segment.end for segment in segments],
-            seg_rate=[segment.rate for segment in segments],
-            seg_rate_to=[segment.end_rate for segment in segments],
-            seg_count=[segment.before for segment in segments],
-            seg_count_to=[segment.after for segment in segments],
+            **{f"seg_{name}": [each[place] for each in segments] for place, name in enumerate(Segment._fields)},
         )
         return behaviours, firsts
 
@@ -152,12 +144,8 @@ class Rows:
             Connections,
             count,
             using.column,
-            load_sensor=[NONE] * count,
-            request_sensor=[NONE] * count,
-            first_ms=[NEVER] * count,
-            until_ms=[NEVER] * count,
-            delivered_ms=[NEVER] * count,
-            muted_by=[NONE] * count,
+            **dict.fromkeys(("load_sensor", "request_sensor", "muted_by"), [NONE] * count),
+            **dict.fromkeys(("first_ms", "until_ms", "delivered_ms"), [NEVER] * count),
             heap=list(range(count)),
             received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
             ends=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
@@ -177,29 +165,22 @@ class Rows:
         return state & 0xFFFFFFFF or 1
 
     def _given(self, members: Sequence[Member]) -> Given:
-        events = self._workload.events
+        events, column = self._workload.events, self._using.column
         ranges = [member.client.given for member in members if member.client.given is not None]
         if events is None or not ranges:
-            return Given(*(self._using.column([], "int64") for _ in Given._fields))
-        sources = [events.times, events.sizes, events.nanos, events.order, events.thinks, None, events.partitions]
-        if all(one[1] == other[0] for one, other in pairwise(ranges)):
-            rows = slice(ranges[0][0], ranges[-1][1])
-            columns = [None if source is None else source[rows] for source in sources]
-        else:
-            columns = [
-                None if source is None else [value for each in ranges for value in source[slice(*each)]]
-                for source in sources
-            ]
+            return Given(*(column([], "int64") for _ in Given._fields))
         count = sum(end - start for start, end in ranges)
-        missing = Given._fields.index("partitions")
-        return Given(
-            *(
-                self._using.column(
-                    array("q", [0 if number == missing else -1]) * count if column is None else column, "int64"
-                )
-                for number, column in enumerate(columns)
-            )
-        )
+        together = all(one[1] == other[0] for one, other in pairwise(ranges))
+
+        def given(name: str) -> Any:
+            source = getattr(events, name, None)  # nothing was charged yet
+            if source is None:
+                return array("q", [0 if name == "partitions" else -1]) * count
+            if together:
+                return source[ranges[0][0] : ranges[-1][1]]
+            return [value for each in ranges for value in source[slice(*each)]]
+
+        return Given(*(column(given(name), "int64") for name in Given._fields))
 
 
 def _kind(client: Client) -> Kind:

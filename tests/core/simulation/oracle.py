@@ -16,7 +16,7 @@ from kquota.core.enforcement import (
 )
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation import Client, Workload
+from kquota.core.simulation.workload import Client, Workload
 from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
 
 NEVER = 2**63

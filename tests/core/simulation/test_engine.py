@@ -21,19 +21,9 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Sensor
-from kquota.core.simulation import (
-    Brokers,
-    Burst,
-    Change,
-    Client,
-    ClientResult,
-    CounterResult,
-    Simulation,
-    Workload,
-    enforced_workload,
-    simulate,
-)
-from kquota.core.simulation.workload import ORIGIN_MS, plan
+from kquota.core.simulation.engine import simulate
+from kquota.core.simulation.result import ClientResult, CounterResult, Simulation
+from kquota.core.simulation.workload import ORIGIN_MS, Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
 from tests.support.enforcement import replay_counter

@@ -16,17 +16,5 @@ common, `Connections` what each of them has, `Sensors` the counters of a broker.
 - `loop`: responses, the next request, and the order of all connections.
 """
 
-from kquota.core.enforcement.traffic.arrivals import take as take
-from kquota.core.enforcement.traffic.columns import DONE as DONE
-from kquota.core.enforcement.traffic.columns import METRIC_WINDOWS as METRIC_WINDOWS
-from kquota.core.enforcement.traffic.columns import NONE as NONE
-from kquota.core.enforcement.traffic.columns import PARTITIONS as PARTITIONS
-from kquota.core.enforcement.traffic.columns import Behaviours as Behaviours
-from kquota.core.enforcement.traffic.columns import Connections as Connections
-from kquota.core.enforcement.traffic.columns import Given as Given
-from kquota.core.enforcement.traffic.columns import Sensors as Sensors
-from kquota.core.enforcement.traffic.columns import Traffic as Traffic
-from kquota.core.enforcement.traffic.columns import new_columns as new_columns
-from kquota.core.enforcement.traffic.loop import begin_traffic as begin_traffic
-from kquota.core.enforcement.traffic.loop import end_traffic as end_traffic
+# With any of these modules come all of them: a kernel is made of the functions that were marked until then.
 from kquota.core.enforcement.traffic.loop import run_traffic as run_traffic

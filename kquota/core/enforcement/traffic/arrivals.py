@@ -61,21 +61,21 @@ def planned(traffic: Traffic, connection: int) -> int:
     end = behaviours.plan_end[row]
     target = connections.target[connection]
     # A hair of tolerance: sums of doubles must not push an arrival over the edge of its ms or of its segment.
-    while segment < end and target >= behaviours.seg_count_to[segment] - 1e-9:
+    while segment < end and target >= behaviours.seg_after[segment] - 1e-9:
         segment += 1
     connections.segment[connection] = segment
     if segment >= end:
         return DONE
     connections.target[connection] = target + connections.step[connection] * random_gap(connections, connection)
-    more = target - behaviours.seg_count[segment]
+    more = target - behaviours.seg_before[segment]
     elapsed = 0.0
     if more > 0.0:
         rate = behaviours.seg_rate[segment]
-        length = behaviours.seg_to[segment] - behaviours.seg_from[segment]
-        slope = (behaviours.seg_rate_to[segment] - rate) / length
+        length = behaviours.seg_end[segment] - behaviours.seg_start[segment]
+        slope = (behaviours.seg_end_rate[segment] - rate) / length
         inner = rate * rate + 2.0 * slope * more
         elapsed = 2.0 * more / (rate + math.sqrt(inner if inner > 0.0 else 0.0))
-    return traffic.sensors.origin + int(behaviours.seg_from[segment] + elapsed + 1e-6)
+    return traffic.sensors.origin + int(behaviours.seg_start[segment] + elapsed + 1e-6)
 
 
 @compilable

@@ -105,14 +105,13 @@ class Behaviours(NamedTuple):
     """The bytes of a response to a recorded fetch beside its records, which a quota's cap does not count."""
     plan_end: Ints
     """After the last segment of the plan; the connections know the first."""
-    seg_from: Floats
-    """Segments of all plans, in order: from, to (ms since the origin), arrivals per ms at either end."""
-    seg_to: Floats
+    seg_start: Floats
+    """The segments of all plans, in order: a column for each field of `kquota.core.simulation.workload.Segment`."""
+    seg_end: Floats
     seg_rate: Floats
-    seg_rate_to: Floats
-    seg_count: Floats
-    """Arrivals before the segment."""
-    seg_count_to: Floats
+    seg_end_rate: Floats
+    seg_before: Floats
+    seg_after: Floats
 
 
 class Connections(NamedTuple):
