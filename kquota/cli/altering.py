@@ -17,8 +17,8 @@ from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
-from kquota.documents.alter import alter_document
 from kquota.documents.journal import Command, Entry, name_of
+from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, Uncertain
 from kquota.reconcile import Terms, now
 

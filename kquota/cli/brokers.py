@@ -22,7 +22,7 @@ from kquota.core.change.broker import (
     rank,
 )
 from kquota.core.change.plan import Cluster
-from kquota.documents.brokers import broker_alter_document, brokers_document
+from kquota.documents.clusters import broker_alter_document, brokers_document
 from kquota.errors import Conflict, InputError
 
 

@@ -27,11 +27,11 @@ from kquota.core.change.plan import Change
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.quotas.quota import humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.audit import episode_document
+from kquota.documents.derive import utc
 from kquota.documents.encoding import to_json, to_json_line, write_text
-from kquota.documents.episode import episode_document
 from kquota.documents.history import history_document
 from kquota.documents.quotas import writable
-from kquota.documents.watch import utc
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:

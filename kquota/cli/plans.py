@@ -12,8 +12,7 @@ from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.change.review import SHORT_FREEZE
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import humanize
-from kquota.documents.lint import subject
-from kquota.documents.plan import plan_document
+from kquota.documents.plan import plan_document, subject
 
 Labels = Mapping["Entity", Mapping[str, str]]
 

@@ -19,7 +19,7 @@ from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach
 from kquota.core.resolve.resolver import Resolution
 from kquota.documents.clients import read_clients
-from kquota.documents.resolution import resolution_document
+from kquota.documents.limits import resolution_document
 from kquota.errors import InputError, Refused
 
 Resolved = tuple[Client, tuple[Resolution, ...]]

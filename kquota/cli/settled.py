@@ -13,8 +13,8 @@ from kquota.cli.views import Table, View, check_sorting, show, table_of
 from kquota.cli.writing import Terms
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
+from kquota.documents.clusters import taken_back_document
 from kquota.documents.journal import Entry
-from kquota.documents.record import taken_back_document
 from kquota.errors import InputError
 from kquota.reconcile import now
 

@@ -23,7 +23,7 @@ from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.simulation.result import CONTROLLER, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Client, Workload
-from kquota.documents.simulation import simulation_document
+from kquota.documents.limits import simulation_document
 from kquota.simulations import Needed
 
 

@@ -21,7 +21,7 @@ from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange,
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
-from kquota.documents.whatif import comparison_document
+from kquota.documents.audit import comparison_document
 from kquota.errors import MissingDependency
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import View, show
 from kquota.core.change.plan import ApplyReport, Plan
-from kquota.documents.apply import apply_document
 from kquota.documents.journal import Entry, name_of
+from kquota.documents.plan import apply_document
 from kquota.leases import Lease, Leases, kept, settles
 
 

@@ -1,20 +1,20 @@
-"""The report of an audit (schemas/audit.schema.json)."""
+"""The report of an audit and its parts (schemas/audit.schema.json); a line of JSON for each episode of throttling
+(schemas/episode.schema.json).
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
-from kquota.core.findings.finding import Finding
-from kquota.core.findings.prediction import ClosedLoop, RecordedUnder, Source
-from kquota.core.findings.verdicts import QuotaVerdict
-from kquota.core.findings.whatif import Comparison
+from kquota.core.findings.episode import Episode
+from kquota.core.findings.finding import Finding, undelivered
+from kquota.core.findings.prediction import ClosedLoop, Prediction, RecordedUnder, Source
+from kquota.core.findings.verdicts import QuotaVerdict, Verdict
+from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import derived, picked, plain
-from kquota.documents.encoding import Document, Each
-from kquota.documents.prediction import prediction_document
-from kquota.documents.quotas import limit_document, who_document
-from kquota.documents.verdicts import verdicts_document
-from kquota.documents.whatif import comparison_document
+from kquota.documents.encoding import Document, Each, headed
 
 
 def audit_document(
@@ -46,8 +46,7 @@ def audit_document(
         return {**_finding(found, loop), "recorded_under": plain(_recorded_under(found, source))}
 
     return {
-        "kind": "kquota.audit",
-        "version": 1,
+        **headed("audit"),
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
@@ -87,13 +86,25 @@ def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
     key = found.key
     closed = None if closed_loop is None else closed_loop.counters.get(found.name)
     made = {
-        "limit": limit_document(key, found.limit),
+        "limit": _limit(key, found.limit),
         "predicted": None if found.prediction is None else prediction_document(found.prediction),
         "sizes_from": _sizes_from(found),
         "closed_loop": plain(closed),
-        "clients": [{**who_document(key, each.user, each.client_id), **derived(each)} for each in found.clients],
+        "clients": [{**_who(key, each.user, each.client_id), **derived(each)} for each in found.clients],
     }
     return derived(found, made)
+
+
+def _who(key: QuotaKey, user: str, client_id: str) -> Document:
+    """A client of a counter; of connections, which have no user and no client-id, the ip."""
+    if key is QuotaKey.CONNECTION_CREATION_RATE:
+        return {"user": None, "client-id": None, "ip": client_id}
+    return {"user": user, "client-id": client_id, "ip": None}
+
+
+def _limit(key: QuotaKey, limit: float) -> Any:
+    """The limit of a counter, which is a double, as the value that is set."""
+    return plain(int(limit) if key.value_type.integral else limit)
 
 
 def _recorded_under(found: Finding, source: Source) -> RecordedUnder:
@@ -114,3 +125,80 @@ def _sizes_from(found: Finding) -> Document | None:
         "retry": found.estimated_events - found.rebuilt_events,
         "reproduced_share": found.rebuilt_share,
     }
+
+
+def prediction_document(prediction: Prediction) -> Document:
+    """What the clients of a counter will meet; numbers are null where nothing is known of them."""
+    return {
+        **picked(prediction, _PREDICTION),
+        "undelivered_share": undelivered(prediction),
+        **picked(prediction, "done_ms left_units times_out"),
+    }
+
+
+_PREDICTION: Final = """client_kind basis verdict reason throttle_time_ms throttle_time_max_ms muted_share
+    delivered_per_s wanted_per_s"""
+
+
+def verdicts_document(quotas: Iterable[QuotaVerdict]) -> list[Document]:
+    """What became of each value that is set, with the counters that it governed (`$defs/quota_verdicts`)."""
+    counted = [verdict for verdict in Verdict if verdict is not Verdict.NOBODY_SEEN]
+    return [
+        {
+            **picked(quota, "entity key unit=key.unit value verdict reason"),
+            "counters": {verdict.name.lower(): quota.counters.get(verdict, 0) for verdict in counted},
+        }
+        for quota in quotas
+    ]
+
+
+def comparison_document(comparison: Comparison) -> Document:
+    """What other quotas would change: a part of the documents of audit and plan.
+
+    It has how many clients each outcome is true of, and the clients and counters for which something changes or may.
+    """
+    client = "outcome key unit=key.unit user client-id=client_id ip requests"
+    counter = "outcome broker key unit=key.unit sensor requests"
+    return {
+        "summary": {outcome.name.lower(): comparison.count(outcome) for outcome in Outcome},
+        "clients": [_change(change, client) for change in comparison.clients],
+        "counters": [_change(change, counter) for change in comparison.counters],
+        "quotas": verdicts_document(comparison.quotas),
+        "unjudged": verdicts_document(comparison.unjudged),
+    }
+
+
+def _change(change: ClientChange | CounterChange, names: str) -> Document:
+    sides = {"before": _standing(change.key, change.before), "after": _standing(change.key, change.after)}
+    return picked(change, names) | sides
+
+
+def _standing(key: QuotaKey, standing: Standing) -> Document:
+    return {
+        **picked(standing, "verdict throttled_events throttle_time_ms brokers sensor entity"),
+        "limit": None if standing.limit is None else _limit(key, standing.limit),
+        "wanted_at_least": standing.wanted,
+        "predicted": None if standing.predicted is None else prediction_document(standing.predicted),
+    }
+
+
+def episode_document(episode: Episode) -> Document:
+    """One state of an episode; `id` is the same in all of them."""
+    return {
+        **headed("episode"),
+        **picked(episode, _EPISODE),
+        "limit": _limit(episode.key, episode.limit),
+        **picked(episode, _THROTTLING),
+        "enough": picked(episode, "limit=enough at_least"),
+        "client_count": episode.client_count,
+        "clients": [
+            {**_who(episode.key, client.user, client.client_id), **picked(client, "events value")}
+            for client in episode.clients
+        ],
+    }
+
+
+_EPISODE: Final = """id=name state under broker key unit=key.unit sensor subject entity level=level.value
+    level_name=level.label"""
+_THROTTLING: Final = """begin_ms end_ms peak_rate peak_ms events throttled_events throttle_time_ms throttle_time_max_ms
+    logged_throttled_events complete"""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota.documents.edits import REMOVED, Steps, edited
-from kquota.documents.encoding import Document, line_of, read_document, read_text, to_yaml, write_text
+from kquota.documents.encoding import Document, headed, line_of, read_document, read_text, to_yaml, write_text
 from kquota.errors import InputError
 from kquota.state import CLUSTER
 
@@ -197,8 +197,7 @@ def _edit(path: Path, edits: Mapping[Steps, Any]) -> None:
 def contexts_document(config: Config, current: str | None) -> Document:
     """The contexts as `get-contexts -o json` prints them (schemas/contexts.schema.json)."""
     return {
-        "kind": "kquota.contexts",
-        "version": 1,
+        **headed("contexts"),
         "file": str(config.path),
         "current": current,
         "contexts": [
@@ -213,8 +212,7 @@ def settings_document(
 ) -> Document:
     """The settings in effect (schemas/settings.schema.json), each as its name, value, kind of origin and its name."""
     return {
-        "kind": "kquota.settings",
-        "version": 1,
+        **headed("settings"),
         "file": str(path),
         "context": context,
         "settings": [

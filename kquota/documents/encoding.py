@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, Any]
 
 
+def headed(kind: str, version: int = 1) -> Document:
+    """What every document begins with."""
+    return {"kind": f"kquota.{kind}", "version": version}
+
+
 @dataclass(frozen=True, slots=True)
 class Each:
     """A list of documents, each of which is made when it is asked for, and forgotten when it is written."""

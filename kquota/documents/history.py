@@ -7,16 +7,13 @@ from pathlib import Path
 
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
-from kquota.documents.encoding import Document, read_document, read_text
+from kquota.documents.derive import utc
+from kquota.documents.encoding import Document, headed, read_document, read_text
 from kquota.documents.journal import Entry
 from kquota.documents.quotas import quotas_document, quotas_of, read_quotas
-from kquota.documents.watch import utc
 from kquota.errors import InputError, placed
 
-KIND = "kquota.quota-history"
-VERSION = 1
-
-_IS_HISTORY = re.compile(rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}\b""")
+_IS_HISTORY = re.compile(r"""\bkind["']?\s*:\s*["']?kquota\.quota-history\b""")
 
 
 def history_document(history: QuotaHistory) -> Document:
@@ -25,7 +22,7 @@ def history_document(history: QuotaHistory) -> Document:
     for since, snapshot in history:
         quotas = {"quotas": quotas_document(snapshot)["quotas"]}
         periods.append(quotas if since is None else {"from": utc(since), **quotas})
-    return {"kind": KIND, "version": VERSION, "periods": periods}
+    return {**headed("quota-history"), "periods": periods}
 
 
 def read_history(path: Path) -> QuotaHistory:

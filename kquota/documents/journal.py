@@ -25,16 +25,14 @@ from kquota.core.change.plan import Change, Cluster, Outcome, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
-from kquota.documents.encoding import Document, Located, to_json_line
+from kquota.documents.derive import plain
+from kquota.documents.encoding import Document, Located, headed, to_json_line
 from kquota.documents.folder import FolderStore
 from kquota.documents.plan import plan_document, plan_of
-from kquota.documents.quotas import entity_document as plain_entity
 from kquota.documents.quotas import read_entity
 from kquota.errors import InputError
 from kquota.state import CLUSTER
 
-KIND = "kquota.journal"
-VERSION = 1
 Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-configs", "record"]
 Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
 """Values by their names alone: the keys of each entity."""
@@ -456,8 +454,7 @@ def number_of(name: str) -> int:
 def entry_document(entry: Entry) -> Document:
     """The entry as it is kept."""
     return {
-        "kind": KIND,
-        "version": VERSION,
+        **headed("journal"),
         "id": entry.id,
         "cluster": entry.cluster,
         "command": entry.command,
@@ -470,8 +467,8 @@ def entry_document(entry: Entry) -> Document:
         **({} if entry.file is None else {"file": entry.file}),
         "outcome": entry.outcome,
         "error": entry.error,
-        **({"untouched": [*map(plain_entity, entry.untouched)]} if entry.untouched else {}),
-        **({} if entry.unknown is None else {"unknown": [*map(plain_entity, entry.unknown)]}),
+        **({"untouched": plain(entry.untouched)} if entry.untouched else {}),
+        **({} if entry.unknown is None else {"unknown": plain(entry.unknown)}),
         **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
         **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
         **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
@@ -480,7 +477,7 @@ def entry_document(entry: Entry) -> Document:
 
 
 def _kept_document(kept: tuple[Entity, tuple[QuotaKey, ...]]) -> Document:
-    return {"entity": plain_entity(kept[0]), "keys": [*map(str, kept[1])]}
+    return {"entity": plain(kept[0]), "keys": [*map(str, kept[1])]}
 
 
 def _kept(document: Sequence[Document]) -> Kept:

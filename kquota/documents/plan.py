@@ -1,21 +1,26 @@
-"""The plan document: what `plan -o json` and `--out` write and `apply` reads back (schemas/plan.schema.json)."""
+"""Plans, their findings, and what came of them: documents of `plan`, `lint`, `alter` and `apply`, with such schemas.
 
-from collections.abc import Mapping, Sequence
+A plan is read back by `apply`. Findings of lint are SARIF 2.1.0 as well, as code hosts read it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kquota.core.change.lint import Finding
-from kquota.core.change.plan import Action, Change, Cluster, Objection, Plan, Severity
+from kquota.core.change.lint import RULES, Finding
+from kquota.core.change.lint import Severity as LintSeverity
+from kquota.core.change.plan import Action, ApplyReport, Change, Cluster, Objection, Plan, Severity
+from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.derive import picked, plain
-from kquota.documents.encoding import Document, read_document, read_text
-from kquota.documents.lint import finding_document
+from kquota.documents.derive import each, picked, plain
+from kquota.documents.encoding import Document, headed, read_document, read_text
 from kquota.documents.quotas import read_entity, read_values
 from kquota.errors import InputError
 
-KIND = "kquota.plan"
-VERSION = 2
+VERSION: Final = 2
+Line = Callable[[Entity | None], int | None]
+"""The line of the quotas file that an entity's entry begins at."""
 
 
 def plan_document(
@@ -35,39 +40,37 @@ def plan_document(
     """
     labels = labels or {}
     return {
-        "kind": KIND,
-        "version": VERSION,
-        "fingerprint": plan.fingerprint,
-        "existing": plan.existing,
+        **headed("plan", VERSION),
+        **picked(plan, "fingerprint existing"),
         "summary": {action.value: plan.count(action) for action in Action},
         "changes": [
             {
                 **picked(change, "action entity before after"),
-                **{name: each for name, each in picked(change, "relative unusable form").items() if each},
+                **{name: value for name, value in picked(change, "relative unusable form").items() if value},
                 **({"labels": dict(labels[change.entity])} if labels.get(change.entity) else {}),
             }
             for change in plan.changes
         ],
         **({} if plan.message is None else {"message": plan.message}),
         "ignored": plain(plan.ignored),
-        "objections": [objection_document(each) for each in plan.objections],
+        "objections": objection_documents(plan.objections),
         "cluster": plain(plan.cluster),
         **({} if sides is None else {"a": sides[0], "b": sides[1]}),
         **({} if unnamed is None else {"unnamed": unnamed}),
         **({} if brokers is None else {"brokers": brokers}),
-        **({} if findings is None else {"findings": [finding_document(found) for found in findings]}),
+        **({} if findings is None else {"findings": each(findings, _FINDING)}),
         **({} if comparison is None else {"comparison": comparison}),
     }
 
 
-def objection_document(objection: Objection) -> Document:
-    """`{"name": "freeze", "severity": "question", "message": …, "lifted_by": ["--yes", "--force"]}`."""
-    return picked(objection, "name severity message lifted_by") | {"severity": str(objection.severity)}
+def objection_documents(objections: Iterable[Objection]) -> list[Document]:
+    """`{"name": "freeze", "severity": "question", "message": …, "lifted_by": ["--yes", "--force"]}` of each."""
+    return each(objections, "name severity message lifted_by")
 
 
 def is_plan(path: Path) -> bool:
     """Whether the file says of itself that it is a plan, which kquota writes as JSON. Raises InputError."""
-    return f'"kind": "{KIND}"' in read_text(path)[:100]
+    return '"kind": "kquota.plan"' in read_text(path)[:100]
 
 
 def read_plan(path: Path) -> Plan:
@@ -125,3 +128,125 @@ def _objection(raw: Mapping[str, Any] | str) -> Objection:
     if isinstance(raw, str):  # plans of version 1 had texts
         raise InputError("objections: expected an object, found text")
     return Objection(raw["name"], Severity[raw["severity"].upper()], raw["message"], tuple(raw["lifted_by"]))
+
+
+def alter_document(
+    results: Sequence[AlterResult],
+    *,
+    dry_run: bool,
+    objections: Sequence[Objection] = (),
+    cluster: Cluster | None = None,
+    journal: Sequence[str] = (),
+) -> Document:
+    """Per entity the values before and after, and the error of an entity that was left as it was.
+
+    Where nobody could look (`AlterResult.blind`) before and changed are null, and after has the written keys only, null
+    for a deleted one. `unusable` are the keys that had an invalid value, so that before is without them. `objections`
+    is what the review has against it, `cluster` where it was, and `journal` the entries that undo takes.
+    """
+    return {
+        **headed("alter"),
+        "dry_run": dry_run,
+        "cluster": plain(cluster),
+        "journal": list(journal),
+        "objections": objection_documents(objections),
+        "results": [
+            {
+                "entity": plain(result.entity),
+                "changed": None if result.blind and result.changed else result.changed,
+                "before": None if result.blind else plain(result.before),
+                "after": _after(result),
+                **picked(result, "unusable error"),
+            }
+            for result in results
+        ],
+    }
+
+
+def _after(result: AlterResult) -> Document:
+    written = dict.fromkeys(sorted(map(str, result.blind))) if result.error is None else {}
+    return {**written, **plain(result.after)}
+
+
+def apply_document(report: ApplyReport, plan: Plan) -> Document:
+    """What became of each change of a plan: of an apply, an undo or a reconcile."""
+    status = {change.entity: "applied" for change in report.applied}
+    errors = {entity: error.message for entity, error in report.failed}
+    for word, entities in (
+        ("already", report.already),
+        ("failed", errors),
+        ("skipped", report.skipped),
+        ("rolled back", report.rolled_back),
+        ("unknown", report.unknown),
+        ("unverified", report.unverified),
+    ):
+        status.update(dict.fromkeys(entities, word))
+    return {
+        **headed("apply"),
+        "fingerprint": plan.fingerprint,
+        "outcome": report.outcome,
+        "cluster": plain(plan.cluster),
+        "objections": objection_documents(plan.objections),
+        "journal": report.entry,
+        "changes": [
+            {
+                **picked(change, "entity action"),
+                "status": status[change.entity],
+                "error": errors.get(change.entity),
+            }
+            for change in plan.changes
+        ],
+    }
+
+
+def lint_document(findings: Sequence[Finding], line: Line = lambda entity: None) -> Document:
+    """The findings of lint with their proofs."""
+    counts = {str(severity): sum(found.severity is severity for found in findings) for severity in LintSeverity}
+    return {
+        **headed("lint"),
+        "summary": counts,
+        "findings": [{**picked(found, _FINDING), "line": line(found.entity)} for found in findings],
+    }
+
+
+_FINDING: Final = "rule=rule.name severity entity key by message proof hint"
+
+
+def sarif_document(findings: Sequence[Finding], version: str, file: str | None, line: Line) -> Document:
+    """The findings as one SARIF run of that version of kquota; without a file they have no place."""
+    rules = [
+        {
+            "id": rule.name,
+            "shortDescription": {"text": rule.about},
+            "defaultConfiguration": {"level": str(rule.severity)},
+        }
+        for rule in RULES
+    ]
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "kquota", "version": version, "rules": rules}},
+                "results": [_result(found, file, line(found.entity)) for found in findings],
+            }
+        ],
+    }
+
+
+def _result(found: Finding, file: str | None, line: int | None) -> Document:
+    result: Document = {
+        "ruleId": found.rule.name,
+        "level": str(found.severity),
+        "message": {"text": f"{subject(found)}: {found.message}. {found.proof}. {found.hint}."},
+    }
+    if file is not None:
+        place = {"artifactLocation": {"uri": file}, "region": {"startLine": line or 1}}
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+def subject(found: Finding) -> str:
+    """What a finding is about: `producer_byte_rate of user=alice`."""
+    parts = [str(part) for part in (found.key, found.entity) if part is not None]
+    return " of ".join(parts) or "all quotas"

@@ -18,25 +18,23 @@ from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import (
+    DRAFT_BURST,
+    DRAFT_RATE,
     LONG_MAX,
     QuotaKey,
     Value,
     canonical,
     check_value,
-    format_number,
     humanize,
     parse_value,
 )
 from kquota.core.quotas.selector import Expression, Pattern, Selector
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
-from kquota.documents.drafts import remark_on_burst, shipped_names
-from kquota.documents.encoding import Document, line_of, mistakes_in, parse, read_text, to_flow
+from kquota.documents.derive import plain
+from kquota.documents.encoding import Document, headed, line_of, mistakes_in, parse, read_text, to_flow
 from kquota.documents.foreign import csv, refuse_others
 from kquota.documents.validation import MOST, Mistake, refuse
 from kquota.errors import InputError, placed
-
-KIND = "kquota.quotas"
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -69,42 +67,11 @@ class QuotaFile:
         return Guards(most_deleted, most_changed, self.protected, self.internal)
 
 
-def entity_document(entity: Entity) -> Document:
-    """`{"user": "alice", "client-id": {"default": true}}`."""
-    return {kind.value: {"default": True} if name is DEFAULT else name for kind, name in entity.parts}
-
-
-def who_document(key: QuotaKey, user: str, client_id: str) -> Document:
-    """A client of a counter; of connections, which have no user and no client-id, the ip."""
-    if key is QuotaKey.CONNECTION_CREATION_RATE:
-        return {"user": None, "client-id": None, "ip": client_id}
-    return {"user": user, "client-id": client_id, "ip": None}
-
-
-def values_document(values: Values) -> Document:
-    """Values by key."""
-    return {key.value: value_document(value) for key, value in values.items()}
-
-
-def value_document(value: Value) -> int | float | str:
-    """A number. What JSON has no number for (a stored NaN or Infinity) is Java's word as a string."""
-    return value if math.isfinite(value) else format_number(value)
-
-
-def limit_document(key: QuotaKey, limit: float) -> int | float | str:
-    """The limit of a counter, which is a double, as the value that is set."""
-    return value_document(int(limit) if key.value_type.integral else limit)
-
-
 def quotas_document(snapshot: QuotaSnapshot) -> Document:
     """The snapshot as a document."""
     return {
-        "kind": KIND,
-        "version": VERSION,
-        "quotas": [
-            {"entity": entity_document(entity), "values": values_document(values)}
-            for entity, values in snapshot.items()
-        ],
+        **headed("quotas"),
+        "quotas": [{"entity": plain(entity), "values": plain(values)} for entity, values in snapshot.items()],
     }
 
 
@@ -136,9 +103,9 @@ def quotas_text(snapshot: QuotaSnapshot) -> str:
 
     All values must be `writable`.
     """
-    lines = [*FILE_HEAD, f"kind: {KIND}", f"version: {VERSION}", "quotas:" if snapshot else "quotas: []"]
+    lines = [*FILE_HEAD, "kind: kquota.quotas", "version: 1", "quotas:" if snapshot else "quotas: []"]
     for entity, values in snapshot.items():
-        lines.append(f"  - entity: {to_flow(entity_document(entity))}")
+        lines.append(f"  - entity: {to_flow(plain(entity))}")
         lines.append(f"    values: {to_flow({key.value: value_text(key, value) for key, value in values.items()})}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -169,7 +136,7 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
         return QuotaFile(values, entries=places, clusters=overlays.clusters, lines=lines)
     try:
         document = parse(path, text)
-        if document.get("kind") != KIND:
+        if document.get("kind") != "kquota.quotas":
             refuse_others(path, text)
     except InputError:
         refuse_others(path, text)
@@ -274,12 +241,12 @@ class Overlays:
             if overlay is None:
                 return None, []
             raws |= overlay
-        shipped, burst, remarks = shipped_names({name: raw for name, raw in raws.items() if raw is not None})
+        shipped, burst, remarks = _shipped_names({name: raw for name, raw in raws.items() if raw is not None})
         values = {
             key: self._value(key, raw) for key, raw in [(QuotaKey.parse(name), shipped[name]) for name in shipped]
         }
         if burst is not None:
-            remarks.append(remark_on_burst(burst, values.get(QuotaKey.CONTROLLER_MUTATION_RATE)))
+            remarks.append(_remark_on_burst(burst, values.get(QuotaKey.CONTROLLER_MUTATION_RATE)))
         return values, remarks
 
     def _value(self, key: QuotaKey, raw: Any) -> Value:
@@ -292,6 +259,37 @@ class Overlays:
         if name not in self.variables:
             raise InputError(f"unknown variable {name!r}", hint=_choices(name, self.variables, "variables"))
         return self.variables[name]
+
+
+def _shipped_names(raws: Document) -> tuple[Document, Any, list[str]]:
+    """(the values under the names that Kafka shipped and not KIP-599's drafts, the burst if there is one, remarks).
+
+    Raises InputError for a rate that is given under both names.
+    """
+    shipped = dict(raws)
+    burst = shipped.pop(DRAFT_BURST, None)
+    if DRAFT_RATE not in shipped:
+        return shipped, burst, []
+    if QuotaKey.CONTROLLER_MUTATION_RATE.value in shipped:
+        raise InputError(f"{QuotaKey.CONTROLLER_MUTATION_RATE} is given twice, once as {DRAFT_RATE}")
+    shipped[QuotaKey.CONTROLLER_MUTATION_RATE.value] = shipped.pop(DRAFT_RATE)
+    return shipped, burst, [f"{DRAFT_RATE}: a name of KIP-599's drafts, read as {QuotaKey.CONTROLLER_MUTATION_RATE}"]
+
+
+def _remark_on_burst(burst: Any, rate: Value | None) -> str:
+    """What has to be set in place of a burst. Raises InputError for a burst that is none, or has no rate."""
+    if isinstance(burst, str) or not 0 < burst < math.inf:
+        raise InputError(f"{DRAFT_BURST}: {burst!r} is not a number of partition mutations greater than 0")
+    if rate is None:
+        raise InputError(
+            f"{DRAFT_BURST} without a rate",
+            hint="it never shipped: a burst is controller_mutation_rate times the controllers' quota windows",
+        )
+    takes = f"takes controller.quota.window.num x controller.quota.window.size.seconds = {burst / rate:g}"
+    return (
+        f"{DRAFT_BURST}: ignored, it never shipped; a burst of {burst:g} at {rate:g}/s {takes} "
+        f"(11 by default: a burst of {11 * rate:g})"
+    )
 
 
 def _choices(name: str, known: Iterable[str], what: str) -> str:
@@ -319,7 +317,7 @@ def _pattern(raw: Any) -> Pattern:
 
 
 def read_entity(parts: Document) -> Entity:
-    """The inverse of `entity_document`. Raises InputError."""
+    """The inverse of `plain`. Raises InputError."""
 
     def name(kind: EntityType) -> Name | None:
         raw = parts.get(kind.value)
@@ -331,7 +329,7 @@ def read_entity(parts: Document) -> Entity:
 
 
 def read_values(values: Document) -> dict[QuotaKey, Value]:
-    """The inverse of `values_document`, as stored: also what kquota would not write. Raises InputError."""
+    """The inverse of `plain`, as stored: also what kquota would not write. Raises InputError."""
     return {(key := QuotaKey.parse(name)): _stored(key, raw) for name, raw in values.items()}
 
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.documents.audit import verdicts_document
 from kquota.documents.derive import picked, plain
-from kquota.documents.encoding import Document, to_flow
-from kquota.documents.quotas import FILE_HEAD, entity_document, value_text
-from kquota.documents.verdicts import verdicts_document
+from kquota.documents.encoding import Document, headed, to_flow
+from kquota.documents.quotas import FILE_HEAD, value_text
 
 NOT_KNOWN: Final = "not known"
 """How much of the time a quota would throttle those whom another held back while they were recorded."""
@@ -20,8 +20,7 @@ def recommendation_document(
 ) -> Document:
     """The recommendations, the account of the data, the enforcement assumed, and what ran it."""
     return {
-        "kind": "kquota.recommendation",
-        "version": 1,
+        **headed("recommendation"),
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
@@ -68,7 +67,7 @@ def recommendation_text(found: Recommendations) -> str:
         for quota in quotas:
             lines += [f"  # {line}" for line in reasons(quota, found)]
         values = {quota.key.value: value_text(quota.key, quota.value) for quota in quotas}
-        lines += [f"  - entity: {to_flow(entity_document(entity))}", f"    values: {to_flow(values)}"]
+        lines += [f"  - entity: {to_flow(plain(entity))}", f"    values: {to_flow(values)}"]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -9,9 +9,10 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey
 from kquota.core.quotas.selector import selected
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
+from kquota.documents.derive import plain
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, read_document, read_raw_text
-from kquota.documents.quotas import Overlays, QuotaFile, entity_document, read_quota_file, value_text, writable
+from kquota.documents.quotas import Overlays, QuotaFile, read_quota_file, value_text, writable
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class _Merger:
         ordered = sorted(entities, key=lambda entity: entity.sort_key)
         for index, entity in enumerate(ordered, len(self._entries)):
             values = _written(snapshot[entity])
-            entry: Document = {"entity": entity_document(entity), "values": values if self._cluster is None else {}}
+            entry: Document = {"entity": plain(entity), "values": values if self._cluster is None else {}}
             if self._cluster is not None:
                 entry["clusters"] = {self._cluster: values}
             self.edits["quotas", index] = entry

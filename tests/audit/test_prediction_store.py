@@ -15,9 +15,9 @@ from kquota.audit.findings import SCHEMA, Findings
 from kquota.core.findings.finding import ORDER, Finding
 from kquota.core.findings.prediction import CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
+from kquota.documents.audit import prediction_document
 from kquota.documents.derive import plain
 from kquota.documents.encoding import to_json
-from kquota.documents.prediction import prediction_document
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 1 << 60), st.floats(1, 1e12), st.floats(1, 9).map(np.float64))
 INTERVALS = st.one_of(st.builds(Interval, NUMBERS, NUMBERS, NUMBERS), NUMBERS.map(lambda value: Interval(*[value] * 3)))

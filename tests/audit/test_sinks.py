@@ -16,7 +16,7 @@ from kquota.core.findings.finding import Client
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
-from kquota.documents.episode import episode_document
+from kquota.documents.audit import episode_document
 from kquota.errors import InputError, Unreachable
 from tests.cli.conftest import Kquota
 

@@ -14,8 +14,8 @@ from kquota.backends.kafka.controller import ControllerBackend
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.alter import alter_document
 from kquota.documents.encoding import schema
+from kquota.documents.plan import alter_document
 from kquota.errors import InputError, Rejected, Unreachable
 from tests.backends.test_kafka_peers import Peer
 from tests.brokers.split import SplitCluster

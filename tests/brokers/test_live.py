@@ -21,8 +21,7 @@ from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.foreign.grafana import grafana_dashboard
-from kquota.documents.foreign.prometheus import Thresholds, prometheus_rules, shipped
+from kquota.documents.foreign.prometheus import Thresholds, grafana_dashboard, prometheus_rules, shipped
 from kquota.live.dialect import found
 from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages

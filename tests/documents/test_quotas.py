@@ -12,8 +12,9 @@ from jsonschema import Draft202012Validator
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, ValueType
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.derive import plain
 from kquota.documents.encoding import schema, to_json, to_yaml
-from kquota.documents.quotas import quotas_document, read_quotas, values_document
+from kquota.documents.quotas import quotas_document, read_quotas
 from kquota.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +58,7 @@ def test_reads_back(snapshot: QuotaSnapshot) -> None:
 
 def test_numbers_that_json_does_not_have() -> None:
     """A cluster can hold NaN: it prints as Java's word, never as invalid JSON."""
-    values = values_document(
-        {QuotaKey.REQUEST_PERCENTAGE: float("nan"), QuotaKey.CONTROLLER_MUTATION_RATE: float("inf")}
-    )
+    values = plain({QuotaKey.REQUEST_PERCENTAGE: float("nan"), QuotaKey.CONTROLLER_MUTATION_RATE: float("inf")})
 
     assert values == {"request_percentage": "NaN", "controller_mutation_rate": "Infinity"}
     json.dumps(values, allow_nan=False)

@@ -11,8 +11,7 @@ import pytest
 
 from kquota.core.findings.use import Enforcers
 from kquota.documents.encoding import to_yaml
-from kquota.documents.foreign.grafana import grafana_dashboard
-from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, prometheus_rules, shipped
+from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
 from kquota.live.dialect import found, is_broken
 from kquota.live.sources import Page, Pages
 

@@ -34,8 +34,8 @@ from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
 from kquota.core.findings.episode import Episode
+from kquota.documents.audit import episode_document
 from kquota.documents.encoding import to_json_line
-from kquota.documents.episode import episode_document
 from kquota.errors import InputError
 from kquota.files import replacing
 from kquota.garbage import look_seldom

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from kquota.backends.http import TooLarge, fetch
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.quota import humanize
+from kquota.documents.audit import episode_document
+from kquota.documents.derive import utc
 from kquota.documents.encoding import to_json_line
-from kquota.documents.episode import episode_document
-from kquota.documents.watch import utc
 from kquota.errors import InputError
 
 Say = Callable[[str], None]

@@ -17,7 +17,7 @@ from kquota.cli.streams import note
 from kquota.cli.text import many, safe
 from kquota.cli.views import View, show, shown_as
 from kquota.core.check import Check, State, failure, ok, warning
-from kquota.documents.doctor import doctor_document
+from kquota.documents.clusters import doctor_document
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
 from kquota.reconcile import now

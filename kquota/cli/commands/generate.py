@@ -12,8 +12,7 @@ from kquota.cli.grammar import Group
 from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
-from kquota.documents.foreign.grafana import grafana_dashboard
-from kquota.documents.foreign.prometheus import Metric, Thresholds, prometheus_rules, shipped
+from kquota.documents.foreign.prometheus import Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
 
 _INTERVAL: Any = lasting("The --interval of 'kquota exporter'.", default="15s")
 _TIMEOUT_S = 10.0

@@ -13,8 +13,8 @@ from kquota.cli.leases import shown
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, many, moment
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
+from kquota.documents.derive import plain
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
-from kquota.documents.quotas import entity_document
 from kquota.errors import KquotaError
 from kquota.leases import Fate, Lease, by_place, settles
 from kquota.leases import prune as pruned
@@ -162,7 +162,7 @@ def _lease(lease: Lease, now: int) -> Document:
     """A lease as history's JSON has it; `by` is the entry that ended it."""
     return {
         "entry": lease.entry.id,
-        "entity": entity_document(lease.entity),
+        "entity": plain(lease.entity),
         "key": str(lease.key),
         "value": lease.value,
         "then": lease.then,

@@ -23,7 +23,7 @@ from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import entry_lines, to_json
-from kquota.documents.lint import Line, lint_document, sarif_document, subject
+from kquota.documents.plan import Line, lint_document, sarif_document, subject
 
 
 @click.command("lint", cls=grammar.Command)

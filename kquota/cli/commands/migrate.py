@@ -11,7 +11,7 @@ from kquota.cli.grammar import Group
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
 from kquota.core.change.migration import Finding, compare
-from kquota.documents.migration import commands, migration_document
+from kquota.documents.clusters import commands, migration_document
 
 
 @click.group("migrate", cls=Group)

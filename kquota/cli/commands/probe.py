@@ -23,7 +23,7 @@ from kquota.core.findings.probe import Agreement, Probe
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
-from kquota.documents.probe import probe_document
+from kquota.documents.limits import probe_document
 from kquota.errors import InputError, Refused
 from kquota.probe.client import Load
 from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run

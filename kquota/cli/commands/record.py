@@ -24,8 +24,8 @@ from kquota.core.change.broker import parse_broker
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
+from kquota.documents.clusters import record_document, recorded_document
 from kquota.documents.journal import Entry, Journal, name_of
-from kquota.documents.record import record_document, recorded_document
 from kquota.errors import InputError
 from kquota.reconcile import now
 

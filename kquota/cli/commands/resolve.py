@@ -27,7 +27,7 @@ from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.caveat import Caveat, caveats
 from kquota.core.resolve.reach import OTHER, Client, Reach
 from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
-from kquota.documents.resolution import resolution_document
+from kquota.documents.limits import resolution_document
 from kquota.errors import InputError
 
 

@@ -35,7 +35,7 @@ from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.use import top_document
+from kquota.documents.limits import top_document
 from kquota.errors import InputError, KquotaError
 from kquota.reconcile import now
 

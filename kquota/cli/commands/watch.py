@@ -16,7 +16,8 @@ from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
 from kquota.core.change.plan import Change
 from kquota.core.quotas.quota import QuotaKey, humanize
-from kquota.documents.watch import change_document, utc
+from kquota.documents.clusters import change_document
+from kquota.documents.derive import utc
 from kquota.errors import KquotaError, Unauthorized
 
 _TURN_S = 0.5

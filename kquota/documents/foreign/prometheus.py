@@ -1,4 +1,4 @@
-"""Rules for Prometheus and for the JMX exporter, in the names of the brokers' own metrics.
+"""Rules for Prometheus and for the JMX exporter, and a dashboard for Grafana, in the names of the brokers' own metrics.
 
 The alerts' thresholds follow from how brokers enforce quotas (`kquota.core.findings.use`), not from habit.
 """
@@ -128,6 +128,21 @@ def _alerts(metrics: Sequence[Metric], thresholds: Thresholds, by: Sequence[str]
             if metric.what == "tokens":
                 empty = metric._replace(name=f"({metric.name} < 0)")
                 yield {**alert, "expr": _joined(empty, "*", f"({limit(metric, by)} > bool 0)", by)}
+
+
+def grafana_dashboard(metrics: Sequence[Metric], thresholds: Thresholds) -> Document:
+    """The dashboard; its panels need the recorded metrics of `prometheus_rules`."""
+    labels = {label for metric in metrics for label in metric.labels}
+    names = [label for label in ("user", "clientId", "client_id", "client", "ip") if label in labels]
+    return filled(
+        "grafana.json",
+        whom=" ".join(f"{{{{{label}}}}}" for label in names),
+        near=thresholds.near,
+        proven=thresholds.proven,
+        near_text=f"{thresholds.near:.2f}",
+        proven_text=f"{thresholds.proven:.2f}",
+        late=max(300.0, 4 * thresholds.interval_s),
+    )
 
 
 def filled(file: str, **holes: object) -> Document:
