@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -38,8 +38,6 @@ SETTINGS = (*ADDRESSES, *_FILES, "timeout")
 _VARIABLES = {"zk_jaas_file": "KQUOTA_ZOOKEEPER_JAAS_FILE"}
 """The environment variables that are not called after their option."""
 
-Value: TypeAlias = str | Path | float | None
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -47,7 +45,7 @@ class Setting:
 
     name: str
     """As the parameter of the option is called."""
-    value: Value
+    value: Any
     origin: str
     where: str | None = None
     """The option, the environment variable or the context."""
@@ -66,7 +64,7 @@ class Given:
     """By the name of the parameter, `context` among them."""
 
     @classmethod
-    def of(cls, **values: Value) -> Given:
+    def of(cls, **values: Any) -> Given:
         """Values by the names of their parameters, as the present click context has them."""
         return cls({name: _given(name, values.get(name)) for name in ("context", *SETTINGS)})
 
@@ -78,8 +76,7 @@ class Given:
     @property
     def timeout_s(self) -> float:
         """The time-out of the command line, or its default."""
-        timeout = self.settings["timeout"].value
-        return timeout if isinstance(timeout, float | int) else 10.0
+        return self.settings["timeout"].value or 10.0
 
     def at(self, parameter: str, address: str) -> Given:
         """The same options for the cluster at an address, as if `parameter` alone had named it."""
@@ -110,16 +107,9 @@ class Given:
         context, found = self.in_effect()
         if context is not None and context.journal is not None:
             click.get_current_context().meta[_JOURNAL] = context.journal
-        file, text = _path, _text
-        timeout = found["timeout"].value
         return Access(
-            text(found["bootstrap_server"]),
-            text(found["bootstrap_controller"]),
-            text(found["zookeeper"]),
-            file(found["command_config"]),
-            file(found["zk_tls_config_file"]),
-            file(found["zk_jaas_file"]),
-            timeout if isinstance(timeout, float | int) else self.timeout_s,
+            **{name: found[name].value or None for name in (*ADDRESSES, *_FILES)},
+            timeout_s=found["timeout"].value or self.timeout_s,
             # A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
             patient=self.settings["timeout"].is_option,
             context=None if context is None else context.name,
@@ -164,7 +154,7 @@ class Given:
     def _context(self) -> Context | None:
         """The context that has a say."""
         setting = self.settings["context"]
-        named = _text(setting)
+        named: str | None = setting.value or None
         if not setting.is_option:
             addressed = [self.settings[name] for name in ADDRESSES if self.settings[name].value]
             if addressed:
@@ -209,7 +199,7 @@ def _name_left_out(address: Setting) -> None:
             once(f"{address.where} names the cluster; the current context {current} is left out", note)
 
 
-def _of_both(given: Setting, context: Context, of_context: Value, *, whole: bool) -> Setting:
+def _of_both(given: Setting, context: Context, of_context: Any, *, whole: bool) -> Setting:
     """A setting of the command line or the environment, else of the context, which may be taken as a whole."""
     in_environment = given.origin == "environment"
     if given.is_option or (in_environment and not whole):
@@ -219,17 +209,7 @@ def _of_both(given: Setting, context: Context, of_context: Value, *, whole: bool
     return Setting(given.name, None if in_environment else given.value, "default")
 
 
-def _text(setting: Setting) -> str | None:
-    assert setting.value is None or isinstance(setting.value, str)
-    return setting.value or None
-
-
-def _path(setting: Setting) -> Path | None:
-    assert setting.value is None or isinstance(setting.value, Path)
-    return setting.value
-
-
-def _given(name: str, value: Value) -> Setting:
+def _given(name: str, value: Any) -> Setting:
     source = click.get_current_context().get_parameter_source(name)
     if source is ParameterSource.COMMANDLINE:
         return Setting(name, value, "option", "--" + name.replace("_", "-"))

@@ -18,9 +18,8 @@ from kquota.audit.run import Usage
 from kquota.backends import QuotaWatch
 from kquota.backends.polling import watch
 from kquota.cli.options import FINE_DURATION, count, gathered, lasting, path, values
-from kquota.cli.printable import safe
 from kquota.cli.session import open_backend
-from kquota.cli.streams import note, stoppable, warn
+from kquota.cli.streams import note, safe, stoppable, warn
 from kquota.cli.text import entity_text, many, moment, rate_text
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change

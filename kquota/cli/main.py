@@ -70,38 +70,24 @@ GROUPS = {
 
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
-ALIASES = {
-    "list": "describe",
-    "get": "describe",
-    "show": "describe",
-    "ls": "describe",
-    "set": "alter",
-    "add": "alter",
-    "create": "alter",
-    "update": "alter",
-    "rm": "delete",
-    "remove": "delete",
-    "revert": "undo",
-    "rollback": "undo",
-    "why": "resolve",
-    "who": "resolve",
-    "explain": "resolve",
+_TRIED = {
+    "describe": "list get show ls",
+    "alter": "set add create update",
+    "delete": "rm remove",
+    "undo": "revert rollback",
+    "resolve": "why who explain",
 }
+ALIASES = {word: command for command, words in _TRIED.items() for word in words.split()}
 """Words that people try first, with the command that they mean."""
 
-_MEANT = {
-    "--set": "--add-config",
-    "--add": "--add-config",
-    "--config": "--add-config",
-    "--unset": "--delete-config",
-    "--delete": "--delete-config",
-    "--remove": "--delete-config",
-    "--quota": "--add-config",
-    "--until": "--for",
-    "--verbose": "--debug",
-    "-o": "--format",
-    "--output": "--format",
+_TRIED_OPTIONS = {
+    "--add-config": "--set --add --config --quota",
+    "--delete-config": "--unset --delete --remove",
+    "--for": "--until",
+    "--debug": "--verbose",
+    "--format": "-o --output",
 }
+_MEANT = {word: option for option, words in _TRIED_OPTIONS.items() for word in words.split()}
 """Options that people try first, with the option that they mean where a command has it."""
 
 _ADVICE = {
@@ -223,12 +209,13 @@ def run(argv: Sequence[str]) -> int:
     its output is lost to more than a reader that went away, it is OUTPUT.
     """
     with guarded() as output:
-        code = _run(argv, guarded=output.is_guarded)
+        code = _run(argv, guarded=output is not None)
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         # Kafka's tool does not look at what became of its output, and neither do the scripts that call it.
-        if output.error is not None and code in (ExitCode.OK, ExitCode.DIFFERENT) and "kafka-configs" not in argv[:2]:
-            _complain(f"the output could not be written: {output.error.strerror}", "all else is done")
+        lost = None if output is None else output.lost
+        if lost is not None and code in (ExitCode.OK, ExitCode.DIFFERENT) and "kafka-configs" not in argv[:2]:
+            _complain(f"the output could not be written: {lost.strerror}", "all else is done")
             return ExitCode.OUTPUT
         return code
 

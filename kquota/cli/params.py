@@ -16,7 +16,7 @@ from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
-from kquota.cli.contexts import SETTINGS, Given, Value, requires_message
+from kquota.cli.contexts import SETTINGS, Given, requires_message
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import DURATION as DURATION  # noqa: PLC0414
 from kquota.cli.options import Decorator, F, by, collected, gathered, option, path, value
@@ -404,7 +404,7 @@ cluster_flags = _stack(
 _CLUSTER_PARAMETERS = ("context", *SETTINGS)
 
 
-def _access(**given: Value) -> Access:
+def _access(**given: Any) -> Access:
     return Given.of(**given).access()
 
 

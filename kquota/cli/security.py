@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from kquota import access
-from kquota.backends.secrets import crosses_networks
+from kquota.access import Access
 from kquota.cli.streams import once, warn
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.kafka.sasl import Sasl
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.metrics.prometheus import Credentials
 
@@ -42,21 +41,24 @@ def ask(what: str) -> str:
         raise click.Abort from None
 
 
-def kafka_security(file: Path) -> KafkaSecurity:
-    """What a client.properties says. Raises InputError, MissingDependency."""
-    from kquota.backends import clientprops
-
-    return clientprops.kafka_security(file, ask)
+def login(access: Access) -> KafkaSecurity | ZooKeeperSecurity | None:
+    """How to log in to the one who answers. Raises InputError, MissingDependency."""
+    return zookeeper_login(access) if access.is_zookeeper else kafka_login(access)
 
 
-def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
-    """Warns of a password or a token that goes over a network as it is; whatever else is wrong comes later."""
+def kafka_login(access: Access) -> KafkaSecurity | None:
+    """How to log in to brokers. Warns of a password or a token that goes over a network as it is."""
+    security = access.kafka_security(ask)
+    if security is not None and security.sasl is not None:
+        _warn_of_clear_text(security, security.sasl, access.bootstrap_controller or access.bootstrap_server or "")
+    return security
+
+
+def _warn_of_clear_text(security: KafkaSecurity, sasl: Sasl, servers: str) -> None:
     from kquota.backends.kafka.address import Servers
     from kquota.backends.kafka.oauth import ClientCredentials, OAuthBearer
+    from kquota.backends.secrets import crosses_networks
 
-    sasl = security.sasl
-    if sasl is None:
-        return
     with contextlib.suppress(InputError):
         hosts = [server.host for server in Servers.parse(servers).servers]
         if security.tls is None and sasl.mechanism in ("PLAIN", "OAUTHBEARER") and crosses_networks(hosts):
@@ -67,14 +69,18 @@ def warn_of_clear_text(security: KafkaSecurity, servers: str) -> None:
         once("the secret goes to the token endpoint over http, and whoever listens reads it: use https", warn)
 
 
-def warn_of_digest(security: ZooKeeperSecurity, connect: str) -> None:
-    """Warns of a password that goes to ZooKeeper as it is: its digest scheme sends it so, SASL does not."""
+def zookeeper_login(access: Access) -> ZooKeeperSecurity | None:
+    """How to log in to ZooKeeper. Warns of a password that it gets as it is: by its digest scheme, but not by SASL."""
+    security = access.zookeeper_security(ask)
+    if security is None or security.digest is None or security.tls is not None:
+        return security
+    from kquota.backends.secrets import crosses_networks
     from kquota.backends.zookeeper.address import Address
 
-    with contextlib.suppress(InputError):
-        hosts = [host for host, _ in Address.parse(connect).hosts]
-        if security.digest is not None and security.tls is None and crosses_networks(hosts):
+    with contextlib.suppress(InputError):  # whatever is wrong with the address comes later
+        if crosses_networks([host for host, _ in Address.parse(access.zookeeper or "").hosts]):
             once("the password goes to ZooKeeper without TLS, and whoever listens reads it: use TLS or SASL", warn)
+    return security
 
 
 def prometheus_credentials(url: str) -> Credentials:
@@ -89,15 +95,10 @@ def prometheus_credentials(url: str) -> Credentials:
 
 def is_clear(url: str) -> bool:
     """Whether what is sent to that URL crosses a network unencrypted."""
+    from kquota.backends.secrets import crosses_networks
+
     parts = urlsplit(url)
     return parts.scheme.lower() == "http" and crosses_networks([parts.hostname or ""])
-
-
-def zookeeper_security(
-    tls_file: Path | None, jaas_file: Path | None, environment: Mapping[str, str]
-) -> ZooKeeperSecurity:
-    """What those files and KQUOTA_ZOOKEEPER_* of that environment say. Raises InputError, MissingDependency."""
-    return access.zookeeper_security(tls_file, jaas_file, environment, ask)
 
 
 def jvm_jaas_file() -> Path | None:

@@ -18,6 +18,7 @@ from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.leases import leases_of
+from kquota.cli.security import kafka_login, login, zookeeper_login
 from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, first_of
 from kquota.core.quotas.entity import Entity, EntityType
@@ -30,7 +31,7 @@ from kquota.state import CLUSTER
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
     from kquota.backends.kafka import KafkaBackend, KafkaSecurity
-    from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
+    from kquota.backends.zookeeper import ZooKeeperBackend
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 def open_backend(access: Access) -> QuotaBackend:
     """The quotas of a cluster. Raises click.UsageError without an address, InputError for an unusable login."""
     cluster_name(access)
-    return access.open(_security(access))
+    return access.open(login(access))
 
 
 def journal(folder: Path, access: Access) -> Journal:
@@ -82,14 +83,14 @@ def open_broker_configs(access: Access) -> BrokerConfigs:
         raise click.UsageError("only brokers report their configs: give --bootstrap-server")
     if access.address is None:
         raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return access.open_broker_configs(_security(access))
+    return access.open_broker_configs(login(access))
 
 
 def open_broker_loggers(access: Access) -> BrokerLoggers:
     """The request loggers of a cluster. Raises click.UsageError without an address that brokers answer at."""
     if access.is_zookeeper or access.address is None:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return access.open_broker_loggers(_kafka_security(access))
+    return access.open_broker_loggers(kafka_login(access))
 
 
 def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:
@@ -98,7 +99,7 @@ def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:
 
     if access.bootstrap_controller or access.is_zookeeper or not access.bootstrap_server:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return access.bootstrap_server, _kafka_security(access) or KafkaSecurity()
+    return access.bootstrap_server, kafka_login(access) or KafkaSecurity()
 
 
 def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tuple[ZooKeeperBackend, KafkaBackend]:
@@ -107,30 +108,8 @@ def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tup
     from kquota.backends.zookeeper import ZooKeeperBackend
 
     timeout_s = access.timeout_s
-    source = ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=_zookeeper_security(access))
-    return source, KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=_kafka_security(access))
-
-
-def _security(access: Access) -> KafkaSecurity | ZooKeeperSecurity | None:
-    return _zookeeper_security(access) if access.is_zookeeper else _kafka_security(access)
-
-
-def _zookeeper_security(access: Access) -> ZooKeeperSecurity | None:
-    from kquota.cli.security import ask, warn_of_digest
-
-    security = access.zookeeper_security(ask)
-    if security is not None:
-        warn_of_digest(security, access.zookeeper or "")
-    return security
-
-
-def _kafka_security(access: Access) -> KafkaSecurity | None:
-    from kquota.cli.security import ask, warn_of_clear_text
-
-    security = access.kafka_security(ask)
-    if security is not None:
-        warn_of_clear_text(security, access.bootstrap_controller or access.bootstrap_server or "")
-    return security
+    source = ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=zookeeper_login(access))
+    return source, KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=kafka_login(access))
 
 
 def cluster_name(access: Access) -> str:
@@ -183,7 +162,7 @@ def load_quotas(source: QuotaSource, wanted: QuotaFilter | None = None) -> Quota
 
     A filter is the cluster's to apply; a file is read as a whole.
     """
-    return _load_quotas(source, wanted, lambda backend: None)[0]
+    return _load_quotas(source, wanted)[0]
 
 
 def load_quotas_and_leases(
@@ -198,7 +177,7 @@ _T = TypeVar("_T")
 
 
 def _load_quotas(
-    source: QuotaSource, wanted: QuotaFilter | None, ask: Callable[[QuotaBackend], _T]
+    source: QuotaSource, wanted: QuotaFilter | None = None, ask: Callable[[QuotaBackend], _T | None] = lambda _: None
 ) -> tuple[QuotaSnapshot, _T | None]:
     """The quotas, and what `ask` finds out about a live cluster beside them."""
     if source.file is not None:
@@ -277,28 +256,25 @@ def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | N
 
     (An ensemble that no broker is registered at does not say how many there are.)
     """
-    from kquota.backends import KnowsBrokers, cluster_of
+    from kquota.backends import cluster_of
 
-    if source.file is not None:
-        return load_quotas(source), None, None
-    brokers = None
-    with _open_live(source) as backend:
-        snapshot = backend.describe()
-        cluster = cluster_of(backend)
-        if isinstance(backend, KnowsBrokers):
-            with contextlib.suppress(KquotaError):
-                brokers = backend.broker_count() or None
-    warn_problems(snapshot)
-    return snapshot, brokers, cluster
+    snapshot, found = _load_quotas(source, ask=lambda backend: (_brokers_of(backend), cluster_of(backend)))
+    return snapshot, *(found or (None, None))
 
 
 def count_brokers(source: QuotaSource) -> int | None:
     """How many brokers the live cluster has; None for a file, and where the cluster does not say."""
-    from kquota.backends import KnowsBrokers
-
     if source.access is None:
         return None
     with contextlib.suppress(KquotaError), _open_live(source) as backend:
+        return _brokers_of(backend)
+    return None
+
+
+def _brokers_of(backend: QuotaBackend) -> int | None:
+    from kquota.backends import KnowsBrokers
+
+    with contextlib.suppress(KquotaError):
         return backend.broker_count() or None if isinstance(backend, KnowsBrokers) else None
     return None
 
@@ -428,24 +404,22 @@ _MOST_NAMES = 10_000
 """Comparing with more would take its time."""
 
 
-def note_slips(snapshot: QuotaSnapshot, names: Mapping[EntityType, object]) -> None:
+def note_slips(snapshot: QuotaSnapshot, asked: Mapping[EntityType, object]) -> None:
     """Suggests a similar name that has quotas where the asked name has none, a line each on stderr.
 
     Names that differ in digits alone are neighbours, and no slips.
     """
     import difflib
 
-    for entity_type, name in names.items():
+    for entity_type, name in asked.items():
         known = {part for entity in snapshot for kind, part in entity.parts if kind is entity_type}
         if not isinstance(name, str) or name in known or len(known) > _MOST_NAMES:
             continue
-        same = [each for each in known if isinstance(each, str) and each.casefold() == name.casefold()]
-        if same:
-            note(f"no quota is set for {entity_type.value}={name}; did you mean {same[0]!r}?")
-            continue
-        if re.search(r"[*?]", name):
+        names = [each for each in known if isinstance(each, str)]
+        close = [each for each in names if each.casefold() == name.casefold()]
+        if not close and re.search(r"[*?]", name):
             note(f"{name!r} is taken as a name; 'kquota describe --match' takes patterns")
             continue
-        close = difflib.get_close_matches(name, [each for each in known if isinstance(each, str)], n=1, cutoff=0.75)
+        close += difflib.get_close_matches(name, names, n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
             note(f"no quota is set for {entity_type.value}={name}; did you mean {close[0]!r}?")

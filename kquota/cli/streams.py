@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.printable import safe
 from kquota.errors import Refused
 
 if TYPE_CHECKING:
@@ -31,13 +30,18 @@ _WARNED = "kquota.warned"
 _COLOURS = {"auto": None, "always": True, "never": False}
 
 
-class _Stream(io.FileIO):
+class Stream(io.FileIO):
     """A standard stream whose writes do not fail: what cannot be written is dropped, and `error` says why.
 
     No work depends on who reads what is said about it.
     """
 
     error: OSError | None = None
+
+    @property
+    def lost(self) -> OSError | None:
+        """Why not all of it was written; a reader that went away (`| head`) has all that it wanted."""
+        return None if self.error is None or self.error.errno == errno.EPIPE else self.error
 
     def write(self, data: Any, /) -> int:
         with memoryview(data).cast("B") as view:
@@ -53,30 +57,13 @@ class _Stream(io.FileIO):
             return view.nbytes
 
 
-class Output:
-    """The standard output of one command line."""
-
-    def __init__(self, stream: _Stream | None) -> None:
-        self._stream = stream
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether writes to it never fail."""
-        return self._stream is not None
-
-    @property
-    def error(self) -> OSError | None:
-        """Why not all of it was written; a reader that went away (`| head`) has all that it wanted."""
-        error = None if self._stream is None else self._stream.error
-        return None if error is None or error.errno == errno.EPIPE else error
-
-
 @contextlib.contextmanager
-def guarded() -> Iterator[Output]:
+def guarded() -> Iterator[Stream | None]:
     """Has the standard streams of the process take whatever is written while it lasts.
 
-    One that the caller closed is the null device, so that no other file gets its number. Streams that are not the
-    process's own (of a test, of an embedding program) stay as they are.
+    Gives the standard output, or None where it is not guarded: streams that are not the process's own (of a test, of an
+    embedding program) stay as they are. A stream that the caller closed is the null device, so that no other file gets
+    its number.
     """
     kept = sys.stdin, sys.stdout, sys.stderr
     for number, stream in enumerate(kept):
@@ -88,7 +75,7 @@ def guarded() -> Iterator[Output]:
     _, sys.stderr = _guarded(sys.stderr)
     ours = sys.stdout, sys.stderr
     try:
-        yield Output(out)
+        yield out
     finally:
         for each in ours:
             with contextlib.suppress(OSError, ValueError):
@@ -107,18 +94,18 @@ def _occupy(number: int) -> None:
             os.close(null)
 
 
-def _guarded(stream: TextIO | None) -> tuple[_Stream | None, TextIO]:
+def _guarded(stream: TextIO | None) -> tuple[Stream | None, TextIO]:
     """The raw stream and the text stream above it that never fail; those of others are left alone."""
     if stream is None:
-        raw = _Stream(os.open(os.devnull, os.O_WRONLY), "wb")
+        raw = Stream(os.open(os.devnull, os.O_WRONLY), "wb")
         return raw, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
     buffer = getattr(stream, "buffer", None)
     inner = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is nothing in between
-    if not isinstance(inner, io.FileIO) or isinstance(inner, _Stream) or not isinstance(stream, io.TextIOWrapper):
+    if not isinstance(inner, io.FileIO) or isinstance(inner, Stream) or not isinstance(stream, io.TextIOWrapper):
         return None, stream
     with contextlib.suppress(OSError):
         stream.flush()
-    raw = _Stream(inner.fileno(), "wb", closefd=False)
+    raw = Stream(inner.fileno(), "wb", closefd=False)
     text = io.TextIOWrapper(
         raw if inner is buffer else io.BufferedWriter(raw),
         encoding=stream.encoding,
@@ -235,6 +222,16 @@ def quiet() -> bool:
     return context is not None and context.meta.get(_QUIET, False)
 
 
+def safe(text: object) -> str:
+    """Text with control characters spelled out: names come from a cluster and must not drive a terminal."""
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == " " else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def say(text: str) -> None:
     """Says a line on stderr; no other line goes there (a test looks).
 
@@ -294,7 +291,7 @@ def _lost_output() -> OSError | None:
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
-    return raw.error if isinstance(raw, _Stream) else None
+    return raw.error if isinstance(raw, Stream) else None
 
 
 def shows_progress() -> bool:

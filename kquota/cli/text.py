@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kquota.cli.printable import safe as safe  # noqa: PLC0414
 from kquota.cli.streams import coloured, note
+from kquota.cli.streams import safe as safe  # noqa: PLC0414
 from kquota.core.duration import duration as _duration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 

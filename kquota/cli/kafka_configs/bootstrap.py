@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from kquota.backends.clientprops import kafka_security
 from kquota.backends.kafka.quotas import value_of
 from kquota.backends.kafka.raw import BrokerError, RawQuotas
 from kquota.backends.kafka.security import KafkaSecurity
@@ -11,7 +12,7 @@ from kquota.backends.kafka.session import Unanswered
 from kquota.backends.properties import read_properties
 from kquota.cli.kafka_configs import configs, journal
 from kquota.cli.kafka_configs.options import Options, Refusal
-from kquota.cli.security import kafka_security
+from kquota.cli.security import ask
 from kquota.core.java import hash_order, string_hash
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -48,7 +49,7 @@ def _opened(options: Options) -> RawQuotas:
     properties = {} if file is None else read_properties(Path(file))
     given = [properties.get(name, "").strip() for name in ("request.timeout.ms", "default.api.timeout.ms")]
     timeout_s = max((int(text) / 1000 for text in given if text.isdecimal()), default=60.0)
-    login = KafkaSecurity() if file is None else kafka_security(Path(file))
+    login = KafkaSecurity() if file is None else kafka_security(Path(file), ask)
     return RawQuotas(
         options.value("bootstrap-server") or "", timeout_s=max(timeout_s, 0.001), security=login, patient=_PATIENT
     )

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_plus
 
+from kquota.access import zookeeper_security
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.raw import RawConfigs
-from kquota.cli import security
 from kquota.cli.kafka_configs import configs, journal
 from kquota.cli.kafka_configs.options import Options, Refusal
+from kquota.cli.security import ask, jvm_jaas_file
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.quota import QuotaKey, ValueType
 
@@ -62,8 +63,8 @@ def run(options: Options, tool: str, write: Callable[[str], None]) -> None:
     write(_WARNING)
     file = options.value("zk-tls-config-file")
     jaas = os.environ.get("KQUOTA_ZOOKEEPER_JAAS_FILE")
-    login = security.zookeeper_security(
-        None if file is None else Path(file), Path(jaas) if jaas else security.jvm_jaas_file(), os.environ
+    login = zookeeper_security(
+        None if file is None else Path(file), Path(jaas) if jaas else jvm_jaas_file(), os.environ, ask
     )
     connect = options.value("zookeeper") or ""
     with RawConfigs(connect, timeout_s=_TIMEOUT_S, security=login, patient=_PATIENT) as raw:
