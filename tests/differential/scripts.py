@@ -58,13 +58,10 @@ _IPS: Final = """
 --alter --entity-type ips --entity-default --add-config connection_creation_rate=2147483647
 """
 _CREDENTIALS: Final = """
---alter --add-config 'SCRAM-SHA-256=[iterations=8192,password=alice-secret],SCRAM-SHA-512=[password=alice-secret]' --entity-type users --entity-name alice
---alter --add-config 'SCRAM-SHA-512=[password=admin-secret]' --entity-type users --entity-name admin
 --alter --delete-config 'SCRAM-SHA-512' --entity-type users --entity-name alice
 --alter --user alice --delete-config SCRAM-SHA-256,SCRAM-SHA-512
 --describe --entity-type users --entity-name alice
---alter --user alice --add-config 'SCRAM-SHA-256=[iterations=4096,password=x],producer_byte_rate=1'
-"""  # noqa: E501
+"""
 _SHOWN: Final = """
 --describe --user alice
 --describe --user admin
@@ -389,12 +386,18 @@ def is_for_brokers(words: Words) -> bool:
     return "SCRAM-SHA-" not in text and all(len(rate) < 19 and int(rate) >= _ENOUGH for rate in _RATE.findall(text))
 
 
+def _makes_credentials(words: Words) -> bool:
+    """Whether a line makes credentials, which the drop-in leaves to Kafka's tool."""
+    return any("SCRAM-SHA-" in word and "=" in word for word in words)
+
+
 def sequences(seed: str, corpus: Corpus, *, on_brokers: bool) -> Iterator[list[Words]]:
     """Lines for one cluster after another, a few each; without an end."""
     rng = random.Random(f"{seed} {corpus.connection}")
     while True:
         lines = [line(rng, corpus) for _ in range(rng.randrange(3, 8))]
-        yield [words for words in lines if "\0" not in "".join(words) and (not on_brokers or is_for_brokers(words))]
+        fits = is_for_brokers if on_brokers else lambda words: not _makes_credentials(words)
+        yield [words for words in lines if "\0" not in "".join(words) and fits(words)]
 
 
 # --- What may be there before ---

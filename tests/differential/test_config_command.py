@@ -198,10 +198,10 @@ def scripted(corpus: scripts.Corpus, *, on_brokers: bool) -> list[list[Words]]:
 
 def test_scripts_on_brokers(brokers: Brokers, current: ConfigCommand, folder: Path) -> None:
     for lines in scripted(scripts.ON_BROKERS, on_brokers=True):
-        compare(brokers, current.run, lambda argv: run_as("current", argv), {}, with_files(lines, folder))
+        compare(brokers, current.run, run_as, {}, with_files(lines, folder))
 
 
 def test_scripts_on_zookeeper(chroots: Chroots, older: ConfigCommand, folder: Path) -> None:
     rng = random.Random("ci")
     for lines in scripted(scripts.ON_ZOOKEEPER, on_brokers=False):
-        compare(chroots, older.run, lambda argv: run_as("2.8", argv), scripts.nodes(rng), with_files(lines, folder))
+        compare(chroots, older.run, run_as, scripts.nodes(rng), with_files(lines, folder))

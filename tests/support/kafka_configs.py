@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+from unittest import mock
 
 from kquota.backends import znode
 from kquota.backends.kafka.raw import RawQuotas
@@ -52,9 +53,6 @@ class Outcome:
 class Server(Protocol):
     """A server that cases run on."""
 
-    tool: ClassVar[str]
-    """The value of KQUOTA_KAFKA_CONFIGS."""
-
     @property
     def placeholders(self) -> Mapping[str, str]:
         """What stands for the server in recorded texts, and its address."""
@@ -75,7 +73,6 @@ class Server(Protocol):
 class ZooKeeper:
     """A chroot of its own for each case; `/config` and the directories below it are no part of the state."""
 
-    tool: ClassVar[str] = "2.8"
     _numbers: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self, connect: str, chroot: str = "") -> None:
@@ -170,8 +167,6 @@ class ZooKeeper:
 
 class Broker:
     """A KRaft broker; its quotas are removed before each case."""
-
-    tool: ClassVar[str] = "current"
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -275,24 +270,19 @@ SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Server]]] =
 def execute(case: Case, server: Server) -> Outcome:
     """Brings about the state before and runs the command line."""
     server.prepare(case["pre_state"])
-    code, out, err = run_as(server.tool, [substituted(word, server) for word in case["argv"]])
+    code, out, err = run_as([substituted(word, server) for word in case["argv"]])
     return Outcome(code, out, err, server.state(case["expect"].get("state", {})))
 
 
-def run_as(tool: str, argv: Sequence[str]) -> tuple[int, str, str]:
-    """Runs a command line in this process as a tool of Kafka's: the exit code, stdout and stderr."""
+def run_as(argv: Sequence[str]) -> tuple[int, str, str]:
+    """Runs a command line in this process in the place of Kafka's tool: the exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
-    settings = {"KQUOTA_KAFKA_CONFIGS": tool, "KQUOTA_KAFKA_CONFIGS_JOURNAL": "off"}
-    before = {name: os.environ.pop(name, None) for name in settings}
-    os.environ.update(settings)
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = run(argv)
-    finally:
-        for name, value in before.items():
-            del os.environ[name]
-            if value is not None:
-                os.environ[name] = value
+    with (
+        mock.patch.dict(os.environ, {"KQUOTA_KAFKA_CONFIGS_JOURNAL": "off"}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = run(argv)
     return code, out.getvalue(), err.getvalue()
 
 

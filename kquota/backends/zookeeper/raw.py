@@ -54,15 +54,12 @@ class RawConfigs(ClosesOnExit):
         answers = self._read(GET_DATA, paths)
         return [answer.data if isinstance(answer, Node) else None for answer in answers]
 
-    def change(
-        self, entity: Entity, change: Callable[[bytes | None], Mapping[str, str]], *, delete_empty: bool = False
-    ) -> AlterResult:
+    def change(self, entity: Entity, change: Callable[[bytes | None], Mapping[str, str]]) -> AlterResult:
         """Writes what `change` makes of the entity's data, with the change notification in one transaction.
 
         The node must still have the version that was read: where another writer came first it is read again, and
         `change` is asked again. Nothing else stops the write, not even a result equal to what is there: brokers read
-        the entity again, as after a write of Kafka's tool. With `delete_empty` a node that would hold nothing, and has
-        none below it, is deleted, as Kafka does since 3.5. Raises what `change` raises; InputError for a name that no
+        the entity again, as after a write of Kafka's tool. Raises what `change` raises; InputError for a name that no
         node can have, and where there is no chroot; Rejected for a cluster on its way to KRaft; Conflict, Unreachable
         (Uncertain where the write may have been made), Unauthorized.
         """
@@ -73,7 +70,6 @@ class RawConfigs(ClosesOnExit):
                 NodeConfig.decode(data).values(entity),
                 NodeConfig(config).values(entity),
                 encode_config(config),
-                deletes=delete_empty and not config,
             )
 
         if not self.has_chroot:

@@ -2,11 +2,9 @@
 
 It takes Kafka's options, and answers with Kafka's stdout and exit code; an error is one line on stderr. It is the tool
 of 2.8, the last one that writes quotas to ZooKeeper, when `--zookeeper` is the connection, else the current one.
-`KQUOTA_KAFKA_CONFIGS=2.8`, `=3.9` or `=current` chooses the tool, whatever the connection. docs/kafka-configs.md has a
-table of what differs from Kafka on purpose.
+docs/kafka-configs.md has a table of what differs from Kafka on purpose.
 """
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -28,15 +26,14 @@ def run(argv: Sequence[str]) -> int:
         given = Options(argv)
         if not argv or given.has("help"):
             raise Refusal(options.TITLE, usage=True)
-        tool = _tool(given)
         if given.has("version"):
-            _out(options.VERSIONS[tool])
+            _out(options.VERSIONS[given.has("zookeeper")])
             return 0
-        options.check(given, tool)
+        options.check(given)
         if given.has("zookeeper"):
             from kquota.cli.kafka_configs import zookeeper
 
-            zookeeper.run(given, tool, _out)
+            zookeeper.run(given, _out)
         else:
             from kquota.cli.kafka_configs import bootstrap
 
@@ -49,15 +46,6 @@ def run(argv: Sequence[str]) -> int:
     else:
         return 0
     return 1
-
-
-def _tool(given: Options) -> str:
-    """The tool that the environment names, else the last one that does to that connection what is asked for."""
-    by_connection = "2.8" if given.has("zookeeper") else "current"
-    chosen = os.environ.get("KQUOTA_KAFKA_CONFIGS") or by_connection
-    if chosen not in options.VERSIONS:
-        raise Refusal(f"kquota: KQUOTA_KAFKA_CONFIGS is {chosen!r}, not one of {', '.join(options.VERSIONS)}")
-    return "3.9" if chosen == "current" and given.has("zookeeper") else chosen
 
 
 def _out(line: str) -> None:
@@ -96,9 +84,8 @@ class _Untouched(click.Command):
 def command(argv: tuple[str, ...]) -> int:
     """Do what Kafka's kafka-configs does to quotas: same options, stdout and exit codes.
 
-    With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.4.0. KQUOTA_KAFKA_CONFIGS=2.8, 3.9 or current
-    chooses the tool, whatever the connection. Alters are written down for 'kquota history' and 'kquota
-    undo', in the folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
+    With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.4.0. Alters are written down for 'kquota history'
+    and 'kquota undo', in the folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
 
     \b
     Examples:

@@ -101,7 +101,7 @@ def _alter(options: Options, write: Callable[[str], None]) -> None:
             f" --bootstrap-server. Unexpected config names: {', '.join(unknown)}"
         )
     if scram:
-        raise Refusal("kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs")
+        raise Refusal(configs.NO_QUOTAS)
     if types == ["users"] and not adding and not deleting and len(names) != 1:
         raise Refusal("there is nothing to alter")
     if adding or deleting or types != ["users"]:

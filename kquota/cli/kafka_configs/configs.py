@@ -15,6 +15,7 @@ _COMMA = re.compile("," + _OUTSIDE)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE, re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+NO_QUOTAS = "kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs"
 
 
 def to_add(options: Options) -> dict[str, str]:

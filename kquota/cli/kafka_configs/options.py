@@ -24,8 +24,8 @@ _WITH_ARGUMENT = {*TYPES, *_CONNECTIONS, "zk-tls-config-file", "command-config",
     *("add-config", "add-config-file", "delete-config")
 }
 _WITHOUT_ARGUMENT = {*DEFAULTS, "alter", "describe", "all", "entity-default", "force", "help", "version"}
-VERSIONS = {"2.8": "2.8.2 (Commit:3146c6ff4a24cc24)", "3.9": "3.9.1", "current": "4.4.0"}
-"""The tools that kquota stands in for, and what `--version` prints."""
+VERSIONS = {True: "2.8.2 (Commit:3146c6ff4a24cc24)", False: "4.4.0"}
+"""What `--version` prints: the tools that kquota stands in for, with `--zookeeper` and without."""
 
 TITLE = "This tool helps to manipulate and describe entity config for a topic, client, user, broker or ip"
 USAGE = """\
@@ -49,8 +49,6 @@ Option                                Meaning
 --help, --version                     Print this text, or the version.
 
 Environment                           Meaning
-KQUOTA_KAFKA_CONFIGS                  Whose tool this is: 2.8, 3.9 or current (4.4). Without it: 2.8 with --zookeeper,
-                                      else the current one.
 KQUOTA_KAFKA_CONFIGS_JOURNAL          off: do not write down what is altered for 'kquota history' and 'kquota undo'.
 KQUOTA_JOURNAL                        The folder of that journal."""
 
@@ -115,7 +113,7 @@ class Options:
         return long_form + named + ["" for flag in DEFAULTS if self.has(flag)]
 
 
-def check(options: Options, tool: str) -> None:
+def check(options: Options) -> None:
     """Raises Refusal for the first thing that is wrong with the command line."""
     if options.has("alter") == options.has("describe"):
         raise Refusal("Command must include exactly one action: --describe, --alter", usage=True)
@@ -127,8 +125,6 @@ def check(options: Options, tool: str) -> None:
     connections = sum(options.has(name) for name in _CONNECTIONS)
     strange = [kind for kind in types if kind not in TYPES.values()]
     foreign = [kind for kind in types if kind not in QUOTA_TYPES]
-    # The last tool that has --zookeeper alters credentials of users by it, and nothing else.
-    refused = [kind for kind in types if by_zookeeper and tool != "2.8" and kind != "users"]
     ips = [*options.values("entity-name"), *options.values("ip")] if "ips" in types and any(names) else []
     alters = options.has("alter")
     complaints = (
@@ -136,7 +132,6 @@ def check(options: Options, tool: str) -> None:
         (len(set(types)) < len(types), f"Duplicate entity type(s) specified: {','.join(dict.fromkeys(types))}"),
         *((True, f"Invalid entity type {kind}, use users, clients or ips") for kind in strange),
         *((True, f"{kind} have no quotas: use Kafka's own kafka-configs") for kind in foreign),
-        *((True, f"{kind} need --bootstrap-server: --zookeeper is for SCRAM credentials of users") for kind in refused),
         (
             len(types) > 1 and set(types) != {"users", "clients"},
             "Only 'users' and 'clients' entity types may be specified together",

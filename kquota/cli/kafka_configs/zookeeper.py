@@ -1,11 +1,6 @@
 """The tool of Kafka 2.8 on ZooKeeper: describe and alter of config nodes, whatever they hold."""
 
-import base64
-import hashlib
-import hmac
 import os
-import re
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -58,7 +53,7 @@ Levels = tuple[Level, ...]
 """One level, or a user and a client of it."""
 
 
-def run(options: Options, tool: str, write: Callable[[str], None]) -> None:
+def run(options: Options, write: Callable[[str], None]) -> None:
     """Executes a checked command; `write` prints a line. Raises Refusal and KquotaError."""
     write(_WARNING)
     file = options.value("zk-tls-config-file")
@@ -69,7 +64,7 @@ def run(options: Options, tool: str, write: Callable[[str], None]) -> None:
     connect = options.value("zookeeper") or ""
     with RawConfigs(connect, timeout_s=_TIMEOUT_S, security=login, patient=_PATIENT) as raw:
         if options.has("alter"):
-            _alter(raw, options, tool, f"zookeeper://{connect}", write)
+            _alter(raw, options, f"zookeeper://{connect}", write)
         else:
             _describe(raw, options, write)
 
@@ -139,15 +134,11 @@ def _texts(data: bytes | None) -> dict[str, str]:
     return {key: str(value) for key, value in entries.items()}
 
 
-def _alter(raw: RawConfigs, options: Options, tool: str, cluster: str, write: Callable[[str], None]) -> None:
+def _alter(raw: RawConfigs, options: Options, cluster: str, write: Callable[[str], None]) -> None:
     adding, deleting = configs.to_add(options), configs.to_delete(options)
     levels = _levels(options)
-    if levels[0].kind == "users":
-        if tool != "2.8" and any(key not in configs.SCRAM for key in (*adding, *deleting)):
-            raise Refusal("--bootstrap-server must be specified to update users; --zookeeper is for SCRAM credentials")
-        for mechanism in configs.SCRAM:
-            if mechanism in adding:
-                adding[mechanism] = stored_credential(mechanism, adding[mechanism])
+    if any(mechanism in adding for mechanism in configs.SCRAM):
+        raise Refusal(configs.NO_QUOTAS)
     entity = znode.entity_of(_path(levels))
 
     def merged(data: bytes | None) -> dict[str, str]:
@@ -160,9 +151,8 @@ def _alter(raw: RawConfigs, options: Options, tool: str, cluster: str, write: Ca
         begin(entity, NodeConfig.decode(data).values(entity), NodeConfig(after).values(entity))
         return after
 
-    # Kafka deletes nodes that hold nothing any more since 3.5 (KAFKA-14285).
     with journal.recording(cluster) as begin:
-        raw.change(entity, merged, delete_empty=tool != "2.8")
+        raw.change(entity, merged)
     write(f"Completed updating config for entity: {_title(levels)}.")
 
 
@@ -193,30 +183,6 @@ def _checked(levels: Levels, config: dict[str, str]) -> dict[str, str]:
         if kind is ValueType.INT and int(trimmed) < 0:
             raise Refusal(f"Invalid value {text} for configuration {key}: Value must be at least 0")
     return whole
-
-
-_GIVEN = re.compile(r"(?:iterations=([0-9]{1,10}),)?password=(.+)", re.DOTALL)
-_LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 2**31 - 1
-
-
-def stored_credential(mechanism: str, given: str) -> str:
-    """What is stored for `[iterations=n,]password=text`. Raises Refusal, without showing the password."""
-    match = _GIVEN.fullmatch(given)
-    if match is None:
-        raise Refusal(f"Invalid credential property {mechanism}: expected [iterations=<number>,password=<text>]")
-    iterations = int(match[1] or _LEAST_ITERATIONS)
-    if not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
-        raise Refusal(
-            f"Iterations {iterations} is less than the minimum {_LEAST_ITERATIONS} required for {mechanism}, or too"
-            " large"
-        )
-    digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-    salt = secrets.token_hex(16).encode()
-    salted = hashlib.pbkdf2_hmac(digest, match[2].encode("utf-8", "surrogateescape"), salt, iterations)
-    stored_key = hashlib.new(digest, hmac.digest(salted, b"Client Key", digest)).digest()
-    server_key = hmac.digest(salted, b"Server Key", digest)
-    texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
-    return f"salt={texts[0]},stored_key={texts[1]},server_key={texts[2]},iterations={iterations}"
 
 
 def _shown(key: str, value: str) -> str:

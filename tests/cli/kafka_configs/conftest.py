@@ -48,7 +48,7 @@ def tool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jo
 
     Servers that are not there are not waited for.
     """
-    for name in ("KQUOTA_KAFKA_CONFIGS", "KQUOTA_ZOOKEEPER_USERNAME", "KQUOTA_ZOOKEEPER_PASSWORD"):
+    for name in ("KQUOTA_ZOOKEEPER_USERNAME", "KQUOTA_ZOOKEEPER_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("KQUOTA_KAFKA_CONFIGS_JOURNAL", raising=False)
     monkeypatch.setattr(bootstrap, "_PATIENT", False)

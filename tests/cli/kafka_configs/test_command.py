@@ -5,7 +5,7 @@ import pytest
 
 from kquota.cli.kafka_configs import command
 from tests.brokers.kafka import VERSION
-from tests.cli.kafka_configs.conftest import B, Ran, Tool, Z
+from tests.cli.kafka_configs.conftest import B, Tool, Z
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER
 
 
@@ -27,25 +27,8 @@ def test_version(tool: Tool, line: str, version: str) -> None:
     assert ran.out.startswith(version)
 
 
-def test_the_environment_chooses_the_tool(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "current")
-    refused = "ips need --bootstrap-server: --zookeeper is for SCRAM credentials of users\n"
-    assert tool(f"{Z} --describe --entity-type ips") == Ran(1, "", refused)
-    monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", "1.0")
-    assert tool("--version").first == "kquota: KQUOTA_KAFKA_CONFIGS is '1.0', not one of 2.8, 3.9, current"
-    for chosen, line, version in (
-        ("current", "--version", VERSION),
-        ("current", f"{Z} --version", "3.9.1"),
-        ("3.9", "--version", "3.9.1"),
-        ("2.8", f"{B} --version", "2.8.2 (Commit:3146c6ff4a24cc24)"),
-    ):
-        monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS", chosen)
-        assert tool(line).out == f"{version}\n"
-
-
 def test_the_environment_is_explained(tool: Tool) -> None:
-    for name in ("KQUOTA_KAFKA_CONFIGS ", "KQUOTA_KAFKA_CONFIGS_JOURNAL "):
-        assert name in tool("--help").err
+    assert "KQUOTA_KAFKA_CONFIGS_JOURNAL " in tool("--help").err
 
 
 def test_click_leaves_the_words_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The tool of 2.8 on a real ZooKeeper."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,27 @@ def test_nothing_is_written_while_migrating(tool: Tool, chroot: str, znodes: Any
     assert znodes.exists("/config") is None
     with RawConfigs(chroot) as raw, pytest.raises(Rejected):
         raw.change(Entity(user="u"), lambda _: {})
+
+
+def test_credentials_are_deleted_and_not_made(tool: Tool, chroot: str, znodes: Any) -> None:
+    znodes.create("/config/users/u", node(SCRAM__SHA__256="s", producer_byte_rate="1"), makepath=True)
+    line = f"--zookeeper {chroot} --user u --alter"
+    made = tool(f"{line} --add-config SCRAM-SHA-512=[password=s]")
+    assert (made.code, made.first) == (
+        1,
+        "kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs",
+    )
+    assert tool(f"{line} --delete-config SCRAM-SHA-256").code == 0
+    assert znodes.get("/config/users/u")[0] == node(producer_byte_rate="1")
+
+
+def test_keys_of_credentials_are_hidden_on_a_terminal(
+    tool: Tool, chroot: str, znodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scram = "salt=a,stored_key=b,server_key=c,iterations=4096"
+    znodes.create("/config/users/u", node(SCRAM__SHA__256=scram, producer_byte_rate="1"), makepath=True)
+    line = f"--zookeeper {chroot} --describe --user u"
+    shown = f"{WARNING}Configs for user-principal 'u' are SCRAM-SHA-256={{}},producer_byte_rate=1\n"
+    assert tool(line).out == shown.format(scram)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert tool(line).out == shown.format("[hidden]")
