@@ -91,14 +91,12 @@ def test_another_writer_in_between(
     ]
 
 
-@pytest.mark.parametrize("what", ["off", "credentials", "nothing changes", "describe", "no folder"])
+@pytest.mark.parametrize("what", ["off", "nothing changes", "describe", "no folder"])
 def test_no_entry(tool: Tool, chroot: str, journal: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Where a setting says so, where there is nothing to take back, and where the journal cannot be written."""
     change = "--alter --add-config producer_byte_rate=1"
     if what == "off":
         monkeypatch.setenv("KQUOTA_KAFKA_CONFIGS_JOURNAL", "off")
-    elif what == "credentials":
-        change = "--alter --add-config SCRAM-SHA-256=[password=x]"
     elif what == "describe":
         change = "--describe"
     elif what == "no folder":
