@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kquota.audit.engines import spark as job
-from kquota.audit.ledger import loops as ledger_loops
 from tests.audit.cluster import SparkCluster
 from tests.cli.conftest import kquota
 
@@ -26,10 +25,3 @@ def cluster() -> Iterator[SparkCluster]:
     """A master and two workers of one core each."""
     with SparkCluster(workers=2) as cluster:
         yield cluster
-
-
-@pytest.fixture(params=["compiled", "numpy"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numba's loops and with numpy's."""
-    if request.param == "numpy":
-        monkeypatch.setattr(ledger_loops, "_compiled", lambda: None)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +161,6 @@ def measure(
     return found
 
 
-@pytest.mark.usefixtures("loops")
 @given(
     events=oracle.event_lists(),
     in_force=oracle.quota_histories(),

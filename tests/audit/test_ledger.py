@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from kquota.audit import settings as audit_settings_module
 from kquota.audit.engines import local
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.findings import SCHEMA
-from kquota.audit.ledger import charge
+from kquota.audit.ledger import charge, loops
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import Ledger
@@ -61,7 +62,6 @@ def audit(
     ]
 
 
-@pytest.mark.usefixtures("loops")
 @given(
     events=oracle.event_lists(),
     quotas=oracle.quota_histories(),
@@ -93,6 +93,22 @@ def test_equals_a_plain_replay(
     for variant, table in zip(audit_settings.variants, found, strict=True):
         expected = oracle.findings(events, replace(audit_settings, quotas=variant, against=None))
         assert oracle.as_expected(table) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 1 << 40)), min_size=1, max_size=9))
+def test_loops_run_plain_without_numba(rows: list[tuple[int, int]]) -> None:
+    """With the same results."""
+    codes, values = (np.array(column) for column in zip(*rows, strict=True))
+    for loop, arguments in (
+        (loops.totals, (codes, values, 4)),
+        (loops.unsorted, (np.array([0, len(rows)]), values)),
+        (loops._dense_codes, (values, np.zeros(len(rows), np.int32), 64)),
+        (loops.client_keys, (codes, values, 0 * codes, values, 0 * codes, values, 0 * codes, 3)),
+    ):
+        with np.errstate(over="ignore"):
+            plain = loop.__wrapped__(*arguments)  # type: ignore[attr-defined]
+        for found, expected in zip(loop(*arguments), plain, strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_names_the_busiest_clients_of_a_shared_counter() -> None:

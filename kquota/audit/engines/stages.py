@@ -23,9 +23,8 @@ from kquota.audit.findings import SCHEMA, ordered
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.demand import measured
 from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
-from kquota.audit.ledger.names import fingerprint
 from kquota.audit.ledger.replay import Replay
-from kquota.audit.ledger.rows import CounterRef, Ledger
+from kquota.audit.ledger.rows import CounterRef, Ledger, fingerprint
 from kquota.audit.ledger.timeline import CounterName, Timeline, in_step, worst
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings, Together

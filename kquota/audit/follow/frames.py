@@ -29,7 +29,7 @@ from kquota.audit.follow import checkpoint
 from kquota.audit.follow.counters import Counters
 from kquota.audit.follow.follow import by_broker
 from kquota.audit.ledger.charge import Charger
-from kquota.audit.ledger.names import fingerprint
+from kquota.audit.ledger.rows import fingerprint
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage

@@ -1,6 +1,6 @@
 """The ledger: what each request is charged to, and what comes of it.
 
-charge.py: batches → ledgers. Each quota is resolved once for each client, and names.py remembers it.
+charge.py: batches → ledgers. Each quota is resolved once for each client.
 rows.py: a ledger, which is rows and the table of charges that they name.
 part.py: the rows of ledgers by counter and time, and the enforcement kernel on them.
 replay.py: ledgers → findings of their counters.

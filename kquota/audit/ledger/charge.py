@@ -7,17 +7,16 @@ an array operation.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kquota.audit.batch import CHARGED_KEYS, KEYS, Batch, Bools, Int64s
+from kquota.audit.batch import CHARGED_KEYS, KEYS, Batch, Bools, Column, Int64s
 from kquota.audit.ledger import loops
-from kquota.audit.ledger.names import Interner, Memo, fingerprint
-from kquota.audit.ledger.rows import CHARGES, COLUMNS, NEVER, OPTIONAL, Governing, Ledger
+from kquota.audit.ledger.rows import CHARGES, COLUMNS, NEVER, OPTIONAL, Governing, Ledger, fingerprint
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
 from kquota.core.quotas.entity import Entity
@@ -36,12 +35,73 @@ _ABSENT: Final = {"throttle_ms": -1, "connection": 0, "detail": 0}
 """What stands in an optional column where the export says nothing."""
 
 
+class _Interner:
+    """Small integers for strings, the same for the life of a worker."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+        self.names: list[str] = []
+        self._fingerprints = np.zeros(0, np.int64)
+
+    def numbers(self, names: Sequence[str]) -> Int64s:
+        """The numbers of the strings; of one at least, so that a column without any has something to point to."""
+        return np.fromiter((self.number(name) for name in names or ("",)), np.int64, max(1, len(names)))
+
+    def number(self, name: str) -> int:
+        """The number of a string."""
+        code = self.index.get(name)
+        if code is None:
+            code = self.index[name] = len(self.names)
+            self.names.append(name)
+        return code
+
+    def column(self, codes: Int64s) -> Column:
+        """The strings with these numbers."""
+        used, own = np.unique(codes, return_inverse=True)
+        return Column(own.astype(np.int32), [self.names[code] for code in used.tolist()])
+
+    def fingerprints(self, codes: Int64s) -> Int64s:
+        """Those of the strings with these numbers."""
+        if len(self._fingerprints) < len(self.names):
+            new = [fingerprint(name) for name in self.names[len(self._fingerprints) :]]
+            self._fingerprints = np.concatenate([self._fingerprints, np.array(new, np.int64)])
+        found: Int64s = self._fingerprints[codes]
+        return found
+
+
+class _Memo:
+    """A dictionary of whole numbers to pairs of them that is asked for many at once."""
+
+    def __init__(self) -> None:
+        self._keys = np.zeros(0, np.int64)
+        self._values = np.zeros((0, 2), np.int64)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
+        """A row of two for each key; what is not known yet is computed and kept."""
+        places = np.searchsorted(self._keys, keys)
+        known = np.zeros(len(keys), bool)
+        inside = places < len(self._keys)
+        known[inside] = self._keys[places[inside]] == keys[inside]
+        if not known.all():
+            new = keys[~known]
+            values = np.array([compute(key) for key in new.tolist()], np.int64)
+            all_keys, all_values = np.concatenate([self._keys, new]), np.concatenate([self._values, values])
+            order = np.argsort(all_keys)
+            self._keys, self._values = all_keys[order], all_values[order]
+            places = np.searchsorted(self._keys, keys)
+        found: Int64s = self._values[places]
+        return found
+
+
 class _Period:
     """What one snapshot of a variant's history charges clients to."""
 
     def __init__(self, variant: int, number: int, quotas: QuotaSnapshot) -> None:
         self.variant, self.number = variant, number
-        self.charged = Memo()
+        self.charged = _Memo()
         """Distinct client → the charges of its bytes and of its thread time; -1 for none."""
         self._quotas = quotas
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
@@ -100,8 +160,8 @@ class Charger:
         return Charger, (self.settings,)
 
     def _forget(self) -> None:
-        self._brokers, self._users, self._clients = Interner(), Interner(), Interner()
-        self._sensors, self._entities = Interner(), Interner()
+        self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
+        self._sensors, self._entities = _Interner(), _Interner()
         self._counters: dict[tuple[int, str, QuotaKey, str], int] = {}
         """(variant, broker, key, sensor) → the place in the columns of counters."""
         self._of_counters = {name: array("q") for name in ("counter", "home", "variant", "broker", "key", "sensor")}

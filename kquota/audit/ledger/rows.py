@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,6 +40,12 @@ CHARGES: Final = pa.schema(
 (`AuditSettings.together`). `events` and `value` add up the rows; `incomplete_ms` is when one is first charged for more
 than its value says (NEVER if none is), and `silent` whether the export lacks what the broker answered to any of them.
 """
+
+
+def fingerprint(*parts: str) -> int:
+    """64 bits, the same in every process; never negative, so that it can be a dictionary key and an array's value."""
+    name = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little") >> 1
 
 
 class CounterRef(NamedTuple):
