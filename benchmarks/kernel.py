@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from kquota.core.enforcement import Events, Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
 from kquota.core.enforcement.kind import PRODUCE
+from kquota.core.enforcement.replay import Events
 from tests.differential.oracle import RELEASES, kafka_classes
 
 SOURCE = Path(__file__).with_name("SensorRecord.java")

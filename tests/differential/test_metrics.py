@@ -13,17 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import (
-    Counter,
-    Generation,
-    Kernel,
-    Kind,
-    Mode,
-    QuotaWindows,
-    Verdict,
-    kernel,
-)
-from kquota.core.enforcement.counter import load
+from kquota.core.enforcement import Generation, Kernel, Kind, Mode, QuotaWindows, Verdict, kernel
+from kquota.core.enforcement.counter import Counter, load
 from tests.differential import sequences, strategies
 from tests.differential.answers import answered
 from tests.differential.oracle import Oracle

@@ -6,7 +6,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from kquota.core.enforcement import (
     UNLIMITED,
     Acceptors,
-    Connection,
     ConnectionManager,
     FetchSensor,
     Generation,
@@ -15,9 +14,10 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    Throttle,
     kernel,
 )
+from kquota.core.enforcement.broker import Throttle
+from kquota.core.enforcement.connection import Connection
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.replay import Events, Summaries, Summary
 from kquota.core.enforcement.sensors import LimitedSensor

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kquota.core.enforcement import (
-    NOBODY,
-    REQUEST,
     ConnectionManager,
     FetchSensor,
     Generation,
@@ -19,9 +17,10 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    Throttle,
     Verdict,
 )
+from kquota.core.enforcement.broker import NOBODY, Throttle
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.enforcement.sensors import MutationResponse
 from kquota.core.quotas.entity import DEFAULT, Entity, Name
 from kquota.core.quotas.quota import QuotaKey

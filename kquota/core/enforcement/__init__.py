@@ -16,30 +16,17 @@
 Importing this package loads neither numpy nor numba.
 """
 
-from kquota.core.enforcement.broker import NOBODY as NOBODY
 from kquota.core.enforcement.broker import UNLIMITED as UNLIMITED
-from kquota.core.enforcement.broker import Throttle as Throttle
 from kquota.core.enforcement.broker import Verdict as Verdict
 from kquota.core.enforcement.connection import UNLIMITED_IP as UNLIMITED_IP
 from kquota.core.enforcement.connection import Acceptors as Acceptors
-from kquota.core.enforcement.connection import Connection as Connection
 from kquota.core.enforcement.connection import ConnectionManager as ConnectionManager
-from kquota.core.enforcement.connection import ConnectionSensor as ConnectionSensor
-from kquota.core.enforcement.connection import Wait as Wait
-from kquota.core.enforcement.counter import Counter as Counter
-from kquota.core.enforcement.counter import Counters as Counters
-from kquota.core.enforcement.counter import from_bytes as from_bytes
-from kquota.core.enforcement.counter import to_bytes as to_bytes
 from kquota.core.enforcement.generation import Generation as Generation
 from kquota.core.enforcement.generation import QuotaWindows as QuotaWindows
 from kquota.core.enforcement.kernel import Kernel as Kernel
 from kquota.core.enforcement.kernel import Mode as Mode
 from kquota.core.enforcement.kernel import kernel as kernel
-from kquota.core.enforcement.kind import REQUEST as REQUEST
 from kquota.core.enforcement.kind import Kind as Kind
-from kquota.core.enforcement.replay import Events as Events
-from kquota.core.enforcement.replay import Summaries as Summaries
-from kquota.core.enforcement.replay import Summary as Summary
 from kquota.core.enforcement.sensors import FetchSensor as FetchSensor
 from kquota.core.enforcement.sensors import MutationSensor as MutationSensor
 from kquota.core.enforcement.sensors import ProduceSensor as ProduceSensor

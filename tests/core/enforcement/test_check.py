@@ -2,28 +2,13 @@
 
 import pytest
 
-from kquota.core.enforcement import (
-    NOBODY,
-    REQUEST,
-    FetchSensor,
-    Generation,
-    Kernel,
-    Kind,
-    Mode,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    kernel,
-)
+from kquota.core.enforcement import FetchSensor, Generation, Kernel, Kind, ProduceSensor, QuotaWindows, RequestSensor
 from kquota.core.enforcement.arithmetic import INT_MAX
+from kquota.core.enforcement.broker import NOBODY
+from kquota.core.enforcement.kind import REQUEST
 from tests.support.enforcement import fetch_with_request, produce_with_request
 
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 def test_equality_is_within_the_limit_and_what_rounds_to_zero_is_still_a_violation(using: Kernel) -> None:

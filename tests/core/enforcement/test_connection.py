@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from kquota.core.enforcement import (
     UNLIMITED_IP,
     Acceptors,
-    Connection,
     ConnectionManager,
-    ConnectionSensor,
     Generation,
     Kernel,
     Mode,
     QuotaWindows,
     kernel,
 )
+from kquota.core.enforcement.connection import Connection, ConnectionSensor
 from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
 from tests.support.enforcement import Arrival, accept
@@ -25,11 +24,6 @@ from tests.support.enforcement import Arrival, accept
 T0 = 1_700_000_000_000
 TWO = QuotaWindows(samples=2)
 """With two windows of a second, a burst counts over one second: n connections at once are n a second."""
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 def run(manager: ConnectionManager, arrivals: list[tuple[int, str, str]]) -> list[Connection]:

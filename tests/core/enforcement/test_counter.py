@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import Counters, Generation, Kernel, Kind, Mode, QuotaWindows, from_bytes, kernel, to_bytes
+from kquota.core.enforcement import Generation, Kernel, Kind, Mode, QuotaWindows, kernel
+from kquota.core.enforcement.counter import Counters, from_bytes, to_bytes
 from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
 

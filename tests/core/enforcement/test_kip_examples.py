@@ -9,12 +9,10 @@ from kquota.core.enforcement import (
     ConnectionManager,
     Generation,
     Kernel,
-    Mode,
     MutationSensor,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    kernel,
 )
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -26,11 +24,6 @@ MB = 1_000_000
 MS = 1_000_000
 """A millisecond of thread time, in ns."""
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 @pytest.fixture(params=list(Generation), ids=lambda generation: generation.value)

@@ -1,6 +1,5 @@
 """The controller mutation quota by hand."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,11 +9,6 @@ from tests.core.enforcement import strategies as given_
 
 T0 = 1_700_000_000_000
 HOUR = 3_600_000
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 def ten_a_second(using: Kernel, *, expires: bool = True) -> MutationSensor:

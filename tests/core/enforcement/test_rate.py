@@ -2,15 +2,10 @@
 
 import pytest
 
-from kquota.core.enforcement import Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Kernel, QuotaWindows
 from kquota.core.enforcement.counter import SUM
 
 OLD, NEW = Generation.N_BY_START, Generation.N_PLUS_1_BY_LAST
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 def windows_after(using: Kernel, generation: Generation, samples: int, times: list[int]) -> list[int]:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from kquota.core.enforcement import (
     UNLIMITED,
-    Events,
     FetchSensor,
     Generation,
     Kernel,
@@ -18,14 +17,12 @@ from kquota.core.enforcement import (
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
-    Summary,
     Verdict,
-    from_bytes,
     kernel,
-    to_bytes,
 )
+from kquota.core.enforcement.counter import from_bytes, to_bytes
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import NEVER, Summaries
+from kquota.core.enforcement.replay import NEVER, Events, Summaries, Summary
 from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_

@@ -2,14 +2,10 @@
 
 import pytest
 
-from kquota.core.enforcement import UNLIMITED, Counter, Generation, Kernel, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, QuotaWindows
+from kquota.core.enforcement.counter import Counter
 
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
-def using(request: pytest.FixtureRequest) -> Kernel:
-    return kernel(request.param)
 
 
 @pytest.mark.parametrize(("samples", "seconds", "burst"), [(11, 1, 110.0), (1, 1, 10.0), (3, 2, 60.0)])
