@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kquota.audit.batch import KEYS, UNKNOWN, Int64s
 from kquota.audit.findings import SCHEMA, findings_table
 from kquota.audit.ledger.part import Part, enforce
-from kquota.audit.ledger.retries import KnownSizes, fill_in
+from kquota.audit.ledger.retries import fill_in, known_sizes
 from kquota.audit.ledger.rows import CHARGES, NEVER, CounterRef, Governing, Judged, Ledger
 from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -70,7 +70,7 @@ class Replay:
         self._shares = np.full(count, NEVER)
         """Of counters with rebuilt sizes, the least share of delivered fetches that came out, in ppm."""
         if retaken.any():
-            rows, shares = KnownSizes(sizes, ids).fill_in(self.part, retaken)
+            rows, shares = known_sizes(self.part, retaken, sizes, ids)
             owners = self.part.owners(rows)
             np.add.at(self._totals["rebuilt"], owners, 1)
             np.minimum.at(self._shares, owners, shares)

@@ -5,7 +5,7 @@ What is known of it comes first, then the retry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,40 +26,30 @@ PRUNE_CONNECTIONS = 100_000
 """When so many connections are remembered, the old ones are forgotten."""
 
 
-class KnownSizes:
-    """Sizes of throttled fetches that are known before the replay (`kquota.audit.ledger.fetch_sizes`).
+def known_sizes(part: Part, retaken: Any, fetches: Sequence[Ledger], counters: Int64s) -> tuple[Int64s, Int64s]:
+    """Puts sizes, in place, into the rows `retaken` (a mask) whose sizes are known before the replay.
 
-    A fetch goes by its counter, its connection and its time: a connection that is throttled sends no other one in that
-    millisecond.
+    `fetches` are of `kquota.audit.ledger.fetch_sizes`, with their share in `detail`; `counters` are the ids of the
+    counters by number. A fetch goes by its counter, its connection and its time: a connection that is throttled sends
+    no other one in that millisecond. Returns (the rows that got a size, the share of delivered fetches that came out by
+    the same rules, in ppm).
     """
-
-    def __init__(self, fetches: Sequence[Ledger], counters: Int64s) -> None:
-        """From fetches with `detail` their share; `counters` are the ids of the counters by number."""
-        keys, sizes, shares = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for ledger in fetches:
-            assert ledger.connection is not None
-            assert ledger.detail is not None
-            numbers = np.searchsorted(counters, ledger.column("counter"))[ledger.code]
-            keys.append(keys_of(numbers, ledger.time, ledger.connection))
-            sizes.append(ledger.value)
-            shares.append(ledger.detail)
-        order = np.argsort(np.concatenate(keys), kind="stable")
-        self._keys, self._sizes, self._shares = (np.concatenate(column)[order] for column in (keys, sizes, shares))
-
-    def fill_in(self, part: Part, retaken: Any) -> tuple[Int64s, Int64s]:
-        """Puts sizes, in place, into the rows `retaken` (a mask) whose sizes are known.
-
-        Returns (the rows that got a size, the share of delivered fetches that came out by the same rules, in ppm).
-        """
-        rows = np.flatnonzero(retaken)
-        if not len(self._keys) or part.connection is None:
-            return rows[:0], rows[:0]
-        mine = keys_of(part.owners(rows), part.times[rows], part.connection[rows])
-        places = np.minimum(np.searchsorted(self._keys, mine), len(self._keys) - 1)
-        known = self._keys[places] == mine
-        rows, places = rows[known], places[known]
-        part.values[rows] = self._sizes[places]
-        return rows, self._shares[places]
+    rows = np.flatnonzero(retaken)
+    if part.connection is None or not any(map(len, fetches)):
+        return rows[:0], rows[:0]
+    columns = []
+    for ledger in fetches:
+        assert ledger.connection is not None
+        numbers = np.searchsorted(counters, ledger.column("counter"))[ledger.code]
+        columns.append((keys_of(numbers, ledger.time, ledger.connection), ledger.value, ledger.detail))
+    keys, sizes, shares = map(np.concatenate, zip(*columns, strict=True))
+    order = np.argsort(keys, kind="stable")
+    mine = keys_of(part.owners(rows), part.times[rows], part.connection[rows])
+    places = order[np.minimum(np.searchsorted(keys, mine, sorter=order), len(keys) - 1)]
+    known = keys[places] == mine
+    rows, places = rows[known], places[known]
+    part.values[rows] = sizes[places]
+    return rows, shares[places]
 
 
 _MIXERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
@@ -82,13 +72,8 @@ def fill_in(part: Part) -> None:
     all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections that are
     idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
     """
-    for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
-        rows = slice(int(part.offsets[place]), int(part.offsets[place + 1]))
-        connections, details = (
-            _listed(None if column is None else column[rows], rows.stop - rows.start)
-            for column in (part.connection, part.detail)
-        )
-        times, sizes = part.times[rows].tolist(), part.values[rows].tolist()
+    for _, rows, times, sizes, connections in _lacking(part):
+        details = _listed(part.detail, rows)
         following: dict[int, tuple[int, int]] = {}
         same: dict[tuple[int, int], tuple[int, int]] = {}
         for row in range(len(sizes) - 1, -1, -1):
@@ -102,13 +87,32 @@ def fill_in(part: Part) -> None:
                 following[connection] = (now, sizes[row])
                 if detail:
                     same[connection, detail] = (now, sizes[row])
-        before: dict[int, tuple[int, int]] = {}
-        for row, connection in enumerate(connections):
-            if sizes[row] == UNKNOWN:
-                time_ms, size = before.get(connection, (0, 0))
-                sizes[row] = size if times[row] - time_ms <= RETRY_MS else 0
-            before[connection] = (times[row], sizes[row])
-        part.values[rows] = sizes
+        part.values[rows] = _from_before(times, sizes, connections, {})
+
+
+def _lacking(part: Part) -> Iterator[tuple[int, slice, list[int], list[int], list[int]]]:
+    """(number, rows, times, sizes, connections) of each counter with an UNKNOWN size."""
+    for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
+        rows = slice(int(part.offsets[place]), int(part.offsets[place + 1]))
+        times, sizes = part.times[rows].tolist(), part.values[rows].tolist()
+        yield int(part.counters[place]), rows, times, sizes, _listed(part.connection, rows)
+
+
+def _listed(column: Int64s | None, rows: slice) -> list[int]:
+    listed: list[int] = [NO_CONNECTION] * (rows.stop - rows.start) if column is None else column[rows].tolist()
+    return listed
+
+
+def _from_before(
+    times: list[int], sizes: list[int], connections: list[int], before: dict[int, tuple[int, int]]
+) -> list[int]:
+    """The sizes, where they are UNKNOWN the size of the fetch before on the connection; 0 where none came before."""
+    for row, connection in enumerate(connections):
+        if sizes[row] == UNKNOWN:
+            time_ms, size = before.get(connection, (0, 0))
+            sizes[row] = size if times[row] - time_ms <= RETRY_MS else 0
+        before[connection] = (times[row], sizes[row])
+    return sizes
 
 
 class LastFetches:
@@ -122,15 +126,8 @@ class LastFetches:
 
     def fill_in(self, part: Part) -> None:
         """Puts sizes, in place, where the part has UNKNOWN: 0 where no fetch came before."""
-        for place in np.unique(part.owners(np.flatnonzero(part.values == UNKNOWN))).tolist():
-            before = dict(self.last.get(int(part.counters[place]), {}))
-            for row in range(int(part.offsets[place]), int(part.offsets[place + 1])):
-                connection = NO_CONNECTION if part.connection is None else int(part.connection[row])
-                now = int(part.times[row])
-                if part.values[row] == UNKNOWN:
-                    time_ms, size = before.get(connection, (0, 0))
-                    part.values[row] = size if now - time_ms <= RETRY_MS else 0
-                before[connection] = (now, int(part.values[row]))
+        for number, rows, times, sizes, connections in _lacking(part):
+            part.values[rows] = _from_before(times, sizes, connections, dict(self.last.get(number, {})))
         self._remember(part)
 
     def _remember(self, part: Part) -> None:
@@ -164,8 +161,3 @@ class LastFetches:
     def renumbered(self, numbers: Mapping[int, int]) -> LastFetches:
         """The same of counters with other numbers; those without one are forgotten."""
         return LastFetches({numbers[number]: last for number, last in self.last.items() if number in numbers})
-
-
-def _listed(column: Int64s | None, rows: int) -> list[int]:
-    listed: list[int] = [0] * rows if column is None else column.tolist()
-    return listed
