@@ -26,7 +26,7 @@ from kquota.leases import Leases
 from kquota.reconcile import Terms, apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
-from tests.core.snapshots import snapshots
+from tests.core.strategies import snapshots
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, CAROL = (Entity(user=name) for name in ("alice", "bob", "carol"))

@@ -12,7 +12,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
-from tests.core.snapshots import snapshots
+from tests.core.strategies import snapshots
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUEST, MUTATION = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE

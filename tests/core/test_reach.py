@@ -8,7 +8,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.reach import OTHER, Client, Reach
 from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
-from tests.core.snapshots import entities, snapshots
+from tests.core.strategies import few_entities, snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 names = st.sampled_from(["a", "b", "c d", "x", "\0", "<other>", "<default>"])
@@ -27,7 +27,7 @@ def resolved(snapshot: QuotaSnapshot, client: Client) -> list[Resolution]:
     return [each for each in (*resolve(snapshot, user, client_id), *connections) if each.limit is not None]
 
 
-@given(snapshots, entities, st.lists(clients, unique=True, max_size=12))
+@given(snapshots, few_entities, st.lists(clients, unique=True, max_size=12))
 def test_whom_an_entity_governs_agrees_with_resolving_each(
     snapshot: QuotaSnapshot, entity: Entity, observed: list[Client]
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_client_that_nobody_names_is_one_of_the_others(snapshot: QuotaSnapshot
     assert known._replace(ip=None) in list(reach.pairs()[1])
 
 
-@given(snapshots, entities)
+@given(snapshots, few_entities)
 def test_the_candidates_are_all_whom_an_entity_can_govern(snapshot: QuotaSnapshot, entity: Entity) -> None:
     reach = Reach(snapshot)
     count, candidates = reach.candidates(entity)

@@ -9,7 +9,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Resolver, Sensor
-from tests.core.snapshots import snapshots
+from tests.core.strategies import snapshots
 
 PRODUCE, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE

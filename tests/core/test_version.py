@@ -13,7 +13,7 @@ from kquota.core.quotas.static import StaticQuotas, enforced
 from kquota.core.quotas.version import format_version, ignored, parse_version
 from kquota.core.resolve.resolver import Resolver, resolve, resolve_ip
 from kquota.errors import InputError
-from tests.core.snapshots import snapshots
+from tests.core.strategies import snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 REQUEST = QuotaKey.REQUEST_PERCENTAGE

@@ -14,7 +14,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.documents.quotas import quotas_text, read_quota_file, read_quotas, writable
 from kquota.documents.update import updated
 from kquota.errors import InputError
-from tests.core import snapshots as few
+from tests.core import strategies as few
 from tests.documents.snapshots import snapshots
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -274,7 +274,7 @@ def files(draw: st.DrawFn) -> str:
     lines += ["clusters: {prod: {variables: {v1: 3}}, dev: {}}"] if draw(st.booleans()) else []
     overlaid = len(lines) > 4
     lines += ["unmanaged:", "  - user: a"] if draw(st.booleans()) else []
-    entities = draw(st.lists(few.entities, unique=True, max_size=5))
+    entities = draw(st.lists(few.few_entities, unique=True, max_size=5))
     lines.append("quotas: # here" if entities else "quotas: []")
     for number, entity in enumerate(entities):
         keys = [key.value for key in QuotaKey if key.allowed_for(entity)]

@@ -17,7 +17,7 @@ from kquota.documents.encoding import to_json
 from kquota.documents.history import history_document, journal_history, read_history
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError
-from tests.core.snapshots import snapshots
+from tests.core.strategies import snapshots
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 RATE = QuotaKey.PRODUCER_BYTE_RATE

@@ -1,9 +1,34 @@
-"""Shell patterns of names."""
+"""Regular expressions of files, as Python reads them, and shell patterns of people."""
+
+import re
 
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.selector import NamePatterns
+from kquota.core.quotas.selector import Expression, NamePatterns
+from kquota.errors import InputError
+
+
+def test_an_expression_matches_whole_names() -> None:
+    assert Expression("team-[ab]-.*").fullmatch("team-a-etl")
+    assert not Expression("team-[ab]").fullmatch("team-a-etl")
+    assert Expression(r"(a)\1|\bword").fullmatch("aa")
+    assert Expression("a") == Expression("a") != Expression("b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(", "not a regular expression"),
+        ("[" * 500, "not a regular expression"),
+        ("a{99999999999}", "not a regular expression"),
+        ("a" * 2000, "2000 characters"),
+    ],
+)
+def test_a_malformed_or_long_expression_is_refused(pattern: str, says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        Expression(pattern)
+
 
 ALICE = Entity(user="team-a-alice")
 PAIR = Entity(user="bob", client_id="team-a-etl")
