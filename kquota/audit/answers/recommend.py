@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Any
 
-from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings, Question, Together, together
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.demand import Measured
 from kquota.core.findings.finding import Basis
+from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.recommendation import (
     Policy,
     Recommendation,
@@ -135,33 +134,26 @@ def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:
     )
 
 
-_Name = tuple[str, str, str]
-
-
-def _rows(table: Any) -> dict[_Name, dict[str, Any]]:
+def _rows(table: Any) -> dict[CounterName, dict[str, Any]]:
     """The findings by broker, key and sensor."""
     wanted = ["broker", "key", "sensor", "entity", "verdict", "reason", "basis", "events", "clients"]
     rows: list[dict[str, Any]] = table.select(wanted).to_pylist()
     return {(row["broker"], row["key"], row["sensor"]): row for row in rows}
 
 
-def _name(counter: CounterRef) -> _Name:
-    return counter.broker, counter.key.value, counter.sensor
-
-
 def _usages(
-    measured: AuditResult, rows: Mapping[_Name, Mapping[str, Any]], undetermined: set[_Name], wanted: Wanted
+    measured: AuditResult, rows: Mapping[CounterName, Mapping[str, Any]], undetermined: set[CounterName], wanted: Wanted
 ) -> dict[tuple[QuotaKey, Entity], list[Usage]]:
     """What each entity of the scope did, on each broker that it used."""
     usages: dict[tuple[QuotaKey, Entity], list[Usage]] = defaultdict(list)
-    for counter, found in sorted(measured.measured.items(), key=lambda item: _name(item[0])):
-        if counter.variant == 0 or found.estimate is None or found.peak <= 0 or _name(counter) in undetermined:
+    for counter, found in sorted(measured.measured.items(), key=lambda item: item[0].name):
+        if counter.variant == 0 or found.estimate is None or found.peak <= 0 or counter.name in undetermined:
             continue
-        if Entity.parse(rows[_name(counter)]["entity"]).types != wanted.scope.default.types:
+        if Entity.parse(rows[counter.name]["entity"]).types != wanted.scope.default.types:
             continue  # the quota of another level that is as good as none
         entity = wanted.scope.entity(counter.sensor)
         if wanted.selects(entity):
-            requests = rows[_name(counter)]["events"]
+            requests = rows[counter.name]["events"]
             usages[counter.key, entity].append(
                 Usage(counter.broker, requests, found.seconds, found.throttled, found.peak, found.estimate)
             )
@@ -169,7 +161,7 @@ def _usages(
 
 
 def _governing(
-    rows: Mapping[_Name, Mapping[str, Any]], quotas: QuotaSnapshot, wanted: Wanted
+    rows: Mapping[CounterName, Mapping[str, Any]], quotas: QuotaSnapshot, wanted: Wanted
 ) -> dict[tuple[QuotaKey, Entity], dict[Entity, Value]]:
     """The quotas that limit the clients of each entity of the scope, of its loudest clients where it has many."""
     resolvers = {key: Resolver.of(quotas, key) for key in wanted.keys}
@@ -224,8 +216,8 @@ def _predicted(
     shares: dict[tuple[Entity, QuotaKey], float] = {}
     unknown: set[tuple[Entity, QuotaKey]] = set()
     for counter, seconds in checked.measured.items():
-        governing = Entity.parse(rows[_name(counter)]["entity"])
-        share = _share(seconds)
+        governing = Entity.parse(rows[counter.name]["entity"])
+        share = seconds.throttled / seconds.seconds
         if governing.types != found.scope.default.types:
             continue
         own = found.scope.entity(counter.sensor)
@@ -239,7 +231,3 @@ def _predicted(
         else replace(quota, predicted=shares.get((quota.entity, quota.key)))
         for quota in found.quotas
     ]
-
-
-def _share(measured: Measured) -> float:
-    return measured.throttled / measured.seconds

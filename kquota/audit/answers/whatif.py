@@ -17,7 +17,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings import whatif
 from kquota.core.findings.finding import Basis, Harm
-from kquota.core.findings.prediction import Prediction
+from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, SLOWED, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
@@ -27,8 +27,6 @@ from kquota.core.resolve.resolver import Resolver, encode_user, resolve_ip
 
 _Client: TypeAlias = tuple[str, str | None, str | None]
 """(key, user, client-id); None for all of them, behind a counter of samples."""
-_Counter: TypeAlias = tuple[str, str, str]
-"""(broker, key, sensor)"""
 
 _ROWS_AT_ONCE = 10_000
 _CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE.value
@@ -87,8 +85,8 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
 
 def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iterator[CounterChange]:
     wanted = old.counters.keys() | new.counters.keys()
-    standings: dict[_Counter, list[Standing]] = {counter: [Standing(), Standing()] for counter in wanted}
-    requests: dict[_Counter, int | None] = {}
+    standings: dict[CounterName, list[Standing]] = {counter: [Standing(), Standing()] for counter in wanted}
+    requests: dict[CounterName, int | None] = {}
     for number, (side, table) in enumerate(((old, before), (new, after))):
         for row in _rows(table.drop_columns(["clients"])):
             counter = (row["broker"], row["key"], row["sensor"])
@@ -122,20 +120,20 @@ class _Side:
     """One findings table: the clients and counters that are throttled, or of which that is not known."""
 
     clients: dict[_Client, _Fate]
-    counters: dict[_Counter, frozenset[Hashable]]
+    counters: dict[CounterName, frozenset[Hashable]]
     """With what leaves open how much each throttles; nothing where that is known."""
     resolvers: dict[str, Resolver]
     quotas: QuotaSnapshot
-    sampled: dict[_Counter, str]
+    sampled: dict[CounterName, str]
     """The verdicts on the counters of samples, which name no clients."""
     unnamed: dict[_Client, dict[str, Any]]
     """The clients behind a counter of samples, with the finding."""
-    predictions: Mapping[_Counter, Prediction]
+    predictions: Mapping[CounterName, Prediction]
 
     @classmethod
-    def of(cls, table: pa.Table, quotas: QuotaHistory, predictions: Mapping[_Counter, Prediction]) -> _Side:
+    def of(cls, table: pa.Table, quotas: QuotaHistory, predictions: Mapping[CounterName, Prediction]) -> _Side:
         clients: dict[_Client, _Fate] = {}
-        counters: dict[_Counter, frozenset[Hashable]] = {}
+        counters: dict[CounterName, frozenset[Hashable]] = {}
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
         unnamed: dict[_Client, dict[str, Any]] = {}
         resolvers = {key.value: Resolver.of(quotas.latest, key) for key in QuotaKey}

@@ -77,21 +77,15 @@ def audit(
 def _in_this_process(
     splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, _processes: int, progress: Progress
 ) -> list[stages.Output]:
-    numbered = list(enumerate(splits))
-    known = len(numbered) + buckets
+    known = len(splits) + buckets
 
     def told() -> Iterator[tuple[int, Split]]:
-        for split in numbered:
-            progress(split[0], known)
-            yield split
+        for number, split in enumerate(splits):
+            progress(number, known)
+            yield number, split
 
-    with Store(folder / "ledger") as store:
-        for parcel in stages.charged(told(), Charger(settings), buckets):
-            store.add(*parcel)
-        outputs = []
-        for done, places in enumerate(by_bucket(store.places)):
-            progress(len(numbered) + done, known)
-            outputs += list(stages.found(map(store.read, places), settings))
+    parcels = stages.charged(told(), Charger(settings), buckets)
+    outputs = list(_on_disk(parcels, settings, folder, lambda done: progress(len(splits) + done, known)))
     progress(known, known)
     return outputs
 
@@ -102,11 +96,25 @@ def in_buckets(parcels: Iterable[stages.Parcel], settings: AuditSettings, size: 
     if buckets == 1:
         yield from stages.found(parcels, settings)
         return
-    with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder, Store(Path(folder, "ledger")) as store:
+    placed = (
+        each for parcel in parcels for each in (parcel.parted(buckets) if isinstance(parcel, Ledger) else [(0, parcel)])
+    )
+    with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder:
+        yield from _on_disk(placed, settings, Path(folder))
+
+
+def _on_disk(
+    parcels: Iterable[tuple[int, stages.Parcel]],
+    settings: AuditSettings,
+    folder: Path,
+    begins: Callable[[int], None] = lambda done: None,
+) -> Iterator[stages.Output]:
+    """The second half of (bucket, parcel), a bucket at a time; `begins` is called with how many buckets are done."""
+    with Store(folder / "ledger") as store:
         for parcel in parcels:
-            for bucket, part in parcel.parted(buckets) if isinstance(parcel, Ledger) else [(0, parcel)]:
-                store.add(bucket, part)
-        for places in by_bucket(store.places):
+            store.add(*parcel)
+        for done, places in enumerate(by_bucket(store.places)):
+            begins(done)
             yield from stages.found(map(store.read, places), settings)
 
 

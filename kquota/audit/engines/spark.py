@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -151,29 +151,18 @@ def _failure(said: str) -> Exception:
     return RuntimeError(f"the Spark job failed: {name}: {reason}")
 
 
-class Shared(Protocol):
-    """A value for tasks on the executors."""
-
-    @property
-    def value(self) -> Any:
-        """The value in this process."""
-
-
 class _Sent(NamedTuple):
     """A value that is sent with every task."""
 
     value: Any
 
 
-def shared(session: Any, value: Any) -> Shared:
-    """The value, which each process of the executors has once, and keeps as long as its tasks name it.
+def shared(session: Any, value: Any) -> Any:
+    """Something with the `value`, which each process of the executors has once, and keeps as long as its tasks name it.
 
     Spark Connect has no broadcasts: each task has its own copy there.
     """
-    if is_remote(session):
-        return _Sent(value)
-    broadcast: Shared = session.sparkContext.broadcast(value)
-    return broadcast
+    return _Sent(value) if is_remote(session) else session.sparkContext.broadcast(value)
 
 
 _Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -185,7 +174,7 @@ def _splits(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Split]]:
     return (split for batch in batches for task in batch.column("task") for split in decode(task.as_buffer()))
 
 
-def _charged(charger: Shared, buckets: int) -> _Task:
+def _charged(charger: Any, buckets: int) -> _Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for bucket, parcel in stages.charged(_splits(batches), charger.value, buckets):
             yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
@@ -193,7 +182,7 @@ def _charged(charger: Shared, buckets: int) -> _Task:
     return run
 
 
-def _whole(charger: Shared) -> _Task:
+def _whole(charger: Any) -> _Task:
     """Both halves in one task."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,7 +193,7 @@ def _whole(charger: Shared) -> _Task:
     return run
 
 
-def _charged_rows(charger: Shared, buckets: int, what: str) -> _Task:
+def _charged_rows(charger: Any, buckets: int, what: str) -> _Task:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look_seldom()
         number, tally = partition(), Tally()

@@ -25,7 +25,7 @@ from kquota.audit.ledger.demand import measured
 from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger, fingerprint
-from kquota.audit.ledger.timeline import CounterName, Timeline, in_step, worst
+from kquota.audit.ledger.timeline import Timeline, in_step, worst
 from kquota.audit.result import AuditResult, DataQuality
 from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, hidden, origins, read, request_log
@@ -37,6 +37,7 @@ from kquota.audit.sources.requests import REQUESTS, check
 from kquota.audit.sources.samples import Samples
 from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
+from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import Governed, Governing, Verdict, gather, verdicts
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver

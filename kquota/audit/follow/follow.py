@@ -160,7 +160,8 @@ class Follower:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
-            self._forget_file(each.number)
+            self._void.add(each.number)
+            self._accounts.pop(each.number, None)
         reading, brokers = self._reading_settings(), self.tail.brokers()
         known = replace(reading, kafka=None)  # a checkpoint holds no password
         otherwise = known != self._reading or brokers[: len(self._brokers)] != self._brokers
@@ -223,7 +224,13 @@ class Follower:
     @property
     def quality(self) -> DataQuality:
         """What was read so far, and what was not."""
-        return self._account()
+        quality = sum(self._accounts.values(), self._quality)
+        unread = [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
+        if self.tail.lost is not None:
+            unread.append(UnreadFile(self._paths[0], self.tail.lost))
+        if self._full_since is not None:
+            unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
+        return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
 
     @property
     def rejects(self) -> Sequence[Reject]:
@@ -245,7 +252,7 @@ class Follower:
         settings = replace(self.settings, read=self._reading or self.settings.read)
         ranks = self.tail.ranks()
         places = [place for place in self._spool if place.file not in self._void]
-        account = stages.Account(self._account(), list(self._rejects), self._noted)
+        account = stages.Account(self.quality, list(self._rejects), self._noted)
 
         def parcels() -> Iterator[stages.Parcel]:
             yield account
@@ -363,27 +370,11 @@ class Follower:
         ordered = sorted(waiting, key=start_ms)
         counters.take(each if isinstance(each, Ledger) else decode(self._spool.read(each)) for each in ordered)
 
-    def _forget_file(self, number: int) -> None:
-        """Takes back what was read of a file for the findings."""
-        self._void.add(number)
-        self._accounts.pop(number, None)
-
     def _again(self) -> None:
         """Begins anew with the first byte of every file."""
         self._spool.shorten(0)
         self._spool.close()
         self._begin({})
-
-    def _account(self) -> DataQuality:
-        """What was read, and what was not."""
-        quality = sum(self._accounts.values(), self._quality)
-        unread: list[UnreadFile] = []
-        unread += [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
-        if self.tail.lost is not None:
-            unread.append(UnreadFile(self._paths[0], self.tail.lost))
-        if self._full_since is not None:
-            unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
-        return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
 
 
 def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:

@@ -167,7 +167,7 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _mapper(shared: Any) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Charges the rows of a task; ledgers bear the name of their broker."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -192,7 +192,7 @@ def _mapper(shared: spark.Shared) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
 
 def _reducer(
-    shared: spark.Shared, settle_ms: int, state: Path, packed: Path, number: int
+    shared: Any, settle_ms: int, state: Path, packed: Path, number: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Takes the counters of some brokers from their state before the batch to their state after it.
 

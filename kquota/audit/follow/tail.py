@@ -111,10 +111,6 @@ class Tail:
         places = {number: place for place, number in enumerate(self.order)}
         return [places.get(each.number, each.number - len(self.files)) for each in self.files]
 
-    def splits(self) -> list[Split]:
-        """A split for each file that was met, for what holds of all files together."""
-        return [Split(each.dialect, each.path, 0, -1) for each in self.files]
-
     def brokers(self) -> list[str]:
         """The broker of each file, by its folder; empty where the folders do not distinguish brokers."""
         found = brokers_of(each.path for each in self.files)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.findings import ordered
+from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import Verdict
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.replay import Replay
-
-CounterName: TypeAlias = tuple[str, str, str]
-"""(broker, key, sensor): which row of the findings."""
 
 MOST_BINS: Final = 240
 SMALL: Final = 4

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kquota.core.findings.finding import Finding
+from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
 
 if TYPE_CHECKING:
-    from kquota.audit.ledger.timeline import CounterName, Timeline
+    from kquota.audit.ledger.timeline import Timeline
     from kquota.audit.result import DataQuality
     from kquota.audit.settings import AuditSettings
 
