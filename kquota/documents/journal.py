@@ -14,18 +14,18 @@ import pwd
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kquota.core.change.journal_store import JournalStore
 from kquota.core.change.plan import Change, Cluster, Outcome, Plan
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
-from kquota.documents.derive import plain
+from kquota.documents.derive import each, picked
 from kquota.documents.encoding import Document, Located, headed, to_json_line
 from kquota.documents.folder import FolderStore
 from kquota.documents.plan import plan_document, plan_of
@@ -206,9 +206,9 @@ class Pages:
     def _undoings(self) -> Mapping[str, tuple[Entry, ...]]:
         """By the id of an entry, what took it back and stands."""
         found: dict[str, tuple[Entry, ...]] = {}
-        for each in self.entries:
-            if each.undoes is not None and each.outcome == "applied" and each.id not in self.undone:
-                found[each.undoes] = (*found.get(each.undoes, ()), each)
+        for entry in self.entries:
+            if entry.undoes is not None and entry.outcome == "applied" and entry.id not in self.undone:
+                found[entry.undoes] = (*found.get(entry.undoes, ()), entry)
         return found
 
     def way_back(self, entry: Entry) -> Plan:
@@ -452,46 +452,29 @@ def number_of(name: str) -> int:
 
 
 def entry_document(entry: Entry) -> Document:
-    """The entry as it is kept."""
-    return {
+    """The entry as it is kept: without what most entries have not, such as a message."""
+    document = {
         **headed("journal"),
-        "id": entry.id,
-        "cluster": entry.cluster,
-        "command": entry.command,
-        "started": entry.started,
-        "finished": entry.finished,
-        "expires": entry.expires,
-        "undoes": entry.undoes,
-        **({} if entry.by is None else {"by": entry.by}),
-        **({} if entry.message is None else {"message": entry.message}),
-        **({} if entry.file is None else {"file": entry.file}),
-        "outcome": entry.outcome,
-        "error": entry.error,
-        **({"untouched": plain(entry.untouched)} if entry.untouched else {}),
-        **({} if entry.unknown is None else {"unknown": plain(entry.unknown)}),
-        **({"levels": [*map(_level_document, entry.levels)]} if entry.levels else {}),
-        **({"kept": [*map(_kept_document, entry.kept)]} if entry.kept else {}),
-        **({"part": [*map(_kept_document, entry.part)]} if entry.part else {}),
+        **picked(entry, f"id {_AS_IT_IS} untouched unknown"),
+        "levels": [
+            {**picked(change, "node before=before.name inherited=before.inherited after"), "logger": LOGGER}
+            for change in entry.levels
+        ],
+        "kept": each(entry.kept, "entity=0 keys=1"),
+        "part": each(entry.part, "entity=0 keys=1"),
         "plan": plan_document(replace(entry.plan, message=None)),
     }
+    absent = {field.name for field in fields(entry) if getattr(entry, field.name) == field.default}
+    return {name: value for name, value in document.items() if name not in absent & _RARE}
 
 
-def _kept_document(kept: tuple[Entity, tuple[QuotaKey, ...]]) -> Document:
-    return {"entity": plain(kept[0]), "keys": [*map(str, kept[1])]}
+_AS_IT_IS: Final = "cluster command started finished expires undoes by message file outcome error"
+"""The fields that a document has under their names, as they are."""
+_RARE: Final = {"by", "message", "file", "untouched", "unknown", "levels", "kept", "part"}
 
 
 def _kept(document: Sequence[Document]) -> Kept:
     return tuple((read_entity(each["entity"]), tuple(map(QuotaKey.parse, each["keys"]))) for each in document)
-
-
-def _level_document(change: LevelChange) -> Document:
-    return {
-        "node": change.node,
-        "logger": LOGGER,
-        "before": change.before.name,
-        "inherited": change.before.inherited,
-        "after": change.after,
-    }
 
 
 def _level(document: Document) -> LevelChange:
@@ -508,26 +491,16 @@ def _entry(name: str, data: bytes) -> Entry:
     document = _document(name, data)
     if document["id"] != name.removesuffix(".json"):
         raise InputError(f"it is a copy of the entry {document['id']}")
-    plan = plan_of(document["plan"])
+    same: dict[str, Any] = {field: document.get(field) for field in _AS_IT_IS.split()}
     return Entry(
         document["id"],
-        document["cluster"],
-        document["command"],
-        document["started"],
-        plan,
-        document.get("finished"),
-        document.get("expires"),
-        document.get("undoes"),
-        document["outcome"],
-        document.get("error"),
-        tuple(map(read_entity, document.get("untouched", ()))),
-        tuple(map(_level, document.get("levels", ()))),
-        document.get("by"),
-        _kept(document.get("kept", ())),
-        _kept(document.get("part", ())),
-        tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
-        document.get("message"),
-        document.get("file"),
+        plan=plan_of(document["plan"]),
+        untouched=tuple(map(read_entity, document.get("untouched", ()))),
+        unknown=tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
+        levels=tuple(map(_level, document.get("levels", ()))),
+        kept=_kept(document.get("kept", ())),
+        part=_kept(document.get("part", ())),
+        **same,
     )
 
 
