@@ -18,8 +18,7 @@ import pyarrow as pa
 from kquota.audit.batch import KEYS, UNKNOWN, Int64s
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS
-from kquota.audit.follow.episodes import Delays, Episodes
-from kquota.audit.follow.recent import Amounts, Recent
+from kquota.audit.follow.episodes import Delays, Episodes, Recent, Use
 from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
 from kquota.audit.ledger.replay import governing_of, refs_of
 from kquota.audit.ledger.retries import LastFetches
@@ -57,7 +56,7 @@ def counter_of(counter: CounterRef | Episode) -> Counter:
     return Counter(counter.broker, counter.key, unquote(user), client_id)
 
 
-def _logged(members: Mapping[int, Amounts], explained: Collection[int]) -> tuple[int, int]:
+def _logged(members: Mapping[int, Use], explained: Collection[int]) -> tuple[int, int]:
     """(requests, ms) that the broker itself throttled, of clients that are not among the explained."""
     found = [amounts for member, amounts in members.items() if member not in explained]
     return sum(each.logged for each in found), sum(each.logged_ms for each in found)
@@ -291,7 +290,7 @@ class Counters:
         copy = self._state._replace(ints=[ints[number].copy()], floats=[floats[number].copy()])
         return float(self._engine.measure(self._engine.counter_of(copy, 0, kind), now))
 
-    def _loud(self, members: Mapping[int, Amounts], rate: float | None) -> tuple[Share, ...]:
+    def _loud(self, members: Mapping[int, Use], rate: float | None) -> tuple[Share, ...]:
         """The clients of a counter by their part of its rate, the loudest first."""
         total = sum(amounts.value for amounts in members.values())
         shares = [

@@ -14,8 +14,8 @@ from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, Unre
 from kquota.audit.engines import local, stages
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.follow import checkpoint
+from kquota.audit.follow.checkpoint import Place, Spool
 from kquota.audit.follow.counters import Counters
-from kquota.audit.follow.spool import Place, Spool
 from kquota.audit.follow.tail import Increment, Tail
 from kquota.audit.follow.topic import TopicTail
 from kquota.audit.ledger.charge import Charger
