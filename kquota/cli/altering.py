@@ -1,6 +1,7 @@
 """The end of alter and delete: looks, asks, alters on the one road, and says what came of it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,9 +10,10 @@ from kquota.access import Access
 from kquota.changes import Altered, Rehearsal, alter, place_of, rehearse
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import Stop, note, say, stoppable, warn
+from kquota.cli.streams import note, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
 from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
+from kquota.cli.writing import terms_of
 from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
@@ -20,7 +22,6 @@ from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, Uncertain
-from kquota.reconcile import Terms, now
 
 
 def carry_out(
@@ -38,50 +39,32 @@ def carry_out(
     With `everything`, all keys of the entities are deleted: nothing is said of keys that were not set.
     """
     check_sorting(COLUMNS)
-    named = session.label(access)
-    dry_run, wait = writing.dry_run, writing.wait
-    book = params.open_journal(writing.journal, access, file, dry_run=dry_run)
-    if wait and access.bootstrap_controller:
+    begun: list[Entry] = []
+    terms = replace(terms_of(writing, access, command, file), begun=begun.append)
+    book, named, dry_run, expires = terms.journal, terms.named, terms.dry_run, terms.expires
+    if writing.wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
-    if writing.lasts_ms is not None and access.bootstrap_controller:
+    if expires is not None and access.bootstrap_controller:
         raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
-    expires = None if writing.lasts_ms is None else now() + writing.lasts_ms
     agreed: set[Objection] = set()
     shown: list[tuple[AlterResult, ...]] = []
 
     def agree(rehearsal: Rehearsal) -> None:
         new = [each for each in rehearsal.plan.objections if each not in agreed]
-        if writing.output == "table" and consent.will_ask(new, yes=writing.yes, force=writing.force):
+        if terms.output == "table" and consent.will_ask(new, terms):
             # Who is asked sees first what it is about.
-            show(altered_view(Altered(rehearsal.results, kept=rehearsal.kept), dry_run=False), writing.output)
+            show(altered_view(Altered(rehearsal.results, kept=rehearsal.kept), dry_run=False), terms.output)
             shown[:] = [rehearsal.results]
-        consent.heed(
-            new,
-            yes=writing.yes,
-            force=writing.force,
-            question=f"Alter {named} all the same?",
-            done="altered",
-        )
+        consent.heed(new, terms, f"Alter {named} all the same?", "altered")
         agreed.update(new)
         consent.name_cluster(named)
-
-    begun: list[Entry] = []
-    stop = Stop()
-    terms = Terms(
-        journal=book,
-        cluster=session.cluster_name(access),
-        command=command,
-        expires=expires,
-        stop=stop,
-        begun=begun.append,
-    )
 
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
             known = leases.known_leases(book, lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
-            consent.rehearse(rehearsal.plan.objections, yes=writing.yes, force=writing.force)
+            consent.rehearse(rehearsal.plan.objections, terms)
             consent.name_cluster(named)
             altered = Altered(
                 rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended, leases=known
@@ -90,7 +73,7 @@ def carry_out(
             with consent.says_what_may_be_written(begun):
                 # Not stoppable while somebody is asked: there, Ctrl-C means no.
                 altered = alter(
-                    backend, alterations, terms, consent=agree, guards=guards, writing=lambda: stoppable(stop)
+                    backend, alterations, terms, consent=agree, guards=guards, writing=lambda: stoppable(terms.stop)
                 )
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
@@ -101,7 +84,7 @@ def carry_out(
             _note_way_back(altered, access)
         raise results[0].error
     if results not in shown:
-        show(altered_view(altered, dry_run=dry_run), writing.output)
+        show(altered_view(altered, dry_run=dry_run), terms.output)
     if not dry_run:
         leases.warn_unread(altered.leases.unreadable, book)
     words = ("now would be permanent", "now it would end", "this would end")
@@ -127,13 +110,13 @@ def carry_out(
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
-        if wait and not altered.interrupted:
+        if writing.wait and not altered.interrupted:
             raise Conflict(f"written, but not shown in time: {late}", hint=hint)
         warn(f"written, but not shown yet: {late} ({hint})")
     if altered.unfinished is not None:
         say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
     if altered.interrupted:
-        return stop.exit_code
+        return terms.stop.exit_code
     code = exit_code_of_results(results)
     return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 

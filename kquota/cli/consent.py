@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Protocol
 
 import click
 
@@ -48,38 +49,54 @@ def foretell(objections: Iterable[Objection]) -> None:
     announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
 
 
-def refuse(objections: Sequence[Objection], *, force: bool) -> None:
-    """Raises Refused for a refusal without `force`."""
-    refusals = standing(objections, yes=True, force=force)
+class Answers(Protocol):
+    """What the command line answers to objections."""
+
+    @property
+    def yes(self) -> bool:
+        """Whether questions are answered."""
+
+    @property
+    def force(self) -> bool:
+        """Whether refusals are lifted as well."""
+
+
+def refuse(objections: Sequence[Objection], given: Answers) -> None:
+    """Raises Refused for a refusal that is not lifted."""
+    refusals = standing(objections, yes=True, force=given.force)
     if refusals:
-        raise Refused(f"refused: {safe(refusals[0].message)}{_others(refusals)}", hint=_lifted(refusals))
+        raise _refused(refusals)
 
 
-def heed(objections: Sequence[Objection], *, yes: bool, force: bool, question: str = "", done: str = "written") -> None:
+def heed(objections: Sequence[Objection], given: Answers, question: str = "", done: str = "written") -> None:
     """Says what speaks against a plan, and stops it where nothing lifts that.
 
-    Raises Refused for a refusal without `force`. A question is asked on a terminal unless `yes` or `force` answers it;
-    with no `question` it is left to the caller to ask.
+    Raises Refused for a refusal that is not lifted. A question that is not answered is asked on a terminal; with no
+    `question` it is left to the caller to ask.
     """
-    refuse(objections, force=force)
-    questions = standing(objections, yes=yes, force=force) if question else ()
+    refuse(objections, given)
+    questions = _standing(objections, given) if question else ()
     if questions and not on_terminal():
-        raise Refused(f"refused: {safe(questions[0].message)}{_others(questions)}", hint=_lifted(questions))
+        raise _refused(questions)
     announce(objections)
     if questions:
         ask(question, done=done, yes="does it")
 
 
-def will_ask(objections: Sequence[Objection], *, yes: bool, force: bool) -> bool:
+def will_ask(objections: Sequence[Objection], given: Answers) -> bool:
     """Whether `heed` is about to ask somebody, and not to refuse."""
-    refused = standing(objections, yes=True, force=force)
-    return on_terminal() and not refused and bool(standing(objections, yes=yes, force=force))
+    refused = standing(objections, yes=True, force=given.force)
+    return on_terminal() and not refused and bool(_standing(objections, given))
 
 
-def rehearse(objections: Sequence[Objection], *, yes: bool, force: bool) -> None:
+def _standing(objections: Sequence[Objection], given: Answers) -> Sequence[Objection]:
+    return standing(objections, yes=given.yes, force=given.force)
+
+
+def rehearse(objections: Sequence[Objection], given: Answers) -> None:
     """Says of a dry run what speaks against it, and what the run itself would ask. Raises Refused for a refusal."""
-    refuse(objections, force=force)
-    asked = standing(objections, yes=yes, force=force)
+    refuse(objections, given)
+    asked = _standing(objections, given)
     announce(
         replace(each, message=f"{each.message}; the run asks about this, and a script needs --yes [{each.name}]")
         if each in asked
@@ -93,14 +110,10 @@ def on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _others(objections: Sequence[Objection]) -> str:
-    """How many more there are than the first."""
+def _refused(objections: Sequence[Objection]) -> Refused:
+    """The first objection, how many more there are, and what lifts each kind; not every command has every option."""
     alike = " like it" if all(each.name == objections[0].name for each in objections) else ""
-    return f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
-
-
-def _lifted(objections: Sequence[Objection]) -> str:
-    """What the user can say to the command that runs, for each kind; not every command has every option."""
+    others = f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
     context = click.get_current_context(silent=True)
     has = None if context is None else {name for each in context.command.params for name in each.opts}
 
@@ -109,7 +122,8 @@ def _lifted(objections: Sequence[Objection]) -> str:
         return f"use {options} if you mean it [{name}]" if options else f"[{name}]"
 
     kinds = {each.name: each.lifted_by for each in objections}
-    return "; ".join(lifted(name, by) for name, by in kinds.items())
+    hint = "; ".join(lifted(name, by) for name, by in kinds.items())
+    return Refused(f"refused: {safe(objections[0].message)}{others}", hint=hint)
 
 
 def name_cluster(named: str) -> None:

@@ -475,16 +475,16 @@ def message() -> str | None:
 
 
 def open_journal(
-    folder: Path, access: Access, file: Path | None = None, planned: str | None = None, *, dry_run: bool = False
+    folder: Path, access: Access, file: Path | None = None, planned: str | None = None, *, needs_reason: bool = True
 ) -> Journal:
     """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
     Without one there, the message of the plan that was kept counts.
 
-    Raises click.UsageError where the cluster's context wants a message and none was given; a dry run needs none.
+    Raises click.UsageError where the cluster's context wants a message, the write `needs_reason`, and none was given.
     """
     why = message() or planned
-    if not dry_run and why is None and access.context is not None and requires_message(access.context):
+    if needs_reason and why is None and access.context is not None and requires_message(access.context):
         raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
     return replace(session.journal(folder, access), message=why, file=None if file is None else _with_commit(file))
 
@@ -518,15 +518,15 @@ lease_option: Decorator = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How alter and delete write, and what they print."""
+    """How a command writes, and what it prints, by its options."""
 
-    yes: bool
-    force: bool
-    dry_run: bool
-    wait: bool
-    lasts_ms: int | None
     journal: Path
-    output: str
+    yes: bool = False
+    force: bool = False
+    dry_run: bool = False
+    wait: bool = False
+    lasts_ms: int | None = None
+    output: str = "table"
 
 
 alter_options = _stack(

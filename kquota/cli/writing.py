@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import click
 
@@ -10,7 +11,7 @@ from kquota import reconcile
 from kquota.access import Access
 from kquota.backends import QuotaBackend
 from kquota.changes import place_of
-from kquota.cli import consent, leases, params
+from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.plans import Labels, plan_view, summary
 from kquota.cli.progress import Bar, progress
@@ -18,7 +19,7 @@ from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import View, show
 from kquota.core.change.plan import ApplyReport, Plan
-from kquota.documents.journal import Entry, name_of
+from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import apply_document
 from kquota.leases import Lease, Leases, kept, settles
 
@@ -41,6 +42,31 @@ class Terms(reconcile.Terms):
     stop: Stop = field(default_factory=Stop)
 
 
+def terms_of(
+    writing: params.Writing,
+    access: Access,
+    command: Command = "apply",
+    file: Path | None = None,
+    why: str | None = None,
+) -> Terms:
+    """The terms of a command line, with the journal opened. Raises as `params.open_journal` does."""
+    return Terms(
+        named=session.label(access),
+        cluster=session.cluster_name(access),
+        # The reason of a reconcile is the reason of the write that it takes back.
+        journal=params.open_journal(
+            writing.journal, access, file, why, needs_reason=not writing.dry_run and command != "reconcile"
+        ),
+        command=command,
+        expires=None if writing.lasts_ms is None else reconcile.now() + writing.lasts_ms,
+        output=writing.output,
+        yes=writing.yes,
+        force=writing.force,
+        dry_run=writing.dry_run,
+        access=access,
+    )
+
+
 def carry_out(
     planned: Plan,
     backend: QuotaBackend,
@@ -52,7 +78,7 @@ def carry_out(
 
     `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
     """
-    consent.refuse(planned.objections, force=terms.force)
+    consent.refuse(planned.objections, terms)
     if terms.output == "table" or terms.dry_run:
         show(plan_view(planned, labels), terms.output)
     wanted: Sequence[Lease] = ()
@@ -61,12 +87,12 @@ def carry_out(
         wanted = keeps(known)
         leases.note_changed(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
     if terms.dry_run:
-        consent.rehearse(planned.objections, yes=terms.yes, force=terms.force)
+        consent.rehearse(planned.objections, terms)
         return ExitCode.OK
     if not planned and not wanted:
         _show(ApplyReport(), planned, terms)
         return ExitCode.OK
-    consent.heed(planned.objections, yes=terms.yes, force=terms.force)
+    consent.heed(planned.objections, terms)
     if not terms.yes:
         changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
         verb = "Undo that on" if terms.command == "undo" else "Apply to"

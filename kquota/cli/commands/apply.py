@@ -10,16 +10,16 @@ from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.changes import check_cluster, placed, unwritten
 from kquota.cli import grammar, params, session
+from kquota.cli.options import collected
 from kquota.cli.streams import say
 from kquota.cli.views import DRY_RUN, shown_as
-from kquota.cli.writing import Terms, carry_out
+from kquota.cli.writing import carry_out, terms_of
 from kquota.core.change.plan import Cluster, Plan, plan
 from kquota.core.change.review import Guards, with_review
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile
 from kquota.errors import Unreachable
 from kquota.leases import Lease, Leases
-from kquota.reconcile import now
 
 
 @click.command("apply", cls=grammar.Command)
@@ -50,20 +50,16 @@ from kquota.reconcile import now
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
+@collected("writing", params.Writing, ("yes", "force", "dry_run", "lasts_ms", "journal", "output"))
 def command(
     file: Path,
     prune: bool,
     cluster: str | None,
-    yes: bool,
     max_deleted: int,
     max_changed: int,
-    force: bool,
-    dry_run: bool,
-    lasts_ms: int | None,
     no_rollback: bool,
-    journal: Path,
     access: Access,
-    output: str,
+    writing: params.Writing,
 ) -> int:
     """Apply a quotas file, or a plan that 'kquota plan --out' kept.
 
@@ -91,9 +87,7 @@ def command(
             )
     else:
         quota_file = session.load_quota_file(file, cluster)
-    named = session.label(access)
-    why = None if planned is None else planned.message
-    book = params.open_journal(journal, access, file, why, dry_run=dry_run)
+    terms = terms_of(writing, access, file=file, why=None if planned is None else planned.message)
     with session.open_backend(access) as backend:
         try:
             current = backend.describe()
@@ -116,22 +110,11 @@ def command(
         code = carry_out(
             placed(with_review(replace(planned, existing=len(current)), current, guards), backend),
             backend,
-            Terms(
-                journal=book,
-                cluster=session.cluster_name(access),
-                named=named,
-                output=output,
-                yes=yes,
-                force=force,
-                dry_run=dry_run,
-                rollback=not no_rollback,
-                expires=None if lasts_ms is None else now() + lasts_ms,
-                access=access,
-            ),
+            replace(terms, rollback=not no_rollback),
             quota_file.labels if quota_file is not None else {},
             keeps,
         )
-    if dry_run:
+    if terms.dry_run:
         say(DRY_RUN)
     return code
 

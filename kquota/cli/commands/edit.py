@@ -16,10 +16,11 @@ from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import collected
 from kquota.cli.streams import note, say, warn
 from kquota.cli.text import safe
 from kquota.cli.views import shown_as
-from kquota.cli.writing import Terms, carry_out
+from kquota.cli.writing import carry_out, terms_of
 from kquota.core.change.plan import plan_of_edit
 from kquota.core.change.review import Guards, with_review
 from kquota.core.quotas.entity import Entity
@@ -43,15 +44,9 @@ _MARK = "# kquota: "
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
+@collected("writing", params.Writing, ("yes", "force", "journal", "output"))
 def command(
-    selection: params.Selection,
-    strict: bool,
-    match: NamePatterns,
-    yes: bool,
-    force: bool,
-    journal: Path,
-    access: Access,
-    output: str,
+    selection: params.Selection, strict: bool, match: NamePatterns, access: Access, writing: params.Writing
 ) -> int:
     """Edit quotas of a cluster in an editor, review the plan, and apply it.
 
@@ -70,9 +65,8 @@ def command(
       kquota edit --context prod --force
     """
     filters = selection.filters(strict=strict)
-    named = session.label(access)
     editor = _editor()
-    book = params.open_journal(journal, access)
+    terms = terms_of(writing, access)
 
     def is_asked(entity: Entity) -> bool:
         return match.matches(entity) and any(wanted.matches(entity) for wanted in filters)
@@ -87,7 +81,7 @@ def command(
         path = folder / "quotas.yaml"
         keep = False
         try:
-            text = _head(named) + _body(quotas_text(shown))
+            text = _head(terms.named) + _body(quotas_text(shown))
             path.write_text(text, encoding="utf-8")
             file = _edited(editor, path, text, is_asked)
             if file is None:
@@ -99,14 +93,7 @@ def command(
             code = carry_out(
                 with_review(made, current, file.guards(usual.most_deleted, usual.most_changed)),
                 backend,
-                Terms(
-                    journal=book,
-                    cluster=session.cluster_name(access),
-                    named=named,
-                    output=output,
-                    yes=yes,
-                    force=force,
-                ),
+                terms,
                 file.labels,
             )
             keep = code not in (ExitCode.OK, ExitCode.OUTPUT)

@@ -15,10 +15,10 @@ from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.leases import named as name_of
 from kquota.cli.leases import shown
 from kquota.cli.settled import switch_back
-from kquota.cli.streams import Stop, note, say
+from kquota.cli.streams import note, say
 from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
-from kquota.cli.writing import Terms, carry_out
+from kquota.cli.writing import Terms, carry_out, terms_of
 from kquota.core.change.review import related
 from kquota.documents.journal import Entry
 from kquota.errors import KquotaError, Unauthorized, Unreachable
@@ -48,8 +48,8 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     """
     from kquota.recorder import is_due
 
-    named = session.label(access)
-    book = session.journal(journal, access)
+    terms = terms_of(params.Writing(journal, yes=True, dry_run=dry_run), access, "reconcile")
+    book, stop = terms.journal, terms.stop
     pages, time = book.read(), now()
     session.warn_unreadable(pages)
     recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
@@ -63,17 +63,6 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
         count = len(on) + len(ends)
         _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], book.folder)
         return worst
-    stop = Stop()
-    terms = Terms(
-        journal=book,
-        cluster=session.cluster_name(access),
-        named=named,
-        output="table",
-        yes=True,
-        dry_run=dry_run,
-        command="reconcile",
-        stop=stop,
-    )
     with session.open_backend(access) as backend:
         here = place_of(backend)
         found = False
@@ -108,7 +97,8 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     if found and dry_run:
         say(DRY_RUN)
     if not found:
-        note(f"nothing is due at {safe(named)}; other clusters of the journal {safe(book.folder)} have overdue leases")
+        others = f"other clusters of the journal {safe(book.folder)} have overdue leases"
+        note(f"nothing is due at {safe(terms.named)}; {others}")
     return worst
 
 

@@ -151,11 +151,12 @@ def command(
                 f"{option} needs --metrics or --log for each {loggers.noun}: {', '.join(map(str, unmetered))} has none"
             )
         drafted = draft(loggers, nodes, bounds, meters)
-        consent.refuse(drafted.objections, force=force)
+        answers = params.Writing(journal, yes=yes or dry_run, force=force)
+        consent.refuse(drafted.objections, answers)
         if output == "table":
             check_sorting(DRAFTED, SETTLED)
             show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
-        consent.heed(drafted.objections, yes=yes or dry_run, force=force)
+        consent.heed(drafted.objections, answers)
         if drafted.on:
             _say_who(drafted, loggers, session.journal(journal, access))
         if dry_run or not drafted.changes:

@@ -1,7 +1,6 @@
 """`kquota undo`."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -12,11 +11,12 @@ from kquota.changes import check_cluster, place_of, to_undo, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
+from kquota.cli.options import collected
 from kquota.cli.settled import switch_back
-from kquota.cli.streams import Stop, note, say
+from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN, shown_as
-from kquota.cli.writing import Terms, carry_out
+from kquota.cli.writing import Terms, carry_out, terms_of
 from kquota.core.change.plan import Plan, still_due
 from kquota.core.change.review import related
 from kquota.core.duration import duration
@@ -37,9 +37,8 @@ from kquota.reconcile import now
 @params.journal_option
 @params.cluster_options
 @shown_as("table", "json", takes_output=True)
-def command(
-    ids: tuple[str, ...], about: params.Selection, yes: bool, dry_run: bool, journal: Path, access: Access, output: str
-) -> int:
+@collected("writing", params.Writing, ("yes", "dry_run", "journal", "output"))
+def command(ids: tuple[str, ...], about: params.Selection, access: Access, writing: params.Writing) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
     ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
@@ -59,25 +58,13 @@ def command(
       kquota undo 24 25 --yes
       kquota undo 24 --user alice --dry-run
     """
-    if len(ids) > 1 and output == "json":
+    if len(ids) > 1 and writing.output == "json":
         raise click.UsageError("-o json is for one ID")
-    if len(ids) > 1 and dry_run:
+    if len(ids) > 1 and writing.dry_run:
         # The plan of the second depends on what the first leaves.
         raise click.UsageError("--dry-run is for one ID")
-    book = params.open_journal(journal, access, dry_run=dry_run)
-    stop = Stop()
-    terms = Terms(
-        journal=book,
-        cluster=session.cluster_name(access),
-        named=session.label(access),
-        output=output,
-        yes=yes,
-        dry_run=dry_run,
-        command="undo",
-        access=access,
-        stop=stop,
-    )
-    pages = book.read()
+    terms = terms_of(writing, access, "undo")
+    pages = terms.journal.read()
     session.warn_unreadable(pages)
     with session.open_backend(access) as backend:
         here = place_of(backend)
@@ -85,9 +72,9 @@ def command(
         found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
         for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
-            if stop():
+            if terms.stop():
                 say(f"stopped: entry {entry.name} is not undone, nor what comes after it")
-                return stop.exit_code
+                return terms.stop.exit_code
             if entry.levels:
                 if about:
                     raise InputError(f"entry {entry.name} switched request loggers on, and changed no quotas")
@@ -97,8 +84,8 @@ def command(
                 code = take_back(entry, pages, backend, of_entry, about)
             if code != ExitCode.OK:
                 return code
-            pages = book.read()
-    if dry_run:
+            pages = terms.journal.read()
+    if terms.dry_run:
         say(DRY_RUN)
     return ExitCode.OK
 
