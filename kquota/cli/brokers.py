@@ -7,7 +7,7 @@ from kquota.cli import consent, session
 from kquota.cli.params import Writing
 from kquota.cli.streams import note
 from kquota.cli.text import Column
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, changes_table, check_sorting, show, table_of
+from kquota.cli.views import Csv, Note, Part, Table, View, changes_table, check_sorting, show, table_of
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -32,9 +32,6 @@ def described(broker: Broker | None, access: Access) -> View:
     with session.open_broker_configs(access) as configs:
         snapshot = configs.describe(broker)
 
-    def document() -> Document:
-        return brokers_document(snapshot)
-
     def csv() -> Csv:
         rows: list[tuple[object, ...]] = []
         for broker, configs in snapshot.items():
@@ -48,7 +45,7 @@ def described(broker: Broker | None, access: Access) -> View:
 
     return View(
         screen=lambda: _table(snapshot),
-        document=document,
+        document=lambda: brokers_document(snapshot),
         csv=csv,
         others={"wide": lambda: _wide(snapshot), "name": lambda: map(broker_text, snapshot)},
     )
@@ -150,9 +147,6 @@ _COLUMNS = ("BROKER", "CONFIG", "BEFORE", "AFTER")
 def _altered(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> View:
     """What changed of a broker, per config."""
 
-    def document() -> Document:
-        return broker_alter_document(result, cluster, dry_run=dry_run)
-
     names = sorted({*result.before, *result.after}, key=rank)
     changes = [(name, result.before.get(name), result.after.get(name)) for name in names]
     broker = broker_text(result.broker)
@@ -166,4 +160,8 @@ def _altered(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> V
         return changes_table(_COLUMNS, rows, dry_run=dry_run)
 
     headings = [name.lower() for name in _COLUMNS]
-    return View(screen=screen, document=document, csv=lambda: Csv(headings, [(broker, *change) for change in changes]))
+    return View(
+        screen=screen,
+        document=lambda: broker_alter_document(result, cluster, dry_run=dry_run),
+        csv=lambda: Csv(headings, [(broker, *change) for change in changes]),
+    )

@@ -17,7 +17,7 @@ from kquota.cli.text import (
     short_unit,
 )
 from kquota.cli.text import markdown as as_markdown
-from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown_of, table_of
+from kquota.cli.views import Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.enforcement import Generation
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -42,9 +42,6 @@ def simulated(
     `enough` finds the quotas that would be enough for clients without any.
     """
     several = len(workload.brokers.names) > 1
-
-    def document() -> Document:
-        return simulation_document(result, workload.brokers, generation)
 
     def tables(*, wide: bool) -> Iterator[Part]:
         yield _clients(result, workload)
@@ -84,7 +81,7 @@ def simulated(
 
     return View(
         screen=screen,
-        document=document,
+        document=lambda: simulation_document(result, workload.brokers, generation),
         csv=lambda: csv_of(result.clients, _CSV, digits=3),
         others={"wide": lambda: screen(wide=True), "markdown": markdown},
         code=code,

@@ -14,7 +14,7 @@ from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
+from kquota.cli.views import Note, Part, View, shown_as, table_of
 from kquota.documents.config import contexts_document, settings_document
 from kquota.errors import InputError
 
@@ -57,9 +57,6 @@ def get_contexts() -> View:
     config = load_config()
     current = os.environ.get("KQUOTA_CONTEXT") or config.current
 
-    def document() -> Document:
-        return contexts_document(config, current)
-
     def screen() -> Sequence[Part]:
         if not config.contexts:
             return [Note(f"no contexts in {config.path}")]
@@ -74,7 +71,7 @@ def get_contexts() -> View:
         )
         return [table]
 
-    return View(screen=screen, document=document)
+    return View(screen=screen, document=lambda: contexts_document(config, current))
 
 
 @command.command("use-context")
@@ -217,13 +214,6 @@ def view(show_origin: bool, given: contexts.Given) -> View:
     file = config_path()
     shown = [(setting.name.replace("_", "-"), setting) for setting in found.values() if setting.value is not None]
 
-    def document() -> Document:
-        return settings_document(
-            file,
-            None if context is None else context.name,
-            [(name, setting.value, setting.origin, setting.where) for name, setting in shown],
-        )
-
     def origin(setting: contexts.Setting) -> str:
         words = [setting.origin, setting.where or "", f"in {file}" if setting.origin == "context" else ""]
         return " ".join(filter(None, words))
@@ -242,4 +232,11 @@ def view(show_origin: bool, given: contexts.Given) -> View:
         )
         return [table]
 
-    return View(screen=screen, document=document)
+    return View(
+        screen=screen,
+        document=lambda: settings_document(
+            file,
+            None if context is None else context.name,
+            [(name, setting.value, setting.origin, setting.where) for name, setting in shown],
+        ),
+    )

@@ -79,7 +79,24 @@ def command(
       kquota exporter --quotas quotas.yaml --metrics page.prom --once
       kquota exporter --context prod --against quotas.yaml --listen 0.0.0.0:9645 --public
     """
-    exporter = _exporter(live, against, cluster, journal, facts, source, dict(map(watched.label, labels)), max_series)
+    from kquota.live.exporter import Exporter, serve
+    from kquota.live.watching import Watching
+
+    if cluster is not None and against is None:
+        raise click.UsageError("--cluster is of the file of --against: give that, too")
+    quotas = watched.quotas_reader(source, facts)
+    watching = Watching(live.open(source.cluster.timeout_s), watched.enforcers(facts)) if live.is_named else None
+    known = None if source.access is None else source.access.address
+    book = Journal(journal) if source.access is None else session.journal(journal, source.access)
+    exporter = Exporter(
+        quotas,
+        None if watching is None else watching.look,
+        None if against is None else lambda snapshot: _drift(snapshot, against, cluster),
+        None if known is None else lambda: _leases(book, known),
+        lambda snapshot: lint(snapshot, Facts(version=facts.version if facts.is_named else None)),
+        dict(map(watched.label, labels)),
+        max_series,
+    )
     if once:
         exporter.refresh(now(), KquotaError)
         _write(exporter, textfile, now())
@@ -91,8 +108,6 @@ def command(
     with stoppable() as stop:
         stop_serving = None
         if address is not None:
-            from kquota.live.exporter import serve
-
             stop_serving, port = serve(exporter, *address, now)
             note(f"serving http://{address[0]}:{port}/metrics, renewed every {interval / 1000:g} s")
         try:
@@ -110,37 +125,6 @@ def command(
         finally:
             if stop_serving is not None:
                 stop_serving()
-
-
-def _exporter(
-    live: watched.Asked,
-    against: Path | None,
-    cluster: str | None,
-    journal: Path,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
-    labels: Mapping[str, str],
-    max_series: int,
-) -> Exporter:
-    from kquota.live.exporter import Exporter
-    from kquota.live.watching import Watching
-
-    if cluster is not None and against is None:
-        raise click.UsageError("--cluster is of the file of --against: give that, too")
-    quotas = watched.quotas_reader(source, facts)
-    timeout_s = source.cluster.timeout_s
-    watching = Watching(live.open(timeout_s), watched.enforcers(facts)) if live.is_named else None
-    address = None if source.access is None else source.access.address
-    book = Journal(journal) if source.access is None else session.journal(journal, source.access)
-    return Exporter(
-        quotas,
-        None if watching is None else watching.look,
-        None if against is None else lambda snapshot: _drift(snapshot, against, cluster),
-        None if address is None else lambda: _leases(book, address),
-        lambda snapshot: lint(snapshot, Facts(version=facts.version if facts.is_named else None)),
-        labels,
-        max_series,
-    )
 
 
 def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:

@@ -15,7 +15,7 @@ from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.options import argument, choice, count, declared, value, values
 from kquota.cli.plans import finding_lines
 from kquota.cli.text import many, safe
-from kquota.cli.views import Document, Note, Part, Raw, View, shown_as
+from kquota.cli.views import Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
 from kquota.core.change.lint import Facts, Finding, Severity, lint
 from kquota.core.quotas.entity import Entity
@@ -116,15 +116,12 @@ def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code:
     """Findings in lint's formats."""
     name = None if file is None else file.as_posix()
 
-    def document() -> Document:
-        return lint_document(findings, line)
-
     def sarif() -> Iterator[Part]:
         yield Raw(to_json(sarif_document(findings, __version__, name, line)))
 
     return View(
         screen=lambda: _screen(findings, file, line),
-        document=document,
+        document=lambda: lint_document(findings, line),
         others={"sarif": sarif, "github": lambda: _github(findings, name, line)},
         code=code,
     )

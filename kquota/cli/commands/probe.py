@@ -17,7 +17,7 @@ from kquota.cli.options import argument, count, declared, flag, lasting, option,
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
-from kquota.cli.views import Document, Part, Table, View, check_sorting, csv_of, show, shown_as
+from kquota.cli.views import Part, Table, View, check_sorting, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Probe
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
@@ -201,8 +201,13 @@ def _ask(request: ProbeRequest, bootstrap: str) -> None:
 def _view(found: ProbeResult) -> View:
     """What the broker did beside the prediction, and the verdict."""
 
-    def document() -> Document:
-        return probe_document(
+    def screen() -> Iterator[Part]:
+        yield _table(found)
+        yield _VERDICTS[found.comparison.agreement.value]
+
+    return View(
+        screen=screen,
+        document=lambda: probe_document(
             found.kind,
             found.user,
             found.client_id,
@@ -211,13 +216,9 @@ def _view(found: ProbeResult) -> View:
             found.limits,
             found.comparison,
             found.ended_by,
-        )
-
-    def screen() -> Iterator[Part]:
-        yield _table(found)
-        yield _VERDICTS[found.comparison.agreement.value]
-
-    return View(screen=screen, document=document, csv=lambda: csv_of([found], _CSV))
+        ),
+        csv=lambda: csv_of([found], _CSV),
+    )
 
 
 _CSV = """probe=kind broker sensor=resolution.sensor limit=resolution.limit events=comparison.events

@@ -15,7 +15,7 @@ from kquota.cli.limits import counter, level, limit_of, on_brokers, origin, sour
 from kquota.cli.options import count, declared, flag, value
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, shown_as, table_of
+from kquota.cli.views import Csv, Note, Part, Table, View, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.enforcement.generation import BrokerSettings
@@ -235,9 +235,6 @@ def resolved(
     `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
     """
 
-    def document() -> Document:
-        return resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats)
-
     def csv() -> Csv:
         rows = [
             (
@@ -262,7 +259,7 @@ def resolved(
 
     return View(
         screen=screen,
-        document=document,
+        document=lambda: resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats),
         csv=csv,
         others={"tree": tree, "wide": functools.partial(screen, wide=True)},
     )

@@ -19,7 +19,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.workload import Workload
-from kquota.simulations import Needed, Traffic, needed, planned_traffic, ready, recorded_traffic
+from kquota.simulations import Traffic, needed, planned_traffic, ready, recorded_traffic
 
 
 @click.command("simulate", cls=grammar.Command)
@@ -110,14 +110,19 @@ def command(
         them = "it" if len(result.unlimited) == 1 else "them"
         warn(f"no quota limits {first_of(result.unlimited, repr, 5)}: nothing can throttle {them}")
 
-    def enough() -> tuple[Needed, ...]:
-        return needed(planned, result.unlimited) if workload_file is not None and result.unlimited else ()
-
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     throttled = any(client.is_throttled for client in result.clients)
     if ("throttled" in fail_on and throttled) or ("undetermined" in fail_on and traffic.unseen):
         code = ExitCode.DIFFERENT
-    return simulated(result, planned.workload, planned.generation, top=top, code=code, calm=calm, enough=enough)
+    return simulated(
+        result,
+        planned.workload,
+        planned.generation,
+        top=top,
+        code=code,
+        calm=calm,
+        enough=lambda: needed(planned, result.unlimited) if workload_file is not None and result.unlimited else (),
+    )
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:

@@ -10,9 +10,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -24,7 +24,7 @@ from kquota.cli.board import Board, Row
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
-from kquota.cli.options import choice, count, declared, flag, lasting, value, values
+from kquota.cli.options import by, choice, count, declared, flag, gathered, lasting, value, values
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
@@ -52,13 +52,33 @@ T = TypeVar("T")
 _TURN_S = 0.2
 _REDRAW_S = 1.0
 """How often a screen is drawn again, as ages grow."""
-_KEYS = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which counters are shown."""
+
+    user: str | None = params.one_name("user", "Only counters of that user.")
+    client: str | None = params.one_name("client", "Only counters of that client-id.")
+    ip: str | None = params.one_name("ip", "Only connections of that ip.")
+    key: str | None = choice([key.value for key in QuotaKey], "Only counters of that quota key.")
+    broker: str | None = value("NAME", "Only counters of that broker.")
+    everything: bool = flag("Counters within their limit too, and those without a limit.", "--all")
+
+    def selects(self, use: Use) -> bool:
+        """Whether the filters let a counter through, whatever its state."""
+        counter = use.counter
+        connections = counter.key is QuotaKey.CONNECTION_CREATION_RATE
+        return (
+            self.key in (None, counter.key.value)
+            and self.broker in (None, counter.broker)
+            and self.user in (None, counter.user)
+            and (self.client is None or (not connections and counter.client_id == self.client))
+            and (self.ip is None or (connections and counter.client_id == self.ip))
+        )
+
+
+_wanted = gathered("wanted", _Wanted)
 
 
 @click.command("top", cls=grammar.Command)
@@ -76,12 +96,7 @@ def command(
         "--log",
     ),
     log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC"),
-    user: str | None = params.one_name("user", "Only counters of that user."),
-    client: str | None = params.one_name("client", "Only counters of that client-id."),
-    ip: str | None = params.one_name("ip", "Only connections of that ip."),
-    key: str | None = choice(_KEYS, "Only counters of that quota key."),
-    broker: str | None = value("NAME", "Only counters of that broker."),
-    everything: bool = flag("Counters within their limit too, and those without a limit.", "--all"),
+    wanted: _Wanted = by(_wanted),
     subject: str | None = value(
         "SUBJECT",
         "Explain all counters of user=alice, client-id=app1 or a pair: rule, since when, clients, what lifts it.",
@@ -132,7 +147,7 @@ def command(
     screen = _Screen(
         Watching(looked, brokers),
         watched.quotas_reader(source, facts),
-        _Wanted(user, client, ip, key, broker, everything),
+        wanted,
         lambda: session.count_brokers(source),
     )
     if subject is not None:
@@ -156,57 +171,22 @@ def _followed(logs: Sequence[str], zone: str, live: watched.Asked, facts: Broker
     return followed
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """Which counters are shown."""
-
-    user: str | None
-    client: str | None
-    ip: str | None
-    key: str | None
-    broker: str | None
-    everything: bool
-
-    def selects(self, use: Use) -> bool:
-        """Whether the filters let a counter through, whatever its state."""
-        counter = use.counter
-        connections = counter.key is QuotaKey.CONNECTION_CREATION_RATE
-        return (
-            self.key in (None, counter.key.value)
-            and self.broker in (None, counter.broker)
-            and self.user in (None, counter.user)
-            and (self.client is None or (not connections and counter.client_id == self.client))
-            and (self.ip is None or (connections and counter.client_id == self.ip))
-        )
-
-
+@dataclass
 class _Screen:
     """The screen: what is looked at, and the view of the latest look."""
 
-    def __init__(
-        self,
-        watching: Watching,
-        read_quotas: Callable[[], QuotaSnapshot],
-        wanted: _Wanted,
-        count_brokers: Callable[[], int | None],
-    ) -> None:
-        self.watching = watching
-        self._count_brokers = count_brokers
-        self._read_quotas = read_quotas
-        self._wanted = wanted
-        self._quotas: QuotaSnapshot | None = None
-        self.quotas_ms = 0
-        self._lost: str | None = None
-
-    @property
-    def everything(self) -> bool:
-        """Whether counters within their limit are shown too."""
-        return self._wanted.everything
+    watching: Watching
+    read_quotas: Callable[[], QuotaSnapshot]
+    wanted: _Wanted
+    count_brokers: Callable[[], int | None]
+    quotas_ms: int = 0
+    _quotas: QuotaSnapshot | None = None
+    _lost: str | None = None
 
     def seen(self, *, patient: bool = False) -> Seen:
         """One look. `patient`: a lost cluster leaves the quotas of before, which the view says."""
         try:
-            self._quotas, self.quotas_ms, self._lost = self._read_quotas(), now(), None
+            self._quotas, self.quotas_ms, self._lost = self.read_quotas(), now(), None
         except KquotaError as error:
             if not patient or self._quotas is None:
                 raise
@@ -217,7 +197,7 @@ class _Screen:
         """One look as an answer."""
         seen = self.seen(patient=patient)
         now_ms = now()
-        shown = self.shown(seen, everything=self.everything)
+        shown = self.shown(seen, everything=self.wanted.everything)
         return View(
             screen=lambda: self.parts(seen, shown, now_ms),
             document=lambda: iter([self.document(seen, shown, now_ms)]),
@@ -235,13 +215,9 @@ class _Screen:
             unread=len(seen.look.unread),
         )
 
-    def selects(self, use: Use) -> bool:
-        """Whether the filters let a counter through."""
-        return self._wanted.selects(use)
-
     def shown(self, seen: Seen, *, everything: bool) -> list[Use]:
         """The uses that the filters let through; without `everything` those that are throttled or near it."""
-        return [use for use in seen.uses if self._wanted.selects(use) and (everything or _is_hot(use))]
+        return [use for use in seen.uses if self.wanted.selects(use) and (everything or _is_hot(use))]
 
     def parts(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Iterator[Part]:
         """A look for people: what is known of its source in lines, and a table of the uses that are shown."""
@@ -254,8 +230,7 @@ class _Screen:
         yield Note(_ages(self.watching.source.name, seen.uses, self.quotas_ms, now_ms))
         if self._lost is not None:
             yield Note(f"quotas: {self._lost}; the limits are those of before", by=warn)
-        for place, why in seen.missing:
-            yield Note(f"{place} is left out: {why}", by=warn)
+        yield from _left_out(seen)
         if seen.look.unread:
             yield Note(_unread(seen.look), by=warn)
         yield from self.doubts(selected)
@@ -280,28 +255,28 @@ class _Screen:
         `uses` are the counters that the filters let through.
         """
         read = len({use.counter.broker for use in seen.uses})
-        of = self._count_brokers()
+        of = self.count_brokers()
         unknown = sum(use.state is State.UNKNOWN for use in uses)
-        gaps = [
-            *([f"{read} of {of} brokers were read"] if of is not None and read < of else []),
-            *(
-                [f"{many(len(seen.missing), 'source')} did not answer"]
-                if seen.missing and not (of is not None and read < of)
-                else []
-            ),
-            *(
-                [f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}"]
-                if unknown
-                else []
-            ),
-            *(["the quotas do not fit"] if any(self.doubts(uses)) else []),
-        ]
+        gaps = []
+        if of is not None and read < of:
+            gaps.append(f"{read} of {of} brokers were read")
+        elif seen.missing:
+            gaps.append(f"{many(len(seen.missing), 'source')} did not answer")
+        if unknown:
+            gaps.append(f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}")
+        if any(self.doubts(uses)):
+            gaps.append("the quotas do not fit")
         if gaps:
             return f"nobody is seen throttled, but {' and '.join(gaps)}: a quota may still be the reason"
-        where = f"on {read} of {of} brokers" if of is not None else f"on the {many(read, 'broker')} that were read"
-        if of is None and read == 1:
-            where = "on the one broker that was read"
+        if of is not None:
+            where = f"on {read} of {of} brokers"
+        else:
+            where = "on the one broker that was read" if read == 1 else f"on the {read:,} brokers that were read"
         return f"nobody is throttled or near it {where}: a slow client has another reason (--all shows all counters)"
+
+
+def _left_out(seen: Seen) -> Iterator[Note]:
+    return (Note(f"{place} is left out: {why}", by=warn) for place, why in seen.missing)
 
 
 def _is_hot(use: Use) -> bool:
@@ -372,7 +347,9 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
     """Looks until it is stopped, or so many times; a lost source is looked at again."""
     on_screen = output == "table" and sys.stdout.isatty()
     number = 0
-    with stoppable() as stop, _alternate(on_screen):
+    # The terminal's second screen, so that the first one is as it was afterwards.
+    aside = console(sys.stdout).screen(hide_cursor=True) if on_screen else contextlib.nullcontext()
+    with stoppable() as stop, aside:
         code: int = ExitCode.OK
         while True:
             number += 1
@@ -401,36 +378,18 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                 return code
 
 
-class _Aside(Generic[T]):
-    """Questions to the source, one at a time in a thread of their own: keys are answered while a source is not."""
+def _aside(question: Callable[[], T]) -> Future[T]:
+    """Asks the source in a thread of its own: keys are answered while a source is not, and nobody waits for it."""
+    asked: Future[T] = Future()
 
-    def __init__(self) -> None:
-        self._found: SimpleQueue[T | Exception] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no question is open."""
-        return self._thread is None
-
-    def begin(self, question: Callable[[], T]) -> None:
-        """Asks, unless a question is open."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._ask, args=(question,), daemon=True)
-            self._thread.start()
-
-    def found(self) -> T | Exception | None:
-        """The answer, once; None while there is nothing."""
-        if self._found.empty():
-            return None
-        self._thread = None
-        return self._found.get()
-
-    def _ask(self, question: Callable[[], T]) -> None:
+    def ask() -> None:
         try:
-            self._found.put(question())
+            asked.set_result(question())
         except Exception as error:  # for the thread that draws
-            self._found.put(error)
+            asked.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return asked
 
 
 class _Explained(NamedTuple):
@@ -456,22 +415,24 @@ def _at_the_keys(
     from kquota.live.watching import View as Seen
 
     check_sorting([column.heading for column in _COLUMNS])
-    board = Board(_COLUMNS, layout(), everything=screen.everything)
+    board = Board(_COLUMNS, layout(), everything=screen.wanted.everything)
     address = cluster_words(quotas.access)
     seen = screen.seen()
-    drawn, aside, said = console(sys.stdout), _Aside[Seen | _Explained](), io.StringIO()
+    drawn, said = console(sys.stdout), io.StringIO()
+    asked: Future[Seen] | Future[_Explained] | None = None
     explained: _Explained | None = None
 
     def explanation() -> list[str] | None:
         """The lines of the explanation that is shown; asked for once after each look."""
+        nonlocal asked
         of, view = board.choices.selected, seen
         if not board.choices.explained:
             return None
         uses = [use for use in view.uses if isinstance(of, tuple) and use.counter[1:] == of[1:]]
         if not any(use.counter == of for use in uses):
             return ["this counter is gone from the last look; Esc goes back"]
-        if explained is None or explained.seen is not view or explained.of != of:
-            aside.begin(lambda: _Explained(view, of, explaining(uses, view)))
+        if asked is None and (explained is None or explained.seen is not view or explained.of != of):
+            asked = _aside(lambda: _Explained(view, of, explaining(uses, view)))
         return explained.lines if explained is not None and explained.of == of else ["asking …"]
 
     def explaining(uses: Sequence[Use], view: Seen) -> list[str]:
@@ -489,7 +450,7 @@ def _at_the_keys(
         if all(size):
             drawn.size = size
         uses = screen.shown(seen, everything=board.choices.everything)
-        notes = [*_notes(screen.parts(seen, uses, now())), *_said(said)]
+        notes = [*_notes(screen.parts(seen, uses, now()), said.getvalue())]
         live.update(board.screen(drawn, notes, rows(), explanation()), refresh=True)
         return time.monotonic() + _REDRAW_S
 
@@ -507,22 +468,24 @@ def _at_the_keys(
                 board.press(key, rows())
             if board.choices.over or stop() or reader_is_gone():
                 break
-            found = aside.found()
-            if isinstance(found, _Explained):
-                explained = found
-            elif found is not None:
-                number, due = number + 1, time.monotonic() + interval_s
-            if isinstance(found, Seen):
-                seen = found
-            elif isinstance(found, KquotaError) and not isinstance(found, InputError):
-                warn(f"{found.message}; trying again")
-            elif isinstance(found, Exception):
-                raise found
-            if aside.is_free and not board.choices.paused and time.monotonic() >= due:
+            answered, asked = (asked, None) if asked is not None and asked.done() else (None, asked)
+            if answered is not None:
+                found = answered.exception() or answered.result()
+                if isinstance(found, _Explained):
+                    explained = found
+                else:
+                    number, due = number + 1, time.monotonic() + interval_s
+                if isinstance(found, Seen):
+                    seen = found
+                elif isinstance(found, KquotaError) and not isinstance(found, InputError):
+                    warn(f"{found.message}; trying again")
+                elif isinstance(found, BaseException):
+                    raise found
+            if asked is None and not board.choices.paused and time.monotonic() >= due:
                 said.seek(0)
                 said.truncate()
-                aside.begin(lambda: screen.seen(patient=True))
-            if pressed or found is not None or time.monotonic() >= redraw:
+                asked = _aside(lambda: screen.seen(patient=True))
+            if pressed or answered is not None or time.monotonic() >= redraw:
                 redraw = draw(live)
     if stop():
         return stop.exit_code
@@ -535,30 +498,14 @@ def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
     return [Row(use.counter, cells, style) for use, cells, style in rows]
 
 
-def _notes(parts: Iterator[Part]) -> Iterator[Text]:
-    """The lines above the table, on a screen that has no stderr."""
+def _notes(parts: Iterator[Part], said: str) -> Iterator[Text]:
+    """The lines above the table, and the last one `said` meanwhile, on a screen that has no stderr."""
     from rich.text import Text
 
     for part in parts:
         if isinstance(part, Note) and not (part.by is note and quiet()):
             yield Text(safe(part.text), style="yellow" if part.by is warn else "")
-
-
-def _said(stream: io.StringIO) -> Iterator[Text]:
-    """The last line that was said meanwhile."""
-    from rich.text import Text
-
-    yield from (Text(line, style="yellow") for line in stream.getvalue().splitlines()[-1:])
-
-
-@contextlib.contextmanager
-def _alternate(wanted: bool) -> Iterator[None]:
-    """The terminal's second screen while it lasts, so that the first one is as it was afterwards."""
-    if not wanted:
-        yield
-        return
-    with console(sys.stdout).screen(hide_cursor=True):
-        yield
+    yield from (Text(line, style="yellow") for line in said.splitlines()[-1:])
 
 
 def _unread(look: Look) -> str:
@@ -575,7 +522,7 @@ def _explained(
 
     wanted = Entity.parse(subject)
     seen = screen.seen()
-    selected = tuple(tuple(filter(screen.selects, uses)) for uses in concerning(wanted, seen, brokers))
+    selected = tuple(tuple(filter(screen.wanted.selects, uses)) for uses in concerning(wanted, seen, brokers))
     found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
     if not found and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
@@ -594,7 +541,7 @@ def _explained(
 
     def lines() -> Iterator[Part]:
         yield Note(_ages(source.name, found, screen.quotas_ms, now_ms))
-        yield from (Note(f"{place} is left out: {why}", by=warn) for place, why in seen.missing)
+        yield from _left_out(seen)
         yield from screen.doubts(found)
         for explanation in explanations:
             yield from _explanation(explanation, address)
