@@ -28,6 +28,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
 from kquota.sandbox import Sandbox
+from tests.support.processes import stand_still
 
 KEYS = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
 OLD = b'{"version":1,"config":{"SCRAM-SHA-256":"x","producer_byte_rate":"1"}}'
@@ -359,7 +360,7 @@ def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.M
         stopped: list[float] = []
 
         def stop() -> None:
-            os.kill(pid, signal.SIGSTOP)
+            stand_still(pid)
             stopped.append(time.monotonic())
 
         def stop_before(self: Session, *arguments: Any) -> Any:
@@ -391,7 +392,7 @@ def test_a_server_that_answers_again_has_all_its_time() -> None:
         pid = server.pid
         assert pid is not None
         backend.describe()
-        os.kill(pid, signal.SIGSTOP)
+        stand_still(pid)
         try:
             with pytest.raises(Unreachable):
                 backend.describe()
@@ -403,6 +404,6 @@ def test_a_server_that_answers_again_has_all_its_time() -> None:
                 backend.describe()
                 break
 
-        os.kill(pid, signal.SIGSTOP)
+        stand_still(pid)
         threading.Timer(2, os.kill, (pid, signal.SIGCONT)).start()
         assert dict(backend.describe()) == {}

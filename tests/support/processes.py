@@ -5,6 +5,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,6 +49,13 @@ def spark_options(settings: Mapping[str, object]) -> str:
     """
     given = (shlex.quote(f"-D{name}={value}") for name, value in settings.items())
     return " ".join((QUICK_SPARK["SPARK_SUBMIT_OPTS"], *given))
+
+
+def stand_still(pid: int) -> None:
+    """Stops that process, and waits until none of its threads can answer: a signal takes its time on a busy machine."""
+    os.kill(pid, signal.SIGSTOP)
+    while any(b") T " not in stat.read_bytes() for stat in Path(f"/proc/{pid}/task").glob("*/stat")):
+        time.sleep(0.01)
 
 
 _PORTS = range(20_000, 32_000)
