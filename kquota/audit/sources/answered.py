@@ -3,12 +3,13 @@
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from kquota.audit.batch import Batch
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.findings.answers import Answered, Answers
 
-_KINDS: Final = 3
+_NAMES: Final = ["broker", "user", "client_id", "request"]
 _REQUESTS: Final = ("other", "produce", "fetch")
 
 
@@ -24,31 +25,26 @@ def answers_in(batch: Batch, *, every: bool) -> dict[Answered, Answers]:
     if not len(rows):
         return {}
     brokers, users, clients = (column.take(rows) for column in (batch.broker, batch.user, batch.client_id))
-    kinds = np.select([batch.kind[rows] == PRODUCE, batch.kind[rows] == FETCH], [1, 2], 0)
-    number = brokers.codes.astype(np.int64)
-    for column in (users, clients):
-        number = number * len(column.values) + column.codes
-    _, firsts, groups = np.unique(number * _KINDS + kinds, return_index=True, return_inverse=True)
-    throttle, times = batch.throttle_ms[rows], batch.time_ms[rows]
-    hit = throttle > 0
-    events, throttled = np.bincount(groups), np.bincount(groups[hit], minlength=len(firsts))
-    longest, last = np.zeros(len(firsts), np.int64), np.full(len(firsts), np.iinfo(np.int64).min)
-    first = np.full(len(firsts), np.iinfo(np.int64).max)
-    np.maximum.at(longest, groups[hit], throttle[hit])
-    np.minimum.at(first, groups[hit], times[hit])
-    np.maximum.at(last, groups[hit], times[hit])
+    throttle_ms = batch.throttle_ms[rows]
+    hit = throttle_ms > 0
+    events = pa.table(
+        {
+            "broker": brokers.codes,
+            "user": users.codes,
+            "client_id": clients.codes,
+            "request": np.select([batch.kind[rows] == PRODUCE, batch.kind[rows] == FETCH], [1, 2], 0),
+            "hit": hit.astype(np.int64),
+            "throttle_ms": throttle_ms,
+            "time_ms": pa.array(batch.time_ms[rows], mask=~hit),
+        }
+    )
+    asked = [("hit", "count"), ("hit", "sum"), ("throttle_ms", "max"), ("time_ms", "min"), ("time_ms", "max")]
+    groups = events.group_by(_NAMES).aggregate(asked)
     found: dict[Answered, Answers] = {}
-    for group, row in enumerate(firsts.tolist()):
-        broker, user, client_id = (column.values[column.codes[row]] for column in (brokers, users, clients))
-        name = Answered(broker, user, client_id, _REQUESTS[kinds[row]])
-        any_hit = bool(throttled[group])
-        answers = Answers(
-            int(events[group]),
-            int(throttled[group]),
-            int(longest[group]),
-            int(first[group]) if any_hit else None,
-            int(last[group]) if any_hit else None,
-        )
+    for group in groups.select([*_NAMES, *map("_".join, asked)]).to_pylist():
+        broker, user, client_id, request, *counts = group.values()
+        name = Answered(brokers.values[broker], users.values[user], clients.values[client_id], _REQUESTS[request])
         # Two numbers of a column may stand for the same name.
+        answers = Answers(*counts)
         found[name] = found[name] + answers if name in found else answers
     return found
