@@ -150,7 +150,10 @@ class FolderStore:
 
 
 def _content(file: Path) -> bytes:
-    """The bytes of a plain file; what is none is not waited for. Raises InputError, and OSError when it is gone."""
+    """The bytes of a plain file.
+
+    A pipe or a device is refused, and never waited for. Raises InputError, and FileNotFoundError when the file is gone.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.audit.sources import plan_splits
@@ -22,6 +22,7 @@ from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 
 
+@example(["csv", "logfmt", "csv"], "alice", "app", False)
 @given(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), NAMES, NAMES, st.booleans())
 def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, fetched: bool) -> None:
     """To a depth of three, in any order, with any names."""

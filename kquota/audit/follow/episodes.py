@@ -135,7 +135,7 @@ class Episodes:
             going.delayed(time_ms, delay_ms, rate, float(limit))
             going.amounts.count(member, value, logged_ms)
             if begins:
-                # Nothing of the rest is known when it is told.
+                # The beginning is reported before the rest of the episode is known.
                 self.began.append(deepcopy(going))
 
 

@@ -21,8 +21,8 @@ _MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
 _DELIMITERS: Final = ",;\t"
-_DOUBLED: Final = re.compile(r'""[\w@.\-]+\\*"{2,}\s*:')
-"""A member of JSON in CSV, which doubles quotes."""
+_DOUBLED: Final = re.compile(r'""[\w@.\-]+[\\"]*""\s*:')
+"""A member of JSON in CSV, which doubles quotes, also quotes that were escaped and doubled before."""
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
 _SHELL_QUOTE: Final = "'\\''"

@@ -103,7 +103,7 @@ class MutationResponse(NamedTuple):
     topics: tuple[Mutation, ...]
     """One for each topic, in the order of the request."""
     throttle_ms: int
-    """What the client is told, from this quota alone; raw 32 bits, it is muted only when greater than 0."""
+    """The throttle time of this quota alone, as 32 bits of the answer; only a time above 0 mutes the client."""
 
 
 class MutationSensor(LimitedSensor):
