@@ -86,6 +86,7 @@ def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHi
             entry.made.changes,
             f"entry {entry.id} of the journal",
             certain=entry.outcome == "applied",
+            reason=entry.message,
         )
         for entry in made
     )

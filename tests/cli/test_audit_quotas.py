@@ -52,9 +52,11 @@ def test_quotas_of_a_time(kquota: Kquota) -> None:
     assert finding["first_throttled_ms"] >= START_MS + 20_000
 
 
-def write_journal(folder: Path, tmp_path: Path, time_ms: int, cluster: str = "kafka://here:9092") -> None:
+def write_journal(
+    folder: Path, tmp_path: Path, time_ms: int, cluster: str = "kafka://here:9092", message: str | None = None
+) -> None:
     """As if apply had lowered the limit."""
-    journal = Journal(folder)
+    journal = Journal(folder, message=message)
     change = plan(read_quotas(tmp_path / "high.json"), read_quotas(tmp_path / "low.json"))
     entry = journal.begin(change, cluster=cluster, command="apply", now=time_ms)
     journal.finish(entry, "applied", now=time_ms)
@@ -71,6 +73,13 @@ def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota(*arguments, "low.json", "--quotas-journal", "journal")
     assert (done.code, done.out) == (expected.code, expected.out)
     assert "zz.json is no entry of the journal" in done.err
+
+
+def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000, message="OPS-7: <alice> floods the brokers")
+    kquota("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "--report", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<dt>2026-03-11 09:00:20 UTC</dt><dd>quotas changed: OPS-7: &lt;alice&gt; floods the brokers</dd>" in page
 
 
 @pytest.mark.parametrize(

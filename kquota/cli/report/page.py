@@ -11,7 +11,7 @@ from markupsafe import Markup
 from kquota import __version__
 from kquota.cli.report import charts, words
 from kquota.cli.report.content import MOST, Report
-from kquota.cli.text import many, rate_text, records_text, safe
+from kquota.cli.text import many, moment, rate_text, records_text, safe
 from kquota.cli.verdicts import lines as verdict_lines
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
@@ -116,12 +116,21 @@ def _values(report: Report) -> dict[str, Any]:
         "windows": settings.windows,
         "by_last": settings.generation.by_last,
         "changes_in_quotas": len(settings.quotas.changes_ms),
+        "changes_meanwhile": _changes_meanwhile(report),
     }
 
 
 def _period(report: Report) -> tuple[int, int]:
     """The first and the last event; 0 where there are exempt requests only."""
     return report.quality.first_ms or 0, report.quality.last_ms or 0
+
+
+def _changes_meanwhile(report: Report) -> list[tuple[str, str]]:
+    """When quotas changed in the time of the report, and why."""
+    first, last = _period(report)
+    quotas = report.settings.quotas
+    times = [time_ms for time_ms in quotas.changes_ms if first <= time_ms <= last]
+    return [(f"{moment(time_ms)} UTC", "; ".join(quotas.reasons.get(time_ms, ()))) for time_ms in times[:MOST_ROWS]]
 
 
 def _peak(row: Finding) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from kquota.core.change.plan import Change
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -16,7 +16,7 @@ EARLIEST_MS, LATEST_MS = 978_307_200_000, 4_102_444_800_000
 
 @dataclass(frozen=True)
 class Step:
-    """Changes that were made at one time (epoch ms); `name` is what errors call them.
+    """Changes that were made at one time (epoch ms); `name` is what errors call them, `reason` what people gave.
 
     Of a step that is not `certain` (it was stopped in the middle) any change may have been made or not.
     """
@@ -25,17 +25,20 @@ class Step:
     changes: tuple[Change, ...]
     name: str
     certain: bool = True
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class QuotaHistory:
     """Snapshots in the order of time, each in force until the next one.
 
-    `changes_ms` are the moments (epoch ms) from which `snapshots[1:]` hold; the first holds from ever.
+    `changes_ms` are the moments (epoch ms) from which `snapshots[1:]` hold; the first holds from ever. `reasons` are
+    why they do, by moment, as far as that is known.
     """
 
     snapshots: tuple[QuotaSnapshot, ...]
     changes_ms: tuple[int, ...] = ()
+    reasons: Mapping[int, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.snapshots) != len(self.changes_ms) + 1:
@@ -55,7 +58,7 @@ class QuotaHistory:
 
         Raises InputError where they do not lead there: somebody else changed an entity since.
         """
-        snapshots, times = [current], list[int]()
+        snapshots, times, reasons = [current], list[int](), dict[int, tuple[str, ...]]()
         latest = LATEST_MS
         for step in reversed(list(steps)):
             # A clock that went back: no step was made after the one that follows it.
@@ -77,15 +80,17 @@ class QuotaHistory:
             else:
                 snapshots.append(earlier)
                 times.append(latest)
-        return cls(tuple(reversed(snapshots)), tuple(reversed(times)))
+            if step.reason is not None:
+                reasons[latest] = (step.reason, *reasons.get(latest, ()))
+        return cls(tuple(reversed(snapshots)), tuple(reversed(times)), reasons)
 
     def then(self, snapshot: QuotaSnapshot, time_ms: int) -> QuotaHistory:
         """The history with other quotas from that time on, which is after all its changes."""
-        return QuotaHistory((*self.snapshots, snapshot), (*self.changes_ms, time_ms))
+        return replace(self, snapshots=(*self.snapshots, snapshot), changes_ms=(*self.changes_ms, time_ms))
 
     def each(self, change: Callable[[QuotaSnapshot], QuotaSnapshot]) -> QuotaHistory:
         """The history with every snapshot changed so."""
-        return QuotaHistory(tuple(map(change, self.snapshots)), self.changes_ms)
+        return replace(self, snapshots=tuple(map(change, self.snapshots)))
 
     def __bool__(self) -> bool:
         """Whether a quota was ever set."""
