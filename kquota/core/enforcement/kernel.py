@@ -46,11 +46,8 @@ class Kernel:
     """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
     table: Callable[[int, int, str], Any]
     """That many rows of as many columns, all zero: lists of a list, or an array."""
-    record: Callable[[Counter, float, int], None]
     measure: Callable[[Counter, int], float]
-    window: Callable[[Counter, int], int]
     measure_tokens: Callable[[Counter, int, float], float]
-    record_tokens: Callable[[Counter, float, int, float], None]
     wake: Callable[[Counter, int], None]
     charge_counter: Callable[[Counter, int, int, float, float], Verdict]
     check: Callable[[Counter, int, int, float, float], Verdict]

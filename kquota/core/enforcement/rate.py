@@ -90,20 +90,6 @@ def observed(counter: Counter, state: State, now: int) -> tuple[int, float, Stat
 
 
 @compilable
-def record(counter: Counter, value: float, now: int) -> None:
-    """Records one event."""
-    store(counter, recorded(counter, load(counter), value, now))
-
-
-@compilable
-def window(counter: Counter, now: int) -> int:
-    """The window at `now`, ms."""
-    window_ms, _, state = observed(counter, load(counter), now)
-    store(counter, state)
-    return window_ms
-
-
-@compilable
 def measure(counter: Counter, now: int) -> float:
     """`Rate.measure` in units per second. It drops old slots: on a broker, reading a metric changes what follows."""
     window_ms, total, state = observed(counter, load(counter), now)

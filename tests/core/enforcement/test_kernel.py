@@ -18,6 +18,7 @@ from kquota.core.enforcement import (
     FetchSensor,
     Generation,
     Mode,
+    MutationSensor,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
@@ -119,6 +120,36 @@ def test_compiled_is_plain(
         outcome += [
             state(sensor) for sensor in (produce, fetch, produce2, fetch2, request, produce_request, fetch_request)
         ]
+        outcomes.append(outcome)
+    assert outcomes[0] == outcomes[1]
+
+
+mutation_limits = st.sampled_from([None, 0, 0.001, 0.5, 1, 10, 25.681, 1000])
+long_gaps = st.one_of(given_.gaps, st.sampled_from([3_599_999, 3_600_000, 3_600_001]))
+topics = st.lists(st.one_of(st.integers(0, 30), st.integers(0, 10_000_000)), max_size=4)
+
+
+@settings(deadline=None)
+@given(
+    given_.windows,
+    mutation_limits,
+    mutation_limits,
+    st.lists(st.tuples(long_gaps, topics, st.booleans(), st.integers(0, 5000)), min_size=1, max_size=40),
+)
+def test_compiled_is_plain_for_mutations(
+    windows: QuotaWindows, limit: Value | None, later: Value | None, events: list[tuple[int, list[int], bool, int]]
+) -> None:
+    outcomes = []
+    for using in (PLAIN, COMPILED):
+        sensor = MutationSensor(limit, windows=windows, using=using)
+        outcome: list[object] = []
+        now = given_.START
+        for index, (gap, partitions, strict, waited) in enumerate(events):
+            now += gap
+            if index == len(events) // 2:
+                sensor.limit = later
+            outcome.append(sensor.request(now, partitions, strict=strict, waited_ms=waited))
+        outcome += [list(sensor.counter.floats), list(sensor.counter.ints)]
         outcomes.append(outcome)
     assert outcomes[0] == outcomes[1]
 

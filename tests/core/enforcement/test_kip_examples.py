@@ -14,6 +14,7 @@ from kquota.core.enforcement import (
     QuotaWindows,
     RequestSensor,
 )
+from kquota.core.enforcement.kind import MUTATION
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import StaticQuotas
@@ -239,7 +240,7 @@ def test_kip_599_why_the_rate_was_not_enough(generation: Generation, using: Kern
     The statistic as shipped drops it after 100 s, N windows, and pads its window to N-1: 560 in 99 s at first.
     """
     rate = using.new_counter(KIP_599, generation)
-    using.record(rate, 560.0, T0)
+    using.note(rate, MUTATION, T0, 560.0)
     assert using.measure(rate, T0) == 560 / 99
     assert using.measure(rate, T0 + 99_999) > RATE
     assert using.measure(rate, T0 + 100_000) == 0.0
