@@ -1,10 +1,10 @@
 """kquota against Kafka's own `org.apache.kafka.common.metrics`, event by event, in both generations.
 
-At least half a million events of sequences that Hypothesis draws; with its profile `nightly`, ten million.
+At least half a million events of sequences, whose seeds Hypothesis draws; with its profile `nightly`, ten million.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kquota.core.enforcement import Generation, Kernel, Kind, Mode, QuotaWindows, Verdict, kernel
 from kquota.core.enforcement.counter import Counter, load
-from tests.differential import sequences, strategies
+from tests.differential import sequences
 from tests.differential.answers import answered
 from tests.differential.oracle import Oracle
 from tests.support.enforcement import replay_counter
@@ -41,7 +41,7 @@ def test_delays_rates_and_windows_are_kafkas(oracle: Oracle) -> None:
         check_replay(vector, oracle.generation)
         check_bulk(vector, oracle.generation, kernel(Mode.COMPILED))
 
-    compare(check, strategies.sequences(), SEQUENCES)
+    compare(check, sequences.drawn, SEQUENCES)
 
 
 def test_mutations_are_accepted_rejected_and_delayed_as_by_kafka(oracle: Oracle) -> None:
@@ -50,7 +50,7 @@ def test_mutations_are_accepted_rejected_and_delayed_as_by_kafka(oracle: Oracle)
         (vector,) = answered(oracle, [vector])
         check_replay(vector, oracle.generation)
 
-    compare(check, strategies.mutations(), MUTATIONS)
+    compare(check, sequences.drawn_mutation, MUTATIONS)
 
 
 def test_the_rates_of_connections_are_kafkas(oracle: Oracle) -> None:
@@ -67,19 +67,20 @@ def test_the_rates_of_connections_are_kafkas(oracle: Oracle) -> None:
         commands, verdicts = plain
         assert verdicts == [(int(delay), float(rate), int(window)) for delay, rate, window in oracle.ask(commands)]
 
-    compare(check, strategies.connections(), CONNECTIONS)
+    compare(check, sequences.drawn_connections, CONNECTIONS)
 
 
-def compare(check: Any, vectors: st.SearchStrategy[dict[str, Any]], least: int) -> None:
-    """Checks drawn vectors until they had that many events in all."""
+def compare(check: Any, drawn: Callable[[int], dict[str, Any]], least: int) -> None:
+    """Checks vectors of drawn seeds until they had that many events in all."""
     nightly = settings.get_current_profile_name() == "nightly"
     wanted = least * NIGHTLY if nightly else least
     checked = 0
 
     @settings(max_examples=2000 if nightly else 100, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(vectors)
-    def agree(vector: dict[str, Any]) -> None:
+    @given(st.integers(0, 2**32 - 1))
+    def agree(seed: int) -> None:
         nonlocal checked
+        vector = drawn(seed)
         check(vector)
         checked += len(vector["events"])
 
@@ -87,29 +88,11 @@ def compare(check: Any, vectors: st.SearchStrategy[dict[str, Any]], least: int) 
         agree()
 
 
-@pytest.fixture(scope="module")
-def seeded(oracle: Oracle) -> dict[str, Any]:
-    """Sequences that are the same in every run; what they have to contain is asserted."""
-    return {
-        "algorithm": oracle.generation.value,
-        "vectors": answered(oracle, list(sequences.sequences(seed=1, events=SEEDED))),
-    }
-
-
-@pytest.mark.parametrize("mode", [Mode.COMPILED, Mode.PLAIN])
-def test_the_same_sequences_in_every_run(seeded: dict[str, Any], mode: Mode) -> None:
-    equal, total, differences = replay_document(seeded, kernel(mode))
-    assert not differences
-    assert equal == total
-    replayed = sum(check_bulk(vector, Generation(seeded["algorithm"]), kernel(mode)) for vector in seeded["vectors"])
-    assert replayed > 10
-
-
-def test_the_sequences_tell_the_generations_apart(seeded: dict[str, Any]) -> None:
+def test_the_sequences_tell_the_generations_apart(oracle: Oracle) -> None:
     """Of the delays that are cut since 4.4 a test of its own tells."""
-    by_last = Generation(seeded["algorithm"]).by_last
-    other = Generation.N_BY_START if by_last else Generation.N_PLUS_1_BY_LAST
-    _, total, differences = replay_document({**seeded, "algorithm": other.value}, kernel(Mode.COMPILED))
+    other = Generation.N_BY_START if oracle.generation.by_last else Generation.N_PLUS_1_BY_LAST
+    vectors = answered(oracle, list(sequences.sequences(seed=1, events=SEEDED)))
+    _, total, differences = replay_document({"algorithm": other.value, "vectors": vectors}, kernel(Mode.COMPILED))
     assert len(differences) > total.total() / 10
 
 
