@@ -96,67 +96,40 @@ ON_BROKERS: Final = Corpus("bootstrap-server", _QUOTAS, _QUOTAS, _IPS, _SHOWN, _
 
 Option = list[str]
 """One option with its argument, as words, or a word alone."""
-Mutation = Callable[[Rng, list[Option], Corpus], list[Option]]
+Mutation = Callable[[Rng, list[Option]], list[Option]]
 
 _FLAGS = frozenset(
     {"alter", "describe", "all", "entity-default", "force", "help", "version"}
     | {"user-defaults", "client-defaults", "ip-defaults", "broker-defaults"}
 )
-_NAMES = (
-    *("alice", "user1", "clientA", "admin", "User:alice", "<default>", "", " ", "alice ", " alice", "*", "a*", "a/b"),
-    *("a%2Fb", "100%", "a+b", "a&b", "a;b", "a,b", "a=b", "[a]", '"alice"', "'alice'", "$USER", "${USER}", "`id`"),
-    *(
-        "ALICE",
-        "CN=a,OU=b",
-        "é",
-        "e\u0301",
-        "日本",
-        "😀",
-        "\u202ealice",
-        "a\tb",
-        "a\nb",
-        "...",
-        "_",
-        "-alice",
-        "--user",
-    ),
-    *("x" * 200, "default", "ANONYMOUS", "alice,bob", "alice bob", "\ufeffalice", "a\\b", "%", "%zz", "~", "null"),
+
+
+def _words(text: str, *others: str) -> tuple[str, ...]:
+    """The words of a text, and others that have blanks in them, or nothing."""
+    return (*others, *text.split())
+
+
+_NAMES = _words(
+    """alice user1 clientA admin User:alice <default> * a* a/b a%2Fb 100% a+b a&b a;b a,b a=b [a] -alice --user ALICE
+    "alice" 'alice' $USER ${USER} `id` CN=a,OU=b é e\u0301 日本 😀 ... _ default a\\b % %zz ~ null""",
+    *("", " ", "alice ", " alice", "a\tb", "a\nb", "\u202ealice", "\ufeffalice", "alice bob", "x" * 200),
 )
-_VALUES = (
-    *(
-        "1",
-        "0",
-        "-1",
-        "+1",
-        "007",
-        "1024.0",
-        "1e3",
-        "1E3",
-        "0x10",
-        "1_000",
-        "1,024",
-        "1.5",
-        ".5",
-        "5.",
-        "1d",
-        "1f",
-        "1L",
-    ),
-    *("10MB", "10 MB", "50%", "NaN", "Infinity", "-0", "9223372036854775807", "9223372036854775808", "2147483648", ""),
-    *(" 7", "7 ", '"7"', "'7'", "[7]", "[7", "7]", "${RATE}", "unlimited", "null", "true", "１２", "7\u00a0", "7\t"),
-    *("0.0000001", "1e-7", "1e400", "4.9e-324", "123456789.123456789", "100.000000001", "1=2"),
+_VALUES = _words(
+    """1 0 -1 +1 007 1024.0 1e3 1E3 0x10 1_000 1,024 1.5 .5 5. 1d 1f 1L 10MB 50% NaN Infinity -0 2147483648 1=2
+    9223372036854775807 9223372036854775808 "7" '7' [7] [7 7] ${RATE} unlimited null true １２ 1e-7 1e400 0.0000001
+    4.9e-324 123456789.123456789 100.000000001""",
+    *("", "10 MB", " 7", "7 ", "7\u00a0", "7\t"),
 )
-_KEYS = (
-    *("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
-    *("connection_creation_rate", "producer.byte.rate", "Producer_Byte_Rate", "producer_byte_rate ", "", "quota", "k;"),
-    *("message.format.version", "retention.ms", "SCRAM-SHA-256", "SCRAM-SHA-1", '"producer_byte_rate"', "leader.x$y"),
+_KEYS = _words(
+    """producer_byte_rate consumer_byte_rate request_percentage controller_mutation_rate connection_creation_rate
+    producer.byte.rate Producer_Byte_Rate quota k; retention.ms SCRAM-SHA-256""",
+    *("", "producer_byte_rate ", '"producer_byte_rate"'),
 )
-_STRAY = (
-    *("extra", "", "-", "--", "--verbose", "-v", "--desc", "--alt", "--entity", "--bootstrap", "---describe", "-h"),
-    *("--user-default", "--entity_type", "—describe", "--Describe", "#", "&&", "--topic", "--broker", "--dry-run"),
-    *("--force", "--all", "--entity-default", "--help"),
+_STRAY = _words(
+    """- -- extra --verbose -v --desc --alt --entity --bootstrap ---describe -h --user-default --entity_type —describe
+    --Describe # && --topic --broker --dry-run --force --all --entity-default --help""",
+    "",
 )
-_NOISE = "=,[] \t%<>\"'\\;:é$#"
 _FILES = (
     *(
         "{}={}",
@@ -172,40 +145,6 @@ _FILES = (
     ),
     *("\ufeff{}={}", "{}={}\r\n", "export {}={}", '{}="{}"', "a\\=b={}{}", "!{}\n", "{}={}\n\n\n", "{}={} # five"),
 )
-_PROPERTIES = (
-    *("", "client.id=x\n", "request.timeout.ms=20000\n", "request.timeout.ms=20s\n", "retries=-1\n", "unknown=1\n"),
-    *(
-        "security.protocol=plaintext\n",
-        "security.protocol=TLS\n",
-        "client.dns.lookup=default\n",
-        "retries=2147483648\n",
-    ),
-    *("default.api.timeout.ms=10\n", "metrics.recording.level=info\n", "enable.metrics.push=TRUE\n", "retries = 3 \n"),
-    *("reconnect.backoff.ms=-5\n", "metrics.num.samples=0\n", "sasl.login.refresh.window.factor=2\n", "a=\\u12"),
-    *(
-        "security.protocol=SSL\nssl.truststore.location=/nowhere\n",
-        "bootstrap.servers=nowhere:1\n",
-        "send.buffer.bytes=x",
-    ),
-)
-_ADDRESSES: Mapping[str, Sequence[str]] = {
-    "zookeeper": (
-        *(f",{ADDRESS}", f"{ADDRESS}/", f" {ADDRESS}", f"{ADDRESS} "),
-        *(f"{ADDRESS}/nowhere", f"{ADDRESS}//x", f"{ADDRESS}/."),
-    ),
-    "bootstrap-server": (
-        *(
-            f"PLAINTEXT://{ADDRESS}",
-            f"SASL_SSL://{ADDRESS}",
-            f"{ADDRESS},",
-            f",{ADDRESS}",
-            f" {ADDRESS} ",
-            f"{ADDRESS}/",
-        ),
-        *(f"{ADDRESS},{ADDRESS}", f"{ADDRESS} , {ADDRESS}", "localhost", "", "127.0.0.1:99999", f"a b,{ADDRESS}"),
-        *(f"kafka://{ADDRESS}", f"nowhere.invalid:9092,{ADDRESS}", "nowhere.invalid:9092", f"'{ADDRESS}'"),
-    ),
-}
 
 
 def _options(words: Words) -> list[Option]:
@@ -234,7 +173,7 @@ def _replaced(options: list[Option], index: int, *instead: Option) -> list[Optio
     return [*options[:index], *instead, *options[index + 1 :]]
 
 
-def _other_form(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _other_form(rng: Rng, options: list[Option]) -> list[Option]:
     """`--user=alice`, `-user alice`: the same to jopt."""
     index = rng.randrange(len(options))
     option = options[index]
@@ -245,16 +184,16 @@ def _other_form(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
     return _replaced(options, index, [form.format(name), *option[1:]])
 
 
-def _shuffled(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _shuffled(rng: Rng, options: list[Option]) -> list[Option]:
     return rng.sample(options, len(options))
 
 
-def _twice(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _twice(rng: Rng, options: list[Option]) -> list[Option]:
     at = rng.randrange(len(options) + 1)
     return [*options[:at], list(rng.choice(options)), *options[at:]]
 
 
-def _dropped(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _dropped(rng: Rng, options: list[Option]) -> list[Option]:
     if len(options) < 2:
         return options
     index = rng.randrange(len(options))
@@ -262,12 +201,12 @@ def _dropped(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
     return _replaced(options, index, *([] if len(option) == 1 or rng.random() < 0.5 else [option[:1]]))
 
 
-def _with_a_stray_word(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _with_a_stray_word(rng: Rng, options: list[Option]) -> list[Option]:
     at = rng.randrange(len(options) + 1)
     return [*options[:at], [rng.choice(_STRAY)], *options[at:]]
 
 
-def _renamed(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _renamed(rng: Rng, options: list[Option]) -> list[Option]:
     found = _named(options, "user", "client", "entity-name")
     if not found:
         return options
@@ -275,7 +214,7 @@ def _renamed(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
     return _replaced(options, index, [options[index][0], rng.choice(_NAMES)])
 
 
-def _revalued(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _revalued(rng: Rng, options: list[Option]) -> list[Option]:
     """Another number, or another key, somewhere in what is set or deleted."""
     found = _named(options, "add-config", "delete-config")
     if not found:
@@ -293,20 +232,7 @@ def _revalued(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
     return _replaced(options, index, [name, ",".join(items)])
 
 
-def _with_noise(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
-    """A character more or less in an argument."""
-    found = [index for index in _named(options) if options[index][1] and "@FILE" not in options[index][1]]
-    if not found:
-        return options
-    index = rng.choice(found)
-    name, text = options[index]
-    at = rng.randrange(len(text) + 1)
-    if rng.random() < 0.5:
-        return _replaced(options, index, [name, text[:at] + rng.choice(_NOISE) + text[at:]])
-    return _replaced(options, index, [name, text[: max(at - 1, 0)] + text[at:]])
-
-
-def _from_a_file(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
+def _from_a_file(rng: Rng, options: list[Option]) -> list[Option]:
     found = _named(options, "add-config")
     if not found:
         return options
@@ -317,49 +243,11 @@ def _from_a_file(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
     return _replaced(options, index, ["--add-config-file", f"@FILE:{text}@"])
 
 
-def _in_the_long_form(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
-    found = _named(options, "user", "client", "ip")
-    if not found:
-        return options
-    index = rng.choice(found)
-    kind = options[index][0].lstrip("-")
-    named = [["--entity-type", f"{kind}s"], ["--entity-name", options[index][1]]]
-    return _replaced(options, index, *rng.sample(named, 2))
-
-
-def _of_another_type(rng: Rng, options: list[Option], _: Corpus) -> list[Option]:
-    found = _named(options, "entity-type")
-    if not found:
-        return options
-    types = ("users", "clients", "ips", "user", "Users", "users ", "users,clients", "", "bogus", "ip")
-    return _replaced(options, rng.choice(found), ["--entity-type", rng.choice(types)])
-
-
-def _elsewhere(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
-    """Another way to write the address."""
-    where = [index for index, option in enumerate(options) if option[-1] == ADDRESS and len(option) == 2]
-    if not where:
-        return options
-    return _replaced(options, where[0], [options[where[0]][0], rng.choice(_ADDRESSES[corpus.connection])])
-
-
-def _with_a_file_of_settings(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
-    name = "--command-config" if corpus.connection != "zookeeper" or rng.random() < 0.3 else "--zk-tls-config-file"
-    text = rng.choice(_PROPERTIES) if name == "--command-config" else rng.choice(("", "a=b\n", "a=\\u12"))
-    return [*options, [name, f"@FILE:{text}@" if rng.random() < 0.9 else rng.choice(("/nowhere", "", "/"))]]
-
-
-def _crossed(rng: Rng, options: list[Option], corpus: Corpus) -> list[Option]:
-    """The beginning of one line and the end of another, as a slip of the clipboard has it."""
-    other = _options(rng.choice(corpus.lines))
-    return options[: rng.randrange(1, len(options) + 1)] + other[rng.randrange(len(other)) :]
-
-
-_MUTATIONS: Sequence[tuple[int, Mutation]] = (
-    *((4, _other_form), (2, _shuffled), (1, _twice), (1, _dropped), (2, _with_a_stray_word), (5, _renamed)),
-    *((6, _revalued), (3, _with_noise), (2, _from_a_file), (2, _in_the_long_form), (1, _of_another_type)),
-    *((1, _elsewhere), (1, _with_a_file_of_settings), (1, _crossed)),
-)
+_MUTATIONS: Mapping[Mutation, int] = {
+    **{_other_form: 4, _shuffled: 2, _twice: 1, _dropped: 1, _with_a_stray_word: 2},
+    **{_renamed: 5, _revalued: 6, _from_a_file: 2},
+}
+"""What is done to a line, and how often."""
 
 
 def line(rng: Rng, corpus: Corpus) -> Words:
@@ -367,9 +255,8 @@ def line(rng: Rng, corpus: Corpus) -> Words:
     connected = [[f"--{corpus.connection}", ADDRESS]]
     options = _options(rng.choice(corpus.lines))
     options = connected + options if rng.random() < 0.7 else options + connected
-    weights, mutations = zip(*_MUTATIONS, strict=True)
-    for mutation in rng.choices(mutations, weights, k=rng.choice((0, 1, 1, 1, 2, 2, 3, 4))):
-        options = mutation(rng, options, corpus) or options
+    for mutation in rng.choices([*_MUTATIONS], [*_MUTATIONS.values()], k=rng.choice((0, 1, 1, 1, 2, 2, 3, 4))):
+        options = mutation(rng, options) or options
     return [word for option in options for word in option]
 
 
@@ -421,17 +308,7 @@ def nodes(rng: Rng) -> dict[str, str | None]:
     """Config nodes as Kafka writes them, and as somebody with an editor or a broken disk has left them."""
     found: dict[str, str | None] = {}
     for place in rng.sample(_PLACES, rng.choice((0, 0, 1, 2, 3))):
-        text = rng.choice(_NODES)
-        change = rng.choice(("none", "none", "cut", "swap", "mark", "number", "blank", "more", "null"))
-        at = rng.randrange(len(text))
-        found[place] = {
-            "none": text,
-            "cut": text[:at],
-            "swap": text[:at] + rng.choice('{}[]":,1x') + text[at + 1 :],
-            "mark": f"\ufeff{text}",
-            "number": text.replace('"1024"', "1024").replace('"50.0"', "null"),
-            "blank": f" \n{text}\n",
-            "more": f"{text}{text}",
-            "null": None,
-        }[change]
+        text, at = rng.choice(_NODES), rng.randrange(40)
+        swapped = text[:at] + rng.choice('{}[]":,1x') + text[at + 1 :]
+        found[place] = rng.choice((text, text, text[:at], swapped, f"\ufeff{text}", f" \n{text}\n", text * 2, None))
     return found
