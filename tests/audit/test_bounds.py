@@ -170,11 +170,10 @@ def careful(draw: st.DrawFn) -> tuple[list[Event], QuotaWindows, Generation]:
     events = []
     for _ in range(draw(st.integers(1, 60))):
         now += draw(st.sampled_from([1, step - 1, step, step + 1, step * windows.samples - 1, step * windows.samples]))
-        PLAIN.record(rate, 0.0, now)
-        window_ms = PLAIN.window(rate, now)
-        room = math.floor(1000 * window_ms / 1000.0 - PLAIN.measure(rate, now) * window_ms / 1000.0)
+        observed = PLAIN.check(rate, Kind.PRODUCE, now, 0.0, math.inf)
+        room = math.floor((1000 - observed.rate) * observed.window_ms / 1000.0)
         amount = draw(st.sampled_from([0, 1, max(room, 0), max(room, 0)]))
-        PLAIN.record(rate, float(amount), now)
+        PLAIN.note(rate, Kind.PRODUCE, now, float(amount))
         events.append((now, amount))
     return events, windows, generation
 
