@@ -302,6 +302,9 @@ def read_raw_text(path: Path) -> str:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
+        if data.startswith(b"PK\x03\x04"):
+            hint = "save a spreadsheet as CSV, in UTF-8"
+            raise InputError(f"{path}: a spreadsheet's own file, or an archive", hint=hint) from None
         encoding = "UTF-16" if data[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "CP1252"
         raise InputError(
             f"{path}: not UTF-8 text (byte {error.start})",

@@ -45,6 +45,24 @@ def test_as_spreadsheets_save_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["007", "1e5", "1.50", "1/2", "2026-01-02", "+49", "=1+1", "@a", '-"', "1234567890123456"]
+)
+def test_a_name_that_a_spreadsheet_would_change_is_a_formula_of_its_text(name: str) -> None:
+    """LibreOffice 7.4 made 7, 100000 and 2 of some of them, and gives them back so."""
+    snapshot = QuotaSnapshot({Entity(name): {PRODUCER: 1024}})
+    ((cell, *_),) = csv.rows(snapshot)
+    assert cell == '="' + name.replace('"', '""') + '"'
+    for saved in (cell, name):
+        assert csv._name(saved) == name
+
+
+@pytest.mark.parametrize("name", ["alice", "42", "0", "3scale-app", "10.0.0.1", "a=b", "TRUE"])
+def test_other_names_stand_in_a_table_as_they_are(name: str) -> None:
+    ((cell, *_),) = csv.rows(QuotaSnapshot({Entity(name): {PRODUCER: 1024}}))
+    assert cell == name
+
+
+@pytest.mark.parametrize(
     ("rows", "message"),
     [
         ("a,,,producer_byte_rate,x,", "t, line 2, column 5 (value): producer_byte_rate: 'x' is not a number"),
@@ -95,6 +113,12 @@ def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp
     imported = kquota("import", "--from", "csv", "t.csv", "--out", "i.yaml")
     assert imported.code == 0
     assert kquota("plan", "--quotas", "q.yaml", "--prune", "--exit-code", "i.yaml").code == 0
+    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04\x14\x00\xff")
+    refused = kquota("plan", "--quotas", "q.yaml", "t.xlsx")
+    assert (refused.code, refused.err) == (
+        3,
+        "kquota: t.xlsx: a spreadsheet's own file, or an archive (save a spreadsheet as CSV, in UTF-8)\n",
+    )
     (tmp_path / "t.csv").write_text(table.replace("12.5", "0.0001"))
     assert kquota("plan", "--quotas", "q.yaml", "--exit-code", "t.csv").code == 1
     assert "t.csv:3: " in kquota("lint", "t.csv").out

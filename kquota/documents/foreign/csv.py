@@ -1,6 +1,7 @@
 """Quotas as a table of a spreadsheet: what `kquota describe -o csv` writes, and what Excel and LibreOffice make of it.
 
 A row for each value. `<default>` is the default; a name that looks so, behind backslashes too, has one backslash more.
+A name that a spreadsheet would take for a number, a date or a formula is the formula of its text: `="007"`.
 """
 
 import csv
@@ -19,6 +20,9 @@ _NAMES: Final = tuple(kind.value for kind in EntityType)
 HEADINGS: Final = (*_NAMES, "key", "value", "unit")
 _HEAD = re.compile(rf"\ufeff?(?:sep=.\s+)?\"?(?:{'|'.join(HEADINGS)})\"? *[,;\t]", re.IGNORECASE)
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
+_CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
+"""Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
+_FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _MOST: Final = 20
 
 Quotas = dict[Entity, dict[QuotaKey, Value]]
@@ -35,12 +39,16 @@ def rows(snapshot: QuotaSnapshot) -> Iterator[tuple[str | None, ...]]:
 def _written(name: Name) -> str:
     if name is DEFAULT:
         return DEFAULT.value
+    if _CHANGED.fullmatch(name):
+        return '="' + name.replace('"', '""') + '"'
     return f"\\{name}" if name == DEFAULT.value or _DEFAULT_NAME.fullmatch(name) else name
 
 
 def _name(cell: str) -> Name | None:
     if cell == DEFAULT.value:
         return DEFAULT
+    if formula := _FORMULA.fullmatch(cell):
+        return formula[1].replace('""', '"')
     return cell[1:] if _DEFAULT_NAME.fullmatch(cell) else cell or None
 
 
