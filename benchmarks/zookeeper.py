@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.backends.zookeeper.limits import ENTITIES_PER_TRANSACTION, WINDOW
-from kquota.backends.zookeeper.multiread import GET_DATA, MultiRead, requests_of
+from kquota.backends.zookeeper.requests import ENTITIES_PER_TRANSACTION, GET_DATA, WINDOW, MultiRead, requests_of
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -31,6 +31,10 @@ def ask_nobody(what: str) -> str:
     raise InputError(f"the {what} is missing")
 
 
+_SCHEMES = {"bootstrap_controller": "controller", "bootstrap_server": "kafka", "zookeeper": "zookeeper"}
+"""kquota's own schemes of the addresses, which count in this order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How one cluster is reached. Of several addresses the controllers come first, then the brokers.
@@ -53,14 +57,10 @@ class Access:
     isolated: bool = False
 
     def __post_init__(self) -> None:
-        given = {
-            "bootstrap_server": ("kafka", self.bootstrap_server),
-            "bootstrap_controller": ("controller", self.bootstrap_controller),
-            "zookeeper": ("zookeeper", self.zookeeper),
-        }
-        for name, (own, address) in given.items():
+        for name, own in _SCHEMES.items():
+            address = getattr(self, name)
             if address is not None and "://" in address:
-                from kquota.backends.schemes import without_scheme
+                from kquota.backends.addresses import without_scheme
 
                 object.__setattr__(self, name, without_scheme(address, own))
 
@@ -82,11 +82,8 @@ class Access:
     @property
     def address(self) -> str | None:
         """The address as the journal knows it, such as `kafka://HOST:PORT`; None where there is none."""
-        if self.bootstrap_controller:
-            return f"controller://{self.bootstrap_controller}"
-        if self.bootstrap_server:
-            return f"kafka://{self.bootstrap_server}"
-        return f"zookeeper://{self.zookeeper}" if self.zookeeper else None
+        given = ((own, getattr(self, name)) for name, own in _SCHEMES.items())
+        return next((f"{own}://{address}" for own, address in given if address), None)
 
     @property
     def is_zookeeper(self) -> bool:
@@ -117,53 +114,43 @@ class Access:
 
     def open(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> QuotaBackend:
         """The quotas of the cluster. Raises InputError for an address that is malformed, or missing."""
+        settings: Any = {"timeout_s": self.timeout_s, "security": security, "patient": self.patient}
         if self.bootstrap_controller:
-            from kquota.backends.kafka import KafkaSecurity
             from kquota.backends.kafka.controller import ControllerBackend
 
-            assert security is None or isinstance(security, KafkaSecurity)
-            return ControllerBackend(
-                self.bootstrap_controller, timeout_s=self.timeout_s, security=security, patient=self.patient
-            )
-        from kquota.backends.opening import connect
+            return ControllerBackend(self.bootstrap_controller, **settings)
+        if self.bootstrap_server:
+            from kquota.backends.kafka import KafkaBackend
 
-        return connect(
-            zookeeper=self.zookeeper if self.is_zookeeper else None,
-            bootstrap_server=self.bootstrap_server,
-            timeout_s=self.timeout_s,
-            security=security,
-            patient=self.patient,
-        )
+            return KafkaBackend(self.bootstrap_server, **settings)
+        if self.zookeeper:
+            from kquota.backends.zookeeper import ZooKeeperBackend
+
+            return ZooKeeperBackend(self.zookeeper, **settings)
+        raise InputError("give either zookeeper or bootstrap_server")
 
     def open_broker_configs(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerConfigs:
         """The configs of the cluster's brokers. Raises InputError for an address that is malformed, or missing."""
-        if self.is_zookeeper:
-            from kquota.backends.zookeeper import ZooKeeperSecurity
+        settings: Any = {"timeout_s": self.timeout_s, "security": security}
+        if self.zookeeper and self.is_zookeeper:
             from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
 
-            assert self.zookeeper is not None
-            assert security is None or isinstance(security, ZooKeeperSecurity)
-            return ZooKeeperBrokerConfigs(self.zookeeper, timeout_s=self.timeout_s, security=security)
-        from kquota.backends.kafka import KafkaSecurity
+            return ZooKeeperBrokerConfigs(self.zookeeper, **settings)
         from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
-        assert security is None or isinstance(security, KafkaSecurity)
         if not self.bootstrap_server:
             raise InputError("no brokers: give bootstrap_server, zookeeper or context")
-        return KafkaBrokerConfigs(self.bootstrap_server, timeout_s=self.timeout_s, security=security)
+        return KafkaBrokerConfigs(self.bootstrap_server, **settings)
 
     def open_broker_loggers(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerLoggers:
         """The request loggers of the brokers, or of the controllers. Raises InputError as `open` does."""
-        from kquota.backends.kafka import KafkaSecurity
         from kquota.backends.kafka.loggers import KafkaLoggers
 
-        assert security is None or isinstance(security, KafkaSecurity)
+        settings: Any = {"timeout_s": self.timeout_s, "security": security}
         address = self.bootstrap_controller or self.bootstrap_server
         if not address:
             raise InputError("no brokers: give bootstrap_server or context")
-        return KafkaLoggers(
-            address, timeout_s=self.timeout_s, security=security, controllers=bool(self.bootstrap_controller)
-        )
+        return KafkaLoggers(address, controllers=bool(self.bootstrap_controller), **settings)
 
 
 def zookeeper_security(

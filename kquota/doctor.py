@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kquota import __version__
 from kquota.access import Access, Ask, ask_nobody
@@ -185,26 +185,22 @@ def check_cluster(access: Access, ask: Ask = ask_nobody) -> Iterator[Check]:
             for unused in clientprops.without_effect(access.command_config):
                 remedy = "set security.protocol, or leave out what has no effect"
                 yield warning("settings", str(access.command_config), unused, remedy)
-        security = access.security(ask)
+        security: Any = access.security(ask)
     except KquotaError as error:
         yield failure("settings", "login", error)
         return
     try:
         if access.bootstrap_controller:
             yield from _controllers(access, ask)
-        elif access.is_zookeeper:
+        elif access.zookeeper and access.is_zookeeper:
             from kquota.backends.zookeeper import ZooKeeperSecurity
             from kquota.backends.zookeeper.checks import check_ensemble
 
-            assert access.zookeeper is not None
-            assert security is None or isinstance(security, ZooKeeperSecurity)
             yield from check_ensemble(access.zookeeper, security or ZooKeeperSecurity(), access.timeout_s)
-        else:
+        elif access.bootstrap_server:
             from kquota.backends.kafka import KafkaSecurity
             from kquota.backends.kafka.checks import check_brokers
 
-            assert access.bootstrap_server is not None
-            assert security is None or isinstance(security, KafkaSecurity)
             yield from check_brokers(access.bootstrap_server, security or KafkaSecurity(), access.timeout_s)
     except KquotaError as error:
         yield failure("cluster", access.address or "", error)

@@ -212,8 +212,8 @@ def test_what_connect_returns_explains_itself(arguments: dict[str, str]) -> None
     cluster = connect(**arguments)  # type: ignore[arg-type]
 
     for name in ("describe", "alter", "wait_visible", "close"):
-        assert getattr(cluster, name).__doc__, name
-    assert cluster.describe.__doc__ == QuotaBackend.describe.__doc__
+        assert inspect.getdoc(getattr(cluster, name)), name
+    assert inspect.getdoc(cluster.describe) == inspect.getdoc(QuotaBackend.describe)
 
 
 def test_a_simulation_says_what_it_leaves_out(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import kquota
 from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
-from kquota.backends import KnowsCluster
 from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
 from kquota.core.change.plan import Plan
@@ -240,7 +239,7 @@ def test_a_lock_that_another_holds_is_waited_for_once(tmp_path: Path) -> None:
     assert cluster.waits == 1
 
 
-class At(MemoryBackend, seam=KnowsCluster):
+class At(MemoryBackend):
     """A cluster by one of its addresses."""
 
     def __init__(self, snapshot: QuotaSnapshot, address: str) -> None:
@@ -283,7 +282,7 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
 
 
 def test_a_write_that_failed_ends_no_lease(tmp_path: Path) -> None:
-    class Refusing(At, seam=KnowsCluster):
+    class Refusing(At):
         refuses: Entity | None = None
 
         def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kquota import reconcile
+from kquota.access import connect
 from kquota.backends import QuotaBackend
 from kquota.backends.memory import MemoryBackend
-from kquota.backends.opening import connect
 from kquota.core.change.plan import ApplyReport, Change, Plan, plan
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity

@@ -1,13 +1,14 @@
 """The seam to a cluster: a few methods that speak the domain.
 
-Every backend gives the same answers (`tests/backends/contract.py` runs once per backend); `memory` is the reference.
+Every backend gives the same answers (`tests/backends/contract.py` runs once per backend); `memory` is the reference. A
+backend is a subclass, so that `help` shows the docstrings here on the object that `connect` returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import FunctionType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -23,23 +24,12 @@ if TYPE_CHECKING:
     from kquota.core.quotas.version import Version
 
 
-class ClosesOnExit:
-    """A context manager that is closed at its end.
-
-    A subclass may speak for a `seam`, such as QuotaBackend: its methods then have the docstrings of the seam. So `help`
-    works on the object that `connect` returns.
-    """
-
-    def __init_subclass__(cls, seam: type | None = None) -> None:
-        super().__init_subclass__()
-        described = {} if seam is None else {**vars(Closable), **vars(seam)}
-        for name, method in vars(cls).items():
-            if isinstance(method, FunctionType) and method.__doc__ is None and name in described:
-                method.__doc__ = described[name].__doc__
+class Closable(Protocol):
+    """What holds connections: a context manager that is closed at its end."""
 
     def close(self) -> None:
-        """Releases what is held; a second call does nothing."""
-        raise NotImplementedError
+        """Releases the connections; a second call does nothing."""
+        ...
 
     def __enter__(self) -> Self:
         return self
@@ -48,20 +38,6 @@ class ClosesOnExit:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Closable(Protocol):
-    """What holds connections: a context manager that is closed at its end."""
-
-    def close(self) -> None:
-        """Releases the connections; a second call does nothing."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
 
 
 class QuotaBackend(Closable, Protocol):

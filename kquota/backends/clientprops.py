@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from kquota.backends import jaas, providers, stores
+from kquota.backends import jaas, stores
+from kquota.backends.addresses import PROTOCOLS
 from kquota.backends.kafka import KafkaSecurity
 from kquota.backends.kafka.login import sasl_of
-from kquota.backends.properties import LARGEST, read_properties
-from kquota.backends.schemes import PROTOCOLS
+from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
@@ -27,9 +27,8 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     PKCS12 or JKS files, or PEM text. Relative paths start at the working directory, as in Kafka. Variables of
     configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
     """
-    resolved = providers.resolve(read_properties(file), file, read_properties)
     # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
-    properties = {name: value.strip(_BLANKS) for name, value in resolved.items()}
+    properties = {name: value.strip(_BLANKS) for name, value in resolved(read_properties(file), file).items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise InputError(

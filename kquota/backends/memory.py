@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from kquota.backends import ClosesOnExit, QuotaBackend
+from kquota.backends import QuotaBackend
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -10,7 +10,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
 
 
-class MemoryBackend(ClosesOnExit, seam=QuotaBackend):
+class MemoryBackend(QuotaBackend):
     """Holds a snapshot; see `QuotaBackend` for the contract."""
 
     def __init__(self, snapshot: QuotaSnapshot | None = None) -> None:

@@ -1,14 +1,25 @@
-"""Files in the syntax of `java.util.Properties`."""
+"""Files in the syntax of `java.util.Properties`, and the variables in them (KIP-297).
+
+Configuration providers, such as `${file:/path:key}`, `${directory:/path:name}` and `${env:NAME}`, are replaced as
+`org.apache.kafka.common.config.ConfigTransformer` does, for the providers that the properties themselves name in
+`config.providers`; but what a variable names has to be there.
+"""
 
 import io
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kquota.backends.secrets import java_class
 from kquota.errors import InputError
 from kquota.files import read_bytes
 
 LARGEST: Final = 16 << 20
 """Bytes of a file with properties or logins."""
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -25,3 +36,40 @@ def read_properties(path: Path) -> dict[str, str]:
         # Without the library's words, which repeat a piece of the value.
         raise InputError(f"{path}: not a properties file: a backslash and u are not followed by four digits") from None
     return properties
+
+
+def resolved(properties: Mapping[str, str], origin: Path) -> dict[str, str]:
+    """The properties with their variables replaced. Raises InputError for a provider or a variable that cannot be."""
+    names = [name.strip() for name in properties.get("config.providers", "").split(",") if name.strip()]
+    classes = {name: properties.get(f"config.providers.{name}.class", "") for name in names}
+
+    def look_up(variable: re.Match[str]) -> str:
+        provider, path, key = variable[1], variable[2] or "", variable[3]
+        if provider not in classes:
+            return variable[0]
+        value = None
+        match classes[provider].removeprefix(_PACKAGE):
+            case "FileConfigProvider":
+                value = read_properties(Path(path)).get(key)
+            case "DirectoryConfigProvider":
+                value = _content(Path(path, key))
+            case "EnvVarConfigProvider":
+                value = os.environ.get(key)
+            case other:
+                named = java_class(other)
+                raise InputError(
+                    f"{origin}: the configuration provider {provider} is not supported{':' if named else ''}{named}",
+                    hint="FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider of Kafka are",
+                )
+        if value is None:
+            raise InputError(f"{origin}: {variable[0]} names nothing that is there")
+        return value
+
+    return {name: _VARIABLE.sub(look_up, value) for name, value in properties.items()} if names else dict(properties)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return read_bytes(path, 1 << 20).decode()
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,23 +1,38 @@
 """Keystores and truststores of Java's tools → PEM: PEM, PKCS12 and JKS, recognized by their content.
 
 Like Java, which opens a PKCS12 file that is called JKS and the other way round: the `type` of a store says nothing that
-its first bytes do not. PKCS12 is read by the library cryptography, JKS by `kquota.backends.jks`.
+its first bytes do not. PKCS12 is read by the library cryptography.
+
+JKS, Java's own format, is read here as `sun.security.provider.JavaKeyStore` and `KeyProtector` of the JDK do: the one
+library for it, pyjks, has had no release since 2020 and needs a C compiler. The format: 0xFEEDFEED, a version, the
+entries, and the SHA-1 of the password, two words and all that. A private key is XORed with a chain of SHA-1 digests of
+its password.
 """
 
 import base64
 import binascii
+import contextlib
 import dataclasses
+import hashlib
+import hmac
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from kquota.backends import jks
 from kquota.backends.secrets import Ask
 from kquota.backends.tls import Pem, Tls
 from kquota.errors import InputError, MissingDependency
 from kquota.files import read_bytes
 
+JKS: Final = b"\xfe\xed\xfe\xed"
+_KEY_ENTRY = 1
+_CERTIFICATE_ENTRY = 2
+_WHITENER = b"Mighty Aphrodite"
+_DIGEST_BYTES = 20
+_SALT_BYTES = 20
 _JCEKS = b"\xce\xce\xce\xce"
 _LARGEST_STORE = 64 << 20
 _BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+", re.DOTALL)
@@ -31,11 +46,9 @@ class WrongPassword(InputError):
 def trusted(path: Path, password: str | None) -> Pem:
     """The certificates of a truststore. Raises InputError where there are none, MissingDependency."""
     data = _read(path)
-    if data.startswith(jks.MAGIC):
-        try:
-            store = jks.read_jks(data, password)
-        except jks.JksError as error:
-            raise _unreadable(path, error) from None
+    if data.startswith(JKS):
+        with _of(path):
+            store = read_jks(data, password)
         # As in Java, our own certificates are trusted as well.
         found = [*store.certificates, *(entry.chain[0] for entry in store.keys if entry.chain)]
         text = "".join(_pem("CERTIFICATE", each) for each in found)
@@ -56,7 +69,7 @@ def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
     MissingDependency.
     """
     data = _read(path)
-    if data.startswith(jks.MAGIC):
+    if data.startswith(JKS):
         return Pem(_jks_identity(path, data, password, key_password), str(path))
     if _is_pem(data):
         return identity_text(data.decode("utf-8", "replace"), str(path))
@@ -140,7 +153,7 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     if data.startswith(_JCEKS):
         raise InputError(f"{path}: it is a JCEKS store", hint="PEM, PKCS12 and JKS can be read")
-    if not data.startswith((jks.MAGIC, b"\x30")) and not _is_pem(data):
+    if not data.startswith((JKS, b"\x30")) and not _is_pem(data):
         raise InputError(f"{path}: it is no keystore", hint="PEM, PKCS12 and JKS can be read")
     return data
 
@@ -170,19 +183,21 @@ def _pem(label: str, der: bytes) -> str:
 
 def _jks_identity(path: Path, data: bytes, password: str | None, key_password: str | None) -> str:
     secret = password if key_password is None else key_password
-    try:
-        keys = jks.read_jks(data, password).keys
+    with _of(path):
+        keys = read_jks(data, password).keys
         if not keys:
-            raise InputError(f"{path}: there is no private key in it")
+            raise InputError("there is no private key in it")
         key = keys[0].private_key(secret or "")
-    except jks.JksError as error:
-        raise _unreadable(path, error) from None
     return _pem("PRIVATE KEY", key) + "".join(_pem("CERTIFICATE", each) for each in keys[0].chain)
 
 
-def _unreadable(path: Path, error: jks.JksError) -> InputError:
-    kind = WrongPassword if isinstance(error, jks.WrongPassword) else InputError
-    return kind(f"{path}: {error}")
+@contextlib.contextmanager
+def _of(path: Path) -> Iterator[None]:
+    """Names the store in errors."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{path}: {error.message}") from None
 
 
 def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, list[str]]:
@@ -205,3 +220,115 @@ def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, 
         return None, certificates
     key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return key.decode(), certificates
+
+
+# --- JKS
+
+
+@dataclass(frozen=True)
+class KeyEntry:
+    """A protected private key and the certificates that go with it, our own first (DER)."""
+
+    alias: str
+    protected_key: bytes = field(repr=False)
+    chain: tuple[bytes, ...] = field(repr=False)
+
+    def private_key(self, password: str) -> bytes:
+        """The private key (DER, PKCS 8). Raises WrongPassword."""
+        # An EncryptedPrivateKeyInfo: a sequence of the algorithm and an octet string.
+        sequence, _ = _der(self.protected_key, 0x30)
+        _, rest = _der(sequence, 0x30)
+        protected, _ = _der(rest, 0x04)
+        salt, body = protected[:_SALT_BYTES], protected[_SALT_BYTES:-_DIGEST_BYTES]
+        secret = _utf16(password)
+        digest, stream = salt, b""
+        while len(stream) < len(body):
+            digest = _sha1(secret, digest)
+            stream += digest
+        key = bytes(a ^ b for a, b in zip(body, stream, strict=False))
+        if not hmac.compare_digest(_sha1(secret, key), protected[-_DIGEST_BYTES:]):
+            raise WrongPassword("the password of its private key is wrong")
+        return key
+
+
+@dataclass(frozen=True)
+class Jks:
+    """What a store holds, in its order."""
+
+    keys: tuple[KeyEntry, ...]
+    certificates: tuple[bytes, ...] = field(repr=False)
+    """The trusted certificates (DER)."""
+
+
+def read_jks(data: bytes, password: str | None) -> Jks:
+    """Reads a store; as in Java its integrity is checked only where there is a password. Raises InputError."""
+    body = data[:-_DIGEST_BYTES]
+    reader = _Reader(body, len(JKS))
+    version = reader.number(4)
+    if version not in (1, 2):
+        raise InputError(f"it is a JKS store of the unknown version {version}")
+    expected = None if password is None else _sha1(_utf16(password), _WHITENER, body)
+    if expected is not None and not hmac.compare_digest(expected, data[-_DIGEST_BYTES:]):
+        raise WrongPassword("its password is wrong, or it is damaged")
+    keys: list[KeyEntry] = []
+    certificates: list[bytes] = []
+    for _ in range(reader.number(4)):
+        tag = reader.number(4)
+        alias = reader.block(2).decode("utf-8", "replace")
+        reader.number(8)  # when it was made
+        if tag == _KEY_ENTRY:
+            protected = reader.block(4)
+            chain = tuple(reader.certificate(version) for _ in range(reader.number(4)))
+            keys.append(KeyEntry(alias, protected, chain))
+        elif tag == _CERTIFICATE_ENTRY:
+            certificates.append(reader.certificate(version))
+        else:
+            raise InputError("it is damaged")
+    return Jks(tuple(keys), tuple(certificates))
+
+
+class _Reader:
+    """Big-endian numbers and blocks with their length."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self._position = position
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self._take(size))
+
+    def block(self, length_size: int) -> bytes:
+        return self._take(self.number(length_size))
+
+    def certificate(self, version: int) -> bytes:
+        if version == 2:
+            self.block(2)  # its type, "X.509"
+        return self.block(4)
+
+    def _take(self, size: int) -> bytes:
+        part = self._data[self._position : self._position + size]
+        if len(part) < size:
+            raise InputError("it is damaged")
+        self._position += size
+        return part
+
+
+def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:
+    """The content of the DER value at the start of the data, and what is after it. Raises InputError."""
+    if len(data) < 2 or data[0] != tag:
+        raise InputError("its private key is damaged")
+    start, length = 2, data[1]
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(data[2:start])
+    if len(data) < start + length:
+        raise InputError("its private key is damaged")
+    return data[start : start + length], data[start + length :]
+
+
+def _sha1(*parts: bytes) -> bytes:
+    return hashlib.sha1(b"".join(parts), usedforsecurity=False).digest()
+
+
+def _utf16(password: str) -> bytes:
+    return password.encode("utf-16-be", "surrogatepass")

@@ -17,7 +17,7 @@ from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.kafka.sasl import Sasl
+    from kquota.backends.kafka.security import Sasl
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.metrics.prometheus import Credentials
 
@@ -55,7 +55,7 @@ def kafka_login(access: Access) -> KafkaSecurity | None:
 
 
 def _warn_of_clear_text(security: KafkaSecurity, sasl: Sasl, servers: str) -> None:
-    from kquota.backends.kafka.address import Servers
+    from kquota.backends.addresses import Servers
     from kquota.backends.kafka.oauth import ClientCredentials, OAuthBearer
     from kquota.backends.secrets import crosses_networks
 
@@ -74,8 +74,8 @@ def zookeeper_login(access: Access) -> ZooKeeperSecurity | None:
     security = access.zookeeper_security(ask)
     if security is None or security.digest is None or security.tls is not None:
         return security
+    from kquota.backends.addresses import Address
     from kquota.backends.secrets import crosses_networks
-    from kquota.backends.zookeeper.address import Address
 
     with contextlib.suppress(InputError):  # whatever is wrong with the address comes later
         if crosses_networks([host for host, _ in Address.parse(access.zookeeper or "").hosts]):

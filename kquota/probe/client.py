@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kquota.backends import wire
-from kquota.backends.kafka.address import Server
+from kquota.backends.addresses import Server
 from kquota.backends.kafka.codes import NONE, OFFSET_OUT_OF_RANGE, error_of
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.records import batch_of, offset_after

@@ -11,8 +11,8 @@ import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from kquota.backends import wire
+from kquota.backends.addresses import Server
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
-from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.wire import ApiVersion

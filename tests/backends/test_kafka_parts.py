@@ -11,7 +11,7 @@ from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.codes import CODES
 from kquota.backends.kafka.librdkafka import settings_of
 from kquota.backends.kafka.oauth import FileToken, OAuthBearer
-from kquota.backends.kafka.scram import scram
+from kquota.backends.kafka.security import scram
 from kquota.backends.tls import Pem, Tls
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.errors import InputError, Unauthorized

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from kquota.backends.clientprops import kafka_security
-from kquota.backends.kafka.kerberos import Kerberos
-from kquota.backends.kafka.msk import MskIam
-from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBearer, UnsecuredToken
-from kquota.backends.kafka.sasl import Sasl
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
+from kquota.backends.kafka.security import Kerberos, Sasl
 from kquota.errors import InputError, Unauthorized, Unreachable
 from tests.support.certificates import authority, tls_from_files
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.backends import jks, stores
+from kquota.backends import stores
 from kquota.backends.tls import Pem, client_context
 from kquota.errors import InputError, MissingDependency
 from tests.support.certificates import Certificate, authority, keytool, tls_from_files
@@ -122,17 +122,17 @@ def test_a_damaged_jks_store_is_never_read(folder: Path, where: int, difference:
     """Whatever byte is another one, its integrity says so."""
     data = bytearray((folder / "key.jks").read_bytes())
     data[where % len(data)] ^= difference
-    if data[:4] == jks.MAGIC:
-        with pytest.raises(jks.JksError):
-            jks.read_jks(bytes(data), STORE)
+    if data[:4] == stores.JKS:
+        with pytest.raises(InputError):
+            stores.read_jks(bytes(data), STORE)
 
 
 @given(st.binary(max_size=200), st.integers(0, 300))
 def test_anything_behind_the_magic_is_an_error_or_a_store(folder: Path, tail: bytes, keep: int) -> None:
     """Without a password too, where nothing is checked first."""
     head = (folder / "key.jks").read_bytes()[: 4 + keep]
-    with contextlib.suppress(jks.JksError):
-        store = jks.read_jks(head + tail, None)
+    with contextlib.suppress(InputError):
+        store = stores.read_jks(head + tail, None)
         assert len(store.keys) + len(store.certificates) <= len(head + tail)
         for entry in store.keys:
             entry.private_key("x")

@@ -10,8 +10,7 @@ from kazoo.exceptions import NotEmptyError
 
 from kquota.backends import QuotaBackend
 from kquota.backends.zookeeper import Address, ZooKeeperBackend
-from kquota.backends.zookeeper.limits import REQUEST_BYTES
-from kquota.backends.zookeeper.multiread import MultiRead
+from kquota.backends.zookeeper.requests import REQUEST_BYTES, MultiRead
 from kquota.backends.zookeeper.writer import Writer
 from kquota.changes import rehearse
 from kquota.core.change.lint import lint

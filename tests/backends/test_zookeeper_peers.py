@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kquota.backends.zookeeper.address import Address
-from kquota.backends.zookeeper.multiread import GET_DATA
+from kquota.backends.addresses import Address
+from kquota.backends.zookeeper.requests import GET_DATA
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.cli.main import run

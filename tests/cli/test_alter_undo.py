@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from kquota import reconcile
-from kquota.access import Access
+from kquota.access import Access, connect
 from kquota.backends import wire
-from kquota.backends.opening import connect
 from kquota.changes import apply, plan, undo
 from kquota.cli.settled import switch_back
 from kquota.cli.writing import Terms

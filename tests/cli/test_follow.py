@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-from kquota.access import Access
+from kquota.access import Access, connect
 from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
-from kquota.backends.opening import connect
 from kquota.cli import following
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change

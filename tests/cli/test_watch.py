@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota.access import connect
 from kquota.backends import QuotaBackend
-from kquota.backends.opening import connect
 from kquota.cli.commands.watch import _changes
 from kquota.core.change.plan import Change
 from kquota.core.quotas.alteration import Alteration

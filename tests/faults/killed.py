@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota import changes, reconcile
+from kquota.access import connect
 from kquota.backends import QuotaBackend
-from kquota.backends.opening import connect
 from kquota.core.change.plan import plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity

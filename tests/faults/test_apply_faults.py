@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from kquota import sandbox
+from kquota.access import connect
 from kquota.backends import QuotaBackend
-from kquota.backends.opening import connect
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

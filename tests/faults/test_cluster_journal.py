@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from kquota.access import connect
 from kquota.backends.kafka import journal as topic
 from kquota.backends.kafka.connection import Connection
 from kquota.backends.kafka.connection import Lost as LostConnection
-from kquota.backends.opening import connect
 from kquota.backends.packing import packed, unpacked
 from kquota.backends.zookeeper.session import Lost, Session
 from kquota.changes import journal_of

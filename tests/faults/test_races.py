@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota.access import connect
 from kquota.backends import QuotaBackend
-from kquota.backends.opening import connect
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.core.change.plan import ApplyReport, plan
 from kquota.core.quotas.alteration import Alteration, AlterResult

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kquota.backends import wire
-from kquota.backends.kafka.address import Server
+from kquota.backends.addresses import Server
 from kquota.backends.kafka.connection import Measured
 from kquota.backends.kafka.records import batch_of
 from kquota.core.findings.probe import Exchange, Probe

@@ -6,10 +6,9 @@ Sources: `org.apache.kafka.clients.admin.KafkaAdminClient`, `kafka.server.KafkaA
 `org.apache.kafka.controller.ClientQuotaControlManager` of Kafka 4.3.
 """
 
-from kquota.backends.kafka.address import Servers
+from kquota.backends.addresses import Servers
 from kquota.backends.kafka.backend import KafkaBackend
-from kquota.backends.kafka.sasl import Plain, Scram
-from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.kafka.security import KafkaSecurity, Plain, Scram
 
 __all__ = [
     "KafkaBackend",

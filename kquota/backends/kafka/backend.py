@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kquota.backends import ClosesOnExit, QuotaBackend, wire
-from kquota.backends.kafka.address import Servers
+from kquota.backends import QuotaBackend, wire
+from kquota.backends.addresses import Servers, without_scheme
 from kquota.backends.kafka.codes import NONE, UNKNOWN, error_of
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.journal import TopicJournal
@@ -18,7 +18,6 @@ from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
 from kquota.backends.kafka.turns import Turns, Written
 from kquota.backends.kafka.writer import Writer
-from kquota.backends.schemes import without_scheme
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
@@ -43,7 +42,7 @@ _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
 
 
-class KafkaBackend(ClosesOnExit, seam=QuotaBackend):
+class KafkaBackend(QuotaBackend):
     """Reads and writes quotas through the brokers of a cluster; see `QuotaBackend` for the contract.
 
     `bootstrap` is `host:port[,host:port]`; one server is enough, the others are tried in turn when it cannot be

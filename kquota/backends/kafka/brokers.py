@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from kquota.backends import BrokerConfigs, ClosesOnExit, wire
-from kquota.backends.kafka.address import Server
+from kquota.backends import BrokerConfigs, wire
+from kquota.backends.addresses import Server
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.security import KafkaSecurity
@@ -48,7 +48,7 @@ _SOURCES: Final = {
 }
 
 
-class KafkaBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
+class KafkaBrokerConfigs(BrokerConfigs):
     """Reads and writes the limits of brokers; see `BrokerConfigs` for the contract.
 
     `bootstrap` is `host:port[,host:port]`; every broker must be reachable where it says that clients of that listener

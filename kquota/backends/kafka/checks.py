@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kquota.backends import wire
+from kquota.backends.addresses import Server, Servers
 from kquota.backends.greeting import unreached
-from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, error_of
 from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted
 from kquota.backends.kafka.security import KafkaSecurity
@@ -35,7 +35,7 @@ def check_brokers(bootstrap: str, security: KafkaSecurity, timeout_s: float) -> 
     connection = None
     failed = []
     servers = Servers.parse(bootstrap)
-    servers.check(security)
+    servers.check(security.protocol)
     for server in servers.servers:
         opened, checks = _login(server, security, timeout_s)
         for check in checks:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAli
 
 from kquota import __version__
 from kquota.backends import wire
+from kquota.backends.addresses import Server
 from kquota.backends.greeting import reason_of
-from kquota.backends.kafka.address import Server
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.secrets import without
@@ -24,7 +24,7 @@ from kquota.backends.tls import Tls, certificate_remedy, client_context
 from kquota.errors import KquotaError, Rejected, Unauthorized
 
 if TYPE_CHECKING:
-    from kquota.backends.kafka.sasl import Sasl
+    from kquota.backends.kafka.security import Sasl
 
 CLIENT_ID: Final = "kquota"
 _LARGEST_FRAME = 256 << 20
@@ -383,8 +383,9 @@ def login_wanted(server: Server, security: KafkaSecurity, deadline: Deadline) ->
 
     Brokers of all versions answer ApiVersions before a login, and a handshake of SASL on a listener for SASL only.
     """
+    plain = replace(security, sasl=None)
     try:
-        connection = Connection.open(server, replace(security, sasl=None), deadline)
+        connection = Connection.open(server, plain, deadline)
     except (Lost, KquotaError):
         return None
     connection._is_fresh = False  # it is asked already why it may be closed
@@ -396,10 +397,10 @@ def login_wanted(server: Server, security: KafkaSecurity, deadline: Deadline) ->
         connection.close()
     if shake.error_code != UNSUPPORTED_SASL_MECHANISM or not shake.mechanisms:
         return None
-    protocol = "SASL_PLAINTEXT" if security.tls is None else "SASL_SSL"
     return Unauthorized(
         f"the listener asks for a login, by {' or '.join(sorted(shake.mechanisms))}",
-        hint=f"set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config in the file of --command-config",
+        hint=f"set security.protocol=SASL_{plain.protocol}, sasl.mechanism and sasl.jaas.config in the file of"
+        " --command-config",
     )
 
 

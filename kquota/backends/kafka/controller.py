@@ -8,15 +8,14 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from kquota.backends import ClosesOnExit, QuotaBackend, wire
-from kquota.backends.kafka.address import Server, Servers
+from kquota.backends import QuotaBackend, wire
+from kquota.backends.addresses import Server, Servers, without_scheme
 from kquota.backends.kafka.codes import NONE, NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import PAUSE_S, Session
 from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
-from kquota.backends.schemes import without_scheme
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
@@ -27,7 +26,7 @@ _BROKERS: Final = "brokers are asked with --bootstrap-server HOST:PORT"
 _ALTERED: Final = wire.AlterClientQuotasResponse
 
 
-class ControllerBackend(ClosesOnExit, seam=QuotaBackend):
+class ControllerBackend(QuotaBackend):
     """Writes quotas through a controller; see `QuotaBackend`, of which `describe` and `wait_visible` raise Rejected.
 
     `bootstrap` is `host:port[,host:port]` of controllers, active or not. Each wait is at most `timeout_s` seconds; with

@@ -12,8 +12,7 @@ def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict
     """The settings of a librdkafka client. Raises InputError for a mechanism that is not passed on to it."""
     tls, sasl = security.tls, security.sasl
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
-    protocol = "SSL" if tls is not None else "PLAINTEXT"
-    settings["security.protocol"] = f"SASL_{protocol}" if sasl is not None else protocol
+    settings["security.protocol"] = security.protocol
     if sasl is not None:
         if not isinstance(sasl, Plain | Scram):
             raise InputError(f"cannot log in with {sasl.mechanism} here", hint="PLAIN, SCRAM and TLS certificates work")

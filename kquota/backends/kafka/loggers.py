@@ -1,6 +1,6 @@
 """The request loggers of brokers and controllers, and the room for their lines (KIP-412, KIP-827, KIP-919)."""
 
-from kquota.backends import BrokerLoggers, ClosesOnExit, wire
+from kquota.backends import BrokerLoggers, wire
 from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.security import KafkaSecurity
@@ -10,7 +10,7 @@ from kquota.core.change.recording import ANCESTORS, LOGGER, Level, Space, level_
 from kquota.errors import Rejected, Uncertain
 
 
-class KafkaLoggers(ClosesOnExit, seam=BrokerLoggers):
+class KafkaLoggers(BrokerLoggers):
     """Reads and sets the level of the request logger, node by node; see `BrokerLoggers` for the contract.
 
     `bootstrap` is `host:port[,host:port]` of brokers (Kafka 2.8 and later), or with `controllers` of KRaft controllers

@@ -7,10 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from kquota.backends import jaas, stores
-from kquota.backends.kafka.kerberos import Kerberos
-from kquota.backends.kafka.msk import MskIam
-from kquota.backends.kafka.oauth import ClientCredentials, FileToken, OAuthBearer, UnsecuredToken
-from kquota.backends.kafka.sasl import SCRAM_MECHANISMS, Plain, Sasl, Scram
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
+from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sasl, Scram
 from kquota.backends.secrets import Ask, java_class, nearly
 from kquota.errors import InputError
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kquota.backends import wire
-from kquota.backends.kafka.address import Server, Servers
+from kquota.backends.addresses import Server, Servers
 from kquota.backends.kafka.codes import NONE, TOPIC_EXISTS, UNKNOWN_TOPIC, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628, KIP-255) and where its tokens are from: a token endpoint (KIP-768), a file, or nobody.
+"""OAUTHBEARER (RFC 7628, KIP-255) and where its tokens are from: a token endpoint (KIP-768), a file, AWS, or nobody.
 
 As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLoginCallbackHandler` of Kafka.
 """
@@ -6,6 +6,7 @@ As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLogin
 import base64
 import io
 import json
+import os
 import re
 import time
 import urllib.error
@@ -17,13 +18,14 @@ from urllib.parse import quote_plus, urlencode
 
 from kquota.backends.secrets import without
 from kquota.backends.tls import Tls, client_context
-from kquota.errors import InputError, Unauthorized, Unreachable
+from kquota.errors import InputError, MissingDependency, Unauthorized, Unreachable
 from kquota.files import read_bytes
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 _LARGEST_ANSWER = 1 << 20
+_REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?amazonaws\.")
 
 
 class TokenSource(Protocol):
@@ -46,9 +48,7 @@ class OAuthBearer:
             if not _EXTENSION_NAME.fullmatch(name) or name == "auth" or not _EXTENSION_VALUE.fullmatch(value):
                 raise InputError(f"the SASL extension {name} cannot be sent: its name or its value is not allowed")
 
-    @property
-    def mechanism(self) -> str:
-        return "OAUTHBEARER"
+    mechanism = "OAUTHBEARER"
 
     @property
     def who(self) -> str:
@@ -179,6 +179,55 @@ class ClientCredentials:
         body = urlencode(form).encode()
         fetch(self.url, headers, out, body=body, timeout_s=timeout_s, most=_LARGEST_ANSWER, context=context)
         return out.getvalue()
+
+
+@dataclass(frozen=True)
+class MskIam:
+    """AWS_MSK_IAM: a token that AWS's own signer makes of IAM credentials; MSK takes it as OAUTHBEARER.
+
+    The credentials are what AWS's tools find: the default ones, a profile's, or the credentials of a role to assume.
+    """
+
+    profile: str | None = None
+    role: str | None = None
+    session_name: str | None = None
+
+    def __str__(self) -> str:
+        return "with AWS IAM"
+
+    def token(self, host: str, timeout_s: float) -> str:
+        try:
+            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer
+        except ImportError:
+            raise MissingDependency(
+                "AWS_MSK_IAM needs the package aws-msk-iam-sasl-signer-python", extra="msk"
+            ) from None
+        region = self._region(host)
+        try:
+            if self.role is not None:
+                names = [] if self.session_name is None else [self.session_name]
+                made = signer.generate_auth_token_from_role_arn(region, self.role, *names)
+            elif self.profile is not None:
+                made = signer.generate_auth_token_from_profile(region, self.profile)
+            else:
+                made = signer.generate_auth_token(region)
+        except AttributeError:
+            # What the signer makes of no credentials at all.
+            raise Unauthorized("there are no AWS credentials", hint="aws configure, or AWS_PROFILE") from None
+        except Exception as error:
+            # Those of botocore have no class in common but this one.
+            raise Unauthorized(f"AWS makes no token: {' '.join(str(error).split())}") from None
+        token: str = made[0]
+        return token
+
+    @staticmethod
+    def _region(host: str) -> str:
+        """That of the broker by its name, else that of the environment, as AWS's own client."""
+        match = _REGION.search(host)
+        region = match[1] if match else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if not region:
+            raise InputError(f"the AWS region of {host} is not known", hint="set AWS_REGION")
+        return region
 
 
 def _reason_of(body: bytes) -> str:

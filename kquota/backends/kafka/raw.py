@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kquota.backends import ClosesOnExit, wire
-from kquota.backends.kafka.address import Servers
+from kquota.backends import Closable, wire
+from kquota.backends.addresses import Servers
 from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND
 from kquota.backends.kafka.quotas import describe_request, is_sendable
 from kquota.backends.kafka.security import KafkaSecurity
@@ -41,7 +41,7 @@ class BrokerError(Rejected):
         self.code = code
 
 
-class RawQuotas(ClosesOnExit):
+class RawQuotas(Closable):
     """The quotas of a cluster through its brokers; a context manager that connects at the first request.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are

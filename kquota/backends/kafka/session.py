@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from kquota.backends import wire
+from kquota.backends.addresses import Server, Servers
 from kquota.backends.greeting import speaks_zookeeper
-from kquota.backends.kafka.address import Server, Servers
 from kquota.backends.kafka.codes import NONE, error_of, is_transient
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.security import KafkaSecurity
@@ -56,7 +56,7 @@ class Session:
     def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity, *, patient: bool = False) -> None:
         if not timeout_s > 0:
             raise InputError(f"a time-out of {timeout_s:g} s is not positive")
-        servers.check(security)
+        servers.check(security.protocol)
         self._servers = servers.servers
         self._timeout_s = timeout_s
         self._hurry_until = -math.inf

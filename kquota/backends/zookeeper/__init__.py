@@ -5,7 +5,7 @@ compare-and-set of the node together with its change notification in one transac
 what was not read. Sources: `kafka.zk.KafkaZkClient`, `kafka.zk.AdminZkClient` and `kafka.zk.ZkData` of Kafka 2.8.
 """
 
-from kquota.backends.zookeeper.address import Address
+from kquota.backends.addresses import Address
 from kquota.backends.zookeeper.backend import ZooKeeperBackend
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kquota.backends import ClosesOnExit, QuotaBackend, znode
-from kquota.backends.schemes import without_scheme
-from kquota.backends.zookeeper.address import Address
+from kquota.backends import QuotaBackend, znode
+from kquota.backends.addresses import Address, without_scheme
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Acl, Node
 from kquota.backends.zookeeper.reader import Reader
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Acl, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.watch import ZooKeeperWatch
@@ -31,7 +30,7 @@ _AGAIN_S = 1.0
 """How long servers that did not answer in time just before may take to connect."""
 
 
-class ZooKeeperBackend(ClosesOnExit, seam=QuotaBackend):
+class ZooKeeperBackend(QuotaBackend):
     """Reads and writes the quotas of a cluster in ZooKeeper mode; see `QuotaBackend` for the contract.
 
     `connect` is `host:port[,host:port][/chroot]`, as in the brokers' zookeeper.connect. Connects at the first use;

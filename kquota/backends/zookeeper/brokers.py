@@ -4,10 +4,10 @@ A running broker checks a value before it is stored, which a writer to ZooKeeper
 Kafka 2.8 writes there only while the broker is down. Source: `kafka.admin.ConfigCommand` of Kafka 2.8.
 """
 
-from kquota.backends import BrokerConfigs, ClosesOnExit
+from kquota.backends import BrokerConfigs
+from kquota.backends.addresses import Address
 from kquota.backends.znode import NodeConfig
-from kquota.backends.zookeeper.address import Address
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.core.change.broker import (
@@ -30,7 +30,7 @@ _ALIVE = "/brokers/ids"
 _CONFIGS = "/config/brokers"
 
 
-class ZooKeeperBrokerConfigs(ClosesOnExit, seam=BrokerConfigs):
+class ZooKeeperBrokerConfigs(BrokerConfigs):
     """Reads the dynamic configs of brokers; see `BrokerConfigs`. What server.properties say is not known here.
 
     `connect` is `host:port[,host:port][/chroot]`. Connects at the first use; each wait is at most `timeout_s` seconds.

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kquota.backends import znode
+from kquota.backends.addresses import Address
 from kquota.backends.greeting import unreached
-from kquota.backends.zookeeper.address import Address
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Acl, Node
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Acl, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.core.check import Check, failure, ok, warning

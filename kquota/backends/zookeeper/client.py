@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kquota.backends.zookeeper.address import Address
+from kquota.backends.addresses import Address
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, reason
 
 if TYPE_CHECKING:

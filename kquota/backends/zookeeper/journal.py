@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kquota.backends.packing import packed, unpacked
-from kquota.backends.zookeeper.limits import MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW, Node
 from kquota.backends.zookeeper.session import Lost, Session
 from kquota.core.change.journal_store import Draft
 from kquota.errors import InputError, KquotaError, Unreachable

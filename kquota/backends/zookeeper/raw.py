@@ -5,10 +5,10 @@ Everything of kquota's own goes through `ZooKeeperBackend`, which refuses values
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kquota.backends import ClosesOnExit
+from kquota.backends import Closable
+from kquota.backends.addresses import Address
 from kquota.backends.znode import NodeChange, NodeConfig, encode_config
-from kquota.backends.zookeeper.address import Address
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
@@ -17,7 +17,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.errors import InputError
 
 
-class RawConfigs(ClosesOnExit):
+class RawConfigs(Closable):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are

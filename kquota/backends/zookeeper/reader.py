@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
-from kquota.backends.zookeeper.limits import NAMES_BYTES_WARNING
-from kquota.backends.zookeeper.multiread import GET_CHILDREN, GET_DATA, Node
+from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, NAMES_BYTES_WARNING, Node
 from kquota.backends.zookeeper.session import Session
 from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
 from kquota.core.quotas.filter import ANY, QuotaFilter

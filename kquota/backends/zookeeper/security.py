@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kquota.backends.addresses import Address
 from kquota.backends.greeting import reason_of
 from kquota.backends.secrets import nearly
 from kquota.backends.tls import Tls, certificate_remedy
-from kquota.backends.zookeeper.address import Address
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:

@@ -11,22 +11,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kquota.backends.addresses import Address
 from kquota.backends.greeting import speaks_kafka
 from kquota.backends.tls import client_context
-from kquota.backends.zookeeper.address import Address
 from kquota.backends.zookeeper.client import Trouble, quiet_client
-from kquota.backends.zookeeper.limits import SINGLE_WINDOW, WINDOW
-from kquota.backends.zookeeper.multiread import (
+from kquota.backends.zookeeper.requests import (
     GET_CHILDREN,
     GET_DATA,
+    SINGLE_WINDOW,
+    WINDOW,
     Acl,
     Answer,
     MultiRead,
     Node,
+    Operations,
     Read,
     requests_of,
 )
-from kquota.backends.zookeeper.operations import Operations
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 
@@ -85,7 +86,7 @@ class Session:
         self._multi_read: bool | None = None
         self._client: Any = None
         self._tls_context: ssl.SSLContext | None = None
-        self.operations = Operations(self, security)
+        self.operations = Operations(address.chroot, security, self.acls, self.unreachable)
         """Of transactions."""
 
     # Connecting

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kquota.backends import znode
-from kquota.backends.zookeeper.multiread import GET_DATA, Node
 from kquota.backends.zookeeper.reader import Reader
+from kquota.backends.zookeeper.requests import GET_DATA, Node
 from kquota.backends.zookeeper.session import Session
 from kquota.core.change.plan import Change, plan
 from kquota.core.quotas.entity import Entity

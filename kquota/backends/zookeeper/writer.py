@@ -13,15 +13,16 @@ from typing import Any
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeChange, NodeConfig
-from kquota.backends.zookeeper.limits import (
+from kquota.backends.zookeeper.requests import (
     ENTITIES_PER_TRANSACTION,
+    GET_DATA,
     MAX_CONFLICTS,
     NODE_BYTES,
     REQUEST_BYTES,
     SINGLE_WINDOW,
     WINDOW,
+    Node,
 )
-from kquota.backends.zookeeper.multiread import GET_DATA, Node
 from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Outcome, Session
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity

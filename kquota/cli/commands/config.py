@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from kquota.access import config_path, load_config
-from kquota.backends.kafka.address import Servers
-from kquota.backends.schemes import without_scheme
-from kquota.backends.zookeeper.address import Address
+from kquota.backends.addresses import Address, Servers, without_scheme
 from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn

@@ -14,7 +14,7 @@ import click
 
 from kquota.access import Access, load_config
 from kquota.backends import cluster_of
-from kquota.backends.schemes import scheme_of, unknown
+from kquota.backends.addresses import scheme_of, unknown
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
