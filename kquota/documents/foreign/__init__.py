@@ -4,15 +4,17 @@ A module per format. `export(snapshot)` is in each; `read(name, text)` in each f
 format cannot say is left out and named: nothing is lost in silence.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
-from kquota.errors import InputError
+from kquota.documents.encoding import Document
+from kquota.errors import InputError, placed
 
 EntityRule: TypeAlias = Callable[[Entity], str | None]
 """Why an entity cannot be said, None where it can."""
@@ -79,10 +81,46 @@ def refuse_others(name: object, text: str, dialect: str | None = None) -> None:
             return
 
 
-def nothing_understood(problems: Sequence[Problem], otherwise: str) -> InputError:
-    """The error where none of a text is the dialect's: to say "no quotas" would be an answer."""
-    reason = f"{problems[0].where}: {problems[0].message}" if problems else otherwise
-    return InputError(reason, hint="no quotas were found in the file" if problems else None)
+class Unread(Exception):
+    """Why a part of a text is no quota for kquota: it is another tool's, or known to that tool only."""
+
+
+class Found:
+    """What a reader has found in a text so far: quotas, and parts that are none."""
+
+    def __init__(self) -> None:
+        self.quotas: dict[Entity, dict[QuotaKey, Value]] = {}
+        self.problems: list[Problem] = []
+
+    @contextlib.contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Makes a problem of an Unread, and puts the place in front of the message of an InputError."""
+        try:
+            with placed(place):
+                yield
+        except Unread as reason:
+            self.problems.append(Problem(place, str(reason)))
+
+    def add(self, entity: Entity, values: dict[QuotaKey, Value]) -> None:
+        """Adds an entity. Raises InputError for one that is there already."""
+        if entity in self.quotas:
+            raise InputError(f"{entity} is given twice")
+        self.quotas[entity] = values
+
+    def snapshot(self, otherwise: str, *, understood: bool) -> QuotaSnapshot:
+        """All of it. Raises InputError where none of the text was `understood`: "no quotas" would be an answer."""
+        if not understood and not self.problems:
+            raise InputError(otherwise)
+        if not understood:
+            first = self.problems[0]
+            raise InputError(f"{first.where}: {first.message}", hint="no quotas were found in the file")
+        return QuotaSnapshot(self.quotas, tuple(self.problems))
+
+
+def resources(data: Document) -> list[tuple[tuple[str | int, ...], Document]]:
+    """The resources of a document, as Kubernetes has them, each with its place: itself, or the items of a list."""
+    items = data.get("items")
+    return [((), data)] if items is None else [(("items", number), item) for number, item in enumerate(items)]
 
 
 def as_double(key: QuotaKey, value: Value) -> str | None:

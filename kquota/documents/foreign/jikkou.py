@@ -11,7 +11,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.encoding import Document, parsed_documents, quoted
-from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
+from kquota.documents.foreign import Exported, Found, Unread, as_double, divided, resources
 from kquota.errors import InputError
 
 _API = "kafka.jikkou.io/"
@@ -86,36 +86,21 @@ def read(name: str, text: str) -> QuotaSnapshot:
     Resources of another kind, and resources that are marked for deletion, become problems. Raises InputError naming the
     line.
     """
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    problems = []
-    documents = parsed_documents(name, text)
+    found, documents = Found(), parsed_documents(name, text)
     for document in documents:
         kind = document.data.get("kind")
         if kind not in (_KIND, _LIST) and isinstance(kind, str):
-            problems.append(Problem(document.place(()), f"{kind} is no quota"))
+            found.problems.append(Problem(document.place(()), f"{kind} is no quota"))
             continue
         document.validate("jikkou")
-        for steps, resource in _resources(document.data):
-            annotations = (resource.get("metadata") or {}).get("annotations") or {}
-            if str(annotations.get("jikkou.io/delete", "")).lower() == "true":
-                problems.append(Problem(document.place(steps), "marked for deletion"))
-                continue
-            with document.at(steps):
-                entity, values = _quota(resource["spec"])
-                if entity in quotas:
-                    raise InputError(f"{entity} is given twice")
-                quotas[entity] = values
-    if not text.startswith(_HEAD) and not any(
-        "jikkou.io/" in str(document.data.get("apiVersion")) for document in documents
-    ):
-        raise nothing_understood(problems, f"{name}: no resource of Jikkou in it")
-    return QuotaSnapshot(quotas, tuple(problems))
-
-
-def _resources(data: Document) -> list[tuple[tuple[str | int, ...], Document]]:
-    if data["kind"] == _KIND:
-        return [((), data)]
-    return [(("items", number), item) for number, item in enumerate(data["items"])]
+        for steps, resource in resources(document.data):
+            with found.at(document.place(steps)):
+                annotations = (resource.get("metadata") or {}).get("annotations") or {}
+                if str(annotations.get("jikkou.io/delete", "")).lower() == "true":
+                    raise Unread("marked for deletion")
+                found.add(*_quota(resource["spec"]))
+    its_own = any("jikkou.io/" in str(document.data.get("apiVersion")) for document in documents)
+    return found.snapshot(f"{name}: no resource of Jikkou in it", understood=its_own or text.startswith(_HEAD))
 
 
 def _quota(spec: Document) -> tuple[Entity, dict[QuotaKey, Value]]:

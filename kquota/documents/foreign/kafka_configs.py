@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
-from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
-from kquota.errors import InputError, placed
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.foreign import Exported, Found, Unread, as_double, divided
+from kquota.errors import InputError
 
 _HEAD = """\
 #!/bin/sh
@@ -79,8 +79,6 @@ _NAMED = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityT
 _DEFAULTS = {f"{flag}-defaults": kind for flag, kind in _NAMED.items()}
 _OTHER_FLAGS = {"alter", "describe", "all", "entity-default", "broker-defaults", "force", "help", "version"}
 
-Quotas = dict[Entity, dict[QuotaKey, Value]]
-
 
 def read(name: str, text: str) -> QuotaSnapshot:
     """The quotas of what `kafka-configs --describe` printed, or of a shell script of `kafka-configs --alter` commands.
@@ -99,18 +97,17 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
 
 def _described(name: str, lines: list[str]) -> QuotaSnapshot:
-    quotas: Quotas = {}
-    problems = []
+    found = Found()
     for number, line in enumerate(lines, 1):
         match = _DESCRIBED.match(line)
         if match is None and _NOT_QUOTAS.match(line):
             continue
-        with placed(f"{name}, line {number}"):
-            title = match and next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
-            if match is None or title is None:
-                reason = "not a line of quotas" if match is None else "not a user, client-id or ip"
-                problems.append(Problem(f"{name}, line {number}", reason))
-                continue
+        with found.at(f"{name}, line {number}"):
+            if match is None:
+                raise Unread("not a line of quotas")
+            title = next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
+            if title is None:
+                raise Unread("not a user, client-id or ip")
             names = title.groupdict()
             # A part that is there without a name is the default.
             entity = Entity(
@@ -120,10 +117,8 @@ def _described(name: str, lines: list[str]) -> QuotaSnapshot:
                 ),
             )
             pairs = _STORED_SCRAM.sub("", match["pairs"] or "")
-            quotas.setdefault(entity, {}).update(_values(pairs))
-    if not quotas and not any(line.startswith(_SCRAM) for line in lines):
-        raise nothing_understood(problems, "")
-    return QuotaSnapshot(quotas, tuple(problems))
+            found.quotas.setdefault(entity, {}).update(_values(pairs))
+    return found.snapshot("", understood=bool(found.quotas) or any(line.startswith(_SCRAM) for line in lines))
 
 
 def _values(pairs: str) -> dict[QuotaKey, Value]:
@@ -153,9 +148,7 @@ def _value(key: QuotaKey, text: str) -> Value:
 
 
 def _commanded(name: str, text: str) -> QuotaSnapshot:
-    quotas: Quotas = {}
-    problems = []
-    understood = False
+    found, understood = Found(), text.startswith(_HEAD)
     if _WINDOWS.search(text):
         for pattern, posix in _AS_POSIX:
             text = pattern.sub(posix, text)
@@ -164,29 +157,26 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
         if tool is None and not _alters_quotas(words):
             continue
         typographic = next(filter(None, (_TYPOGRAPHIC.search(word.bare) for word in words)), None)
-        if typographic is not None:
-            problems.append(Problem(f"{name}, line {number}", _advice(typographic)))
-            continue
-        with placed(f"{name}, line {number}"):
+        with found.at(f"{name}, line {number}"):
+            if typographic is not None:
+                raise Unread(_advice(typographic))
             command = _Command.of(words if tool is None else words[tool + 1 :])
             if not command.alters:
                 if command.hides_options:
-                    problems.append(Problem(f"{name}, line {number}", "its options are in a variable"))
+                    raise Unread("its options are in a variable")
                 continue
             if not command.is_about_quotas:
-                problems.append(Problem(f"{name}, line {number}", "not about users, clients or ips"))
-                continue
+                raise Unread("not about users, clients or ips")
             if not command.add.strip() and not command.delete.strip():
                 raise InputError("--alter without --add-config or --delete-config sets and deletes nothing")
             understood = True
-            values = quotas.setdefault(command.entity, {})
+            values = found.quotas.setdefault(command.entity, {})
             values.update(_values(_GIVEN_SCRAM.sub("", command.add)))
             for key_name in filter(None, map(str.strip, command.delete.split(","))):
                 if not key_name.startswith("SCRAM-"):
                     values.pop(QuotaKey.parse(key_name), None)
-    if not understood and not text.startswith(_HEAD) and all("typographic" in problem.message for problem in problems):
-        raise nothing_understood(problems, f"{name}: no command in it sets quotas")
-    return QuotaSnapshot(quotas, tuple(problems))
+    understood = understood or any("typographic" not in problem.message for problem in found.problems)
+    return found.snapshot(f"{name}: no command in it sets quotas", understood=understood)
 
 
 @dataclass(frozen=True)
@@ -300,7 +290,7 @@ class _Command:
         chosen: dict[EntityType, Name] = {kind: text or DEFAULT for kind, text in pairs}
         if len(chosen) < len(pairs):
             raise InputError("an entity type is given twice")
-        return Entity(*(chosen.get(kind) for kind in EntityType))
+        return Entity.of(chosen)
 
     def _texts(self, option: str) -> list[str]:
         return [_plain(option, word) for given, word in self.options if given == option and word is not None]

@@ -9,9 +9,9 @@ import shlex
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.documents.encoding import parsed_documents, quoted
-from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
+from kquota.documents.foreign import Exported, Found, Unread, as_double, divided
 from kquota.errors import InputError
 
 _HEAD = """\
@@ -72,37 +72,28 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
     Redpanda's own client-id prefixes, which Kafka has not, become problems. Raises InputError naming the line.
     """
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    problems = []
-    documents = parsed_documents(name, text)
+    found, documents = Found(), parsed_documents(name, text)
     for document in documents:
         document.validate("rpk")
         for number, entry in enumerate(document.data.get("quotas") or ()):
-            steps = ("quotas", number)
-            foreign = [part["type"] for part in entry["entity"] if part["type"] not in _KINDS]
-            if foreign:
-                problems.append(Problem(document.place(steps), f"Kafka has no quotas by {foreign[0]}"))
-                continue
-            with document.at(steps):
-                entity = _entity(entry["entity"])
-                if entity in quotas:
-                    raise InputError(f"{entity} is given twice")
-                quotas[entity] = dict(_value(value) for value in entry["values"])
-    if not documents:
-        raise nothing_understood(problems, f"{name}: no document in it")
-    return QuotaSnapshot(quotas, tuple(problems))
+            with found.at(document.place(("quotas", number))):
+                found.add(_entity(entry["entity"]), dict(map(_value, entry["values"])))
+    return found.snapshot(f"{name}: no document in it", understood=bool(documents))
 
 
 _KINDS = {kind.value: kind for kind in EntityType}
 
 
 def _entity(parts: list[dict[str, str]]) -> Entity:
+    foreign = next((part["type"] for part in parts if part["type"] not in _KINDS), None)
+    if foreign is not None:
+        raise Unread(f"Kafka has no quotas by {foreign}")
     names: dict[EntityType, Name] = {
         _KINDS[part["type"]]: DEFAULT if part["name"] == DEFAULT.value else part["name"] for part in parts
     }
     if len(names) < len(parts):
         raise InputError("an entity type is given twice")
-    return Entity(*(names.get(kind) for kind in EntityType))
+    return Entity.of(names)
 
 
 def _value(pair: dict[str, str]) -> tuple[QuotaKey, Value]:

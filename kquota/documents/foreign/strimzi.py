@@ -9,10 +9,9 @@ import re
 
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import INT_MAX, QuotaKey, Value, check_value, format_value
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import Document, parsed_documents, quoted
-from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
-from kquota.errors import InputError
+from kquota.documents.foreign import Exported, Found, Unread, as_double, divided, resources
 
 _HEAD = """\
 # Client quotas as Strimzi's KafkaUser resources (kafka.strimzi.io/v1; before Strimzi 0.49 it is v1beta2). Put the name
@@ -90,28 +89,19 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
     Resources of another kind become problems. Raises InputError naming the line.
     """
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    problems = []
-    is_its_own = False
+    found, is_its_own = Found(), text.startswith(_HEAD)
     for document in parsed_documents(name, text):
         document.validate("strimzi")
-        items = document.data.get("items")
-        resources = [((), document.data)] if items is None else [(("items", at), item) for at, item in enumerate(items)]
-        for steps, resource in resources:
+        for steps, resource in resources(document.data):
             is_its_own |= "strimzi.io/" in str(resource.get("apiVersion"))
-            if resource["kind"] != "KafkaUser":
-                problems.append(Problem(document.place(steps), f"{resource['kind']} is no KafkaUser"))
-                continue
-            with document.at(steps):
+            with found.at(document.place(steps)):
+                if resource["kind"] != "KafkaUser":
+                    raise Unread(f"{resource['kind']} is no KafkaUser")
                 spec = resource.get("spec") or {}
-                entity = Entity(user=_user(resource["metadata"]["name"], spec))
-                if entity in quotas:
-                    raise InputError(f"{entity} is given twice")
                 given = spec.get("quotas") or {}
-                quotas[entity] = {key: check_value(key, given[word]) for key, word in _KEYS.items() if word in given}
-    if not is_its_own and not text.startswith(_HEAD):
-        raise nothing_understood(problems, f"{name}: no resource of Strimzi in it")
-    return QuotaSnapshot(quotas, tuple(problems))
+                values = {key: check_value(key, given[word]) for key, word in _KEYS.items() if word in given}
+                found.add(Entity(user=_user(resource["metadata"]["name"], spec)), values)
+    return found.snapshot(f"{name}: no resource of Strimzi in it", understood=is_its_own)
 
 
 def _user(resource: str, spec: Document) -> str:

@@ -10,10 +10,10 @@ import unicodedata
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import quoted
-from kquota.documents.foreign import Exported, as_double, divided, nothing_understood
-from kquota.errors import InputError, placed
+from kquota.documents.foreign import Exported, Found, Unread, as_double, divided
+from kquota.errors import InputError
 
 _HEAD = """\
 # Client quotas for Terraform's provider Mongey/kafka. A resource without entity_name is the default entity.
@@ -74,47 +74,34 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|([$%])[$%](
 _KINDS = {kind.value: kind for kind in EntityType}
 
 
-class _Unread(Exception):
-    """A resource that only Terraform understands."""
-
-
 def read(name: str, text: str) -> QuotaSnapshot:
     """The quotas of `kafka_quota` resources whose names and values stand in the text.
 
     Resources with variables, and other providers' quotas, become problems. Raises InputError naming the line.
     """
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    problems = []
+    found = Found()
     plain = _COMMENT.sub(lambda match: match[1] or "\n" * match[0].count("\n"), text)
     for head in _HEAD_OF.finditer(plain):
-        where = f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"
         body = _BODY.match(plain, head.end())
-        try:
-            with placed(where):
-                if head["type"] != "kafka_quota" or body is None:
-                    raise _Unread(f"{head['type']} is not read" if body else "the resource does not end")
-                entity, values = _resource(body[1])
-                if entity in quotas:
-                    raise InputError(f"{entity} is given twice")
-                quotas[entity] = values
-        except _Unread as reason:
-            problems.append(Problem(where, str(reason)))
-    if not quotas and not text.startswith(_HEAD):
-        raise nothing_understood(problems, f"{name}: no resource of the type kafka_quota in it")
-    return QuotaSnapshot(quotas, tuple(problems))
+        with found.at(f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"):
+            if head["type"] != "kafka_quota" or body is None:
+                raise Unread(f"{head['type']} is not read" if body else "the resource does not end")
+            found.add(*_resource(body[1]))
+    understood = bool(found.quotas) or text.startswith(_HEAD)
+    return found.snapshot(f"{name}: no resource of the type kafka_quota in it", understood=understood)
 
 
 def _resource(body: str) -> tuple[Entity, dict[QuotaKey, Value]]:
     config = _CONFIG.search(body)
     outside = {key: value for key, value, rest in _ATTRIBUTE.findall(_CONFIG.sub("", body)) if not rest.strip()}
     if config is None or not {"for_each", "count"}.isdisjoint(re.findall(r"\w+", _CONFIG.sub("", body))):
-        raise _Unread("for_each, count and computed values are known to Terraform only")
+        raise Unread("for_each, count and computed values are known to Terraform only")
     kind = _literal(outside.get("entity_type", ""))
     if kind not in _KINDS:
         raise InputError(f"entity_type {kind!r} is not one of {', '.join(_KINDS)}")
     named = re.search(r"\bentity_name\b", _CONFIG.sub("", body))
     name = _literal(outside.get("entity_name", "")) if named else DEFAULT
-    entity = Entity(*(name if each is _KINDS[kind] else None for each in EntityType))
+    entity = Entity.of({_KINDS[kind]: name})
     values = {}
     for key_text, raw, rest in _ATTRIBUTE.findall(config[1]):
         key = QuotaKey.parse(key_text.strip('"'))
@@ -127,7 +114,7 @@ def _literal(raw: str) -> str:
     if re.fullmatch(r"[-+.\w]*\d[-+.\w]*", raw) and re.match(r"[-+]?\d", raw):
         return raw
     if not re.fullmatch(_TEXT, raw) or re.search(r"(?<![$%\\])[$%]\{", raw):
-        raise _Unread(f"{raw or 'an expression'}: its value is known to Terraform only")
+        raise Unread(f"{raw or 'an expression'}: its value is known to Terraform only")
     return _ESCAPE.sub(_unescaped, raw[1:-1])
 
 
