@@ -205,7 +205,7 @@ def test_a_later_round_that_fails_forgets_no_earlier_one(tmp_path: Path, monkeyp
 
     altered = all_altered(Dying(), USERS[:6], tmp_path, monkeypatch)
     assert [str(each.error) for each in altered.results] == ["None"] * 2 + ["no connection"] * 4
-    (entry,) = Journal(tmp_path).entries()
+    (entry,) = Journal(tmp_path).read().entries
     assert altered.entries == (entry.id,)
 
 

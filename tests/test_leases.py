@@ -197,7 +197,7 @@ def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
         (new, [Fate.ON]),
     ]
     assert len(read_leases(Journal(tmp_path), old).found) == 2
-    assert Journal(tmp_path).entry(lease.id).plan == lease.plan
+    assert Journal(tmp_path).read().entry(lease.id).plan == lease.plan
 
 
 def test_what_is_over_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

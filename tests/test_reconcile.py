@@ -84,7 +84,7 @@ def test_plan_apply_plan_is_empty_and_undo_restores(
     assert backend.describe() == desired
     assert not plan(backend.describe(), desired, prune=True)
     if report.entry is not None:
-        entry = journal.entry(report.entry)
+        entry = journal.read().entry(report.entry)
         assert (entry.outcome, values_of(entry.plan.changes)) == ("applied", values_of(planned.changes))
         undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
         assert undo.outcome == "applied"
@@ -153,7 +153,7 @@ def test_a_failure_is_rolled_back(journal: Journal) -> None:
     assert set(report.rolled_back) == {ALICE, CAROL}
     assert backend.describe() == START
     assert report.entry is not None
-    entry = journal.entry(report.entry)
+    entry = journal.read().entry(report.entry)
     assert (entry.outcome, entry.error, entry.may_have_changed) == ("rolled back", "POLICY_VIOLATION: no", False)
 
 
@@ -164,7 +164,7 @@ def test_without_rollback_the_rest_stays(journal: Journal) -> None:
     assert {change.entity for change in report.applied} == {ALICE, CAROL}
     assert backend.describe() == QuotaSnapshot({**GOAL, BOB: {PRODUCER: 1}})
     assert report.entry is not None
-    entry = journal.entry(report.entry)
+    entry = journal.read().entry(report.entry)
     assert {change.entity for change in entry.certain} == {ALICE, CAROL}
     # The way back is known as far as it is due.
     undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock))
@@ -178,7 +178,7 @@ def test_an_answer_that_was_lost_is_unknown_until_it_shows(journal: Journal) -> 
     assert report.outcome == "incomplete"
     assert set(report.unknown) == {ALICE, BOB, CAROL}
     assert report.entry is not None
-    entry = journal.entry(report.entry)
+    entry = journal.read().entry(report.entry)
     assert (set(entry.unknown or ()), entry.certain) == ({ALICE, BOB, CAROL}, ())
 
 
@@ -244,7 +244,7 @@ def test_an_undo_that_fails_brings_back_what_it_deleted(chroot: str, znodes: Any
         assert done.entry is not None
         before = backend.describe()
         znodes.set_acls("/config/users/zed", [make_acl("world", "anyone", read=True, admin=True)])
-        back = journal.entry(done.entry).plan.inverse
+        back = journal.read().entry(done.entry).plan.inverse
         report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
         assert (report.outcome, set(report.rolled_back)) == ("rolled back", {ALICE, pair})
         assert [entity for entity, _ in report.failed] == [zed]
@@ -312,7 +312,7 @@ def test_what_is_written_and_not_shown_is_reported(tmp_path: Path) -> None:
     assert {change.entity for change in report.applied} == {ALICE, BOB, CAROL}
     assert report.entry is not None
     # What an undo takes back includes the entity: its write was confirmed.
-    entry = journal.entry(report.entry)
+    entry = journal.read().entry(report.entry)
     assert (entry.outcome, entry.unknown, len(entry.certain)) == ("incomplete", (), 3)
 
 
@@ -365,7 +365,7 @@ def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
     backend = Killed(START)
     with pytest.raises(KeyboardInterrupt):
         run(backend, journal, GOAL)
-    (entry,) = journal.entries("test")
+    (entry,) = journal.read().of("test")
     assert (entry.outcome, entry.finished, entry.may_have_changed) == (None, None, True)
     again = MemoryBackend(backend.describe())
     undo = apply(entry.plan.inverse, again, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
@@ -379,7 +379,7 @@ def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     assert done.entry is not None
-    back = journal.entry(done.entry).made.inverse
+    back = journal.read().entry(done.entry).made.inverse
     report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     assert report.outcome == "incomplete"
     assert [entity for entity, _ in report.failed] == [ALICE]
@@ -407,7 +407,7 @@ def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: 
     journal = Journal(tmp_path)
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     assert done.entry is not None
-    back = journal.entry(done.entry).made.inverse
+    back = journal.read().entry(done.entry).made.inverse
     backend.by_brokers = True
     report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     assert report.outcome == "incomplete"

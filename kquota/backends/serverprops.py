@@ -61,8 +61,6 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
         windows=windows(""),
         controller_windows=windows("controller.") if version >= CONTROLLER_WINDOWS else QuotaWindows(),
         static=static,
-        io_threads=number("num.io.threads", 8, 1),
-        network_threads=number("num.network.threads", 3, 1),
         connection_rate=rate if limited else None,
         listeners=rates if limited else dict.fromkeys(listeners),
         inter_broker_listener=inter_broker if inter_broker in listeners else None,

@@ -405,17 +405,6 @@ class Journal:
         entries.sort(key=lambda entry: (entry.number, entry.started, entry.id))
         return Pages(self.folder, _placed(entries), tuple(unreadable), self)
 
-    def entries(self, cluster: str | None = None) -> tuple[Entry, ...]:
-        """The entries (of one cluster) in the order of their beginnings. Raises InputError for a file that is none."""
-        pages = self.read()
-        for name, why in pages.unreadable:
-            raise InputError(f"{self.folder / name}: {why}", hint="move it out of the journal")
-        return pages.entries if cluster is None else pages.of(cluster)
-
-    def entry(self, id: str) -> Entry:
-        """The entry of that id, or of a beginning or fingerprint that only one has. Raises InputError."""
-        return self.read().entry(id)
-
     def remove(self, entries: Iterable[Entry]) -> None:
         """Forgets entries. Raises InputError for the folder."""
         self.store.remove([entry.file_name for entry in entries])

@@ -23,8 +23,6 @@ ssl.keystore.password=hush
 quota.window.num=21
 quota.window.size.seconds=2
 controller.quota.window.num=100
-num.io.threads=16
-num.network.threads=6
 max.connection.creation.rate=200
 listener.name.clients.max.connection.creation.rate=50
 quota.producer.default=1048576
@@ -44,8 +42,6 @@ def test_everything_that_decides_about_quotas(tmp_path: Path) -> None:
         windows=QuotaWindows(21, 2),
         controller_windows=QuotaWindows(100, 1),
         static=StaticQuotas({QuotaKey.PRODUCER_BYTE_RATE: 1048576}),
-        io_threads=16,
-        network_threads=6,
         connection_rate=200,
         listeners={"INTERNAL": None, "CLIENTS": 50},
         inter_broker_listener="INTERNAL",
@@ -98,7 +94,6 @@ def test_the_overrides_of_kip_13_were_never_shipped(tmp_path: Path, name: str, v
         ("controller.quota.window.num=2147483648", "controller.quota.window.num: 2147483648 is not between"),
         ("max.connection.creation.rate=-1", "max.connection.creation.rate: -1"),
         ("listener.name.plaintext.max.connection.creation.rate=0", "listener.name.plaintext."),
-        ("num.io.threads=none", "num.io.threads"),
         ("broken=\\u12", "not a properties file"),
     ],
 )

@@ -252,7 +252,7 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     assert switch_back(entry, access, terms) == 0
     said = capfd.readouterr().err
     assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
-    assert len(journal.entries()) == 1
+    assert len(journal.read().entries) == 1
 
 
 @pytest.mark.parametrize(

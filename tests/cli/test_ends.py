@@ -84,7 +84,7 @@ class Shell:
         return {row["values"]["producer_byte_rate"] for row in json.loads(done.stdout)["quotas"]}
 
     def outcomes(self) -> list[str | None]:
-        return [entry.outcome for entry in Journal(self.folder / "journal").entries()]
+        return [entry.outcome for entry in Journal(self.folder / "journal").read().entries]
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
     assert "stopping after what is under way" in said
     assert said.endswith(f"stopped: {COUNT // 3} not tried, {2 * COUNT // 3} rolled back\n")
     assert backend.describe() == backend.start
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert (entry.outcome, entry.error) == ("rolled back", "stopped by a signal")
     assert signal.signal(number, before) == signal.default_int_handler
 
@@ -202,7 +202,7 @@ def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
 ) -> None:
     backend = Signalled(signal.SIGTERM, at=1)
     assert applied(backend, tmp_path, monkeypatch, "--no-rollback") == 143
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     said = capfd.readouterr().err
     assert f"stopped: {COUNT // 3} applied, {2 * COUNT // 3} not tried" in said
     assert f"'kquota undo {entry.name} --zookeeper " in said
@@ -273,7 +273,7 @@ def test_a_terminal_is_asked_what_becomes_of_a_stopped_apply(
     assert said in heard
     assert ("'kquota undo 1 --zookeeper nowhere:2181' takes it back" in heard) is not back
     assert (tmp_path / "left").read_text() == str(back)
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert (entry.outcome, len(entry.certain)) == (outcome, 0 if back else 100)
 
 
@@ -319,7 +319,7 @@ def test_a_signal_ends_the_wait_for_another_writer(
 
 def test_a_signal_in_the_last_batch_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert applied(Signalled(signal.SIGINT, at=3), tmp_path, monkeypatch) == 0
-    assert Journal(tmp_path / "journal").entries()[0].outcome == "applied"
+    assert Journal(tmp_path / "journal").read().entries[0].outcome == "applied"
 
 
 def test_a_second_signal_interrupts_at_once_and_leads_back(
@@ -327,7 +327,7 @@ def test_a_second_signal_interrupts_at_once_and_leads_back(
 ) -> None:
     backend = Signalled(signal.SIGINT, at=2, times=2)
     assert applied(backend, tmp_path, monkeypatch) == 130
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert (entry.outcome, entry.finished) == (None, None)
     said = capfd.readouterr().err
     assert f"some of {COUNT} changes may be written: 'kquota undo {entry.name}' takes them back" in said
@@ -348,7 +348,7 @@ def test_a_bug_in_the_middle_leads_back_too(
     backend = Signalled(signal.SIGINT, at=2, times=0)
     backend.broken = ZeroDivisionError("oops")
     assert applied(backend, tmp_path, monkeypatch) == 70
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert f"'kquota undo {entry.name}' takes them back" in capfd.readouterr().err
 
 
@@ -364,7 +364,7 @@ def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
     backend = Signalled(signal.SIGINT, times=0)
     assert applied(backend, tmp_path, monkeypatch) == 74
     said = capfd.readouterr().err
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
     assert f"{COUNT} applied; 'kquota undo {entry.name} --zookeeper " in said
     assert {values[KEY] for values in backend.describe().values()} == {2000}
@@ -407,7 +407,7 @@ def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
     assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
         entity.user for entity in Stale.hidden
     ]
-    assert Journal(tmp_path / "journal").entries()[0].outcome == "incomplete"
+    assert Journal(tmp_path / "journal").read().entries[0].outcome == "incomplete"
 
 
 @pytest.mark.parametrize(("wait", "code"), [([], 0), (["--wait"], 7)])
@@ -458,7 +458,7 @@ def test_a_lost_answer_about_one_entity_leads_back_too(
     monkeypatch.setattr(session, "open_backend", lambda options: backend)
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 4
-    (entry,) = Journal(tmp_path / "journal").entries()
+    (entry,) = Journal(tmp_path / "journal").read().entries
     assert f"'kquota undo {entry.name} --zookeeper " in capfd.readouterr().err
 
 
@@ -467,12 +467,12 @@ def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkey
     backend = Signalled(signal.SIGTERM, times=0)
     assert applied(backend, tmp_path, monkeypatch, "--for", "1s", rate=3000) == 0
     # In the order of the journal: ids of one second compare by their fingerprints.
-    before = [entry.id for entry in Journal(tmp_path / "journal").entries()]
+    before = [entry.id for entry in Journal(tmp_path / "journal").read().entries]
     backend.batches, backend.times = 0, 1
     monkeypatch.setattr(time, "time_ns", lambda: 10**20)
     address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     assert main.run(["reconcile", *address]) == 143
-    (back,) = [entry for entry in Journal(tmp_path / "journal").entries() if entry.id not in before]
+    (back,) = [entry for entry in Journal(tmp_path / "journal").read().entries if entry.id not in before]
     assert (back.outcome, back.undoes) == ("rolled back", before[-1])
 
 
@@ -489,6 +489,6 @@ def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
     monkeypatch.setattr(time, "time_ns", lambda: 10**20)
     capfd.readouterr()
     assert main.run([*ended, *address]) == 143
-    assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").entries()] == [False, False, True]
+    assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").read().entries] == [False, False, True]
     assert len(backend.describe()) == len(backend.start) + 1
     assert "\nstopped: " in capfd.readouterr().err

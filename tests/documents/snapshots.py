@@ -2,9 +2,10 @@
 
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import DEFAULT, Entity, Name
+from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.quota import QuotaKey, Value, ValueType
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from tests.core.strategies import entities
 
 _TRICKY = (
     *("<default>", "yes", "null", "~", "12", "1e3", "0x1f", "CN=a,OU=b", "${a}", "%{a}", "$${a}", "{{ a }}", "{% a"),
@@ -16,7 +17,6 @@ texts = st.one_of(
     st.text("ab-.,=:#'\"\\ {}%$[]&*!|>\n\t@`~é", min_size=1, max_size=8),
     st.sampled_from(_TRICKY),
 )
-names: st.SearchStrategy[Name] = st.one_of(st.just(DEFAULT), texts)
 
 
 def values(key: QuotaKey) -> st.SearchStrategy[Value]:
@@ -32,18 +32,13 @@ def values(key: QuotaKey) -> st.SearchStrategy[Value]:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, names: st.SearchStrategy[Name] = names, most: int = 5) -> QuotaSnapshot:
+def snapshots(draw: st.DrawFn) -> QuotaSnapshot:
     """All ten shapes of entities."""
-    pair = st.tuples(st.none() | names, st.none() | names).filter(lambda names: names != (None, None))
-    entities = [
-        Entity(user=user, client_id=client) for user, client in draw(st.lists(pair, max_size=most, unique=True))
-    ]
-    entities += [Entity(ip=ip) for ip in draw(st.lists(names, max_size=2, unique=True))]
     return QuotaSnapshot(
         {
             entity: draw(
                 st.fixed_dictionaries({}, optional={key: values(key) for key in QuotaKey if key.allowed_for(entity)})
             )
-            for entity in entities
+            for entity in draw(st.lists(entities(st.just(DEFAULT) | texts), max_size=6, unique=True))
         }
     )

@@ -6,41 +6,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value, ValueType
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.derive import plain
 from kquota.documents.encoding import schema, to_json, to_yaml
 from kquota.documents.quotas import quotas_document, read_quotas
 from kquota.errors import InputError
+from tests.documents.snapshots import snapshots
 
 ROOT = Path(__file__).parents[2]
-NAMES = st.one_of(st.just(DEFAULT), st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable()))
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> QuotaSnapshot:
-    """Any entities and values."""
-    pair = st.tuples(st.none() | NAMES, st.none() | NAMES).filter(lambda names: names != (None, None))
-    entities = [Entity(user=user, client_id=client) for user, client in draw(st.lists(pair, max_size=5, unique=True))]
-    entities += [Entity(ip=ip) for ip in draw(st.lists(NAMES, max_size=2, unique=True))]
-
-    def value(key: QuotaKey) -> st.SearchStrategy[Value]:
-        if key.value_type is ValueType.DOUBLE:
-            return st.floats(min_value=1e-3, max_value=1e15)
-        return st.integers(1, key.value_type.maximum)
-
-    return QuotaSnapshot(
-        {
-            entity: draw(
-                st.fixed_dictionaries({}, optional={key: value(key) for key in QuotaKey if key.allowed_for(entity)})
-            )
-            for entity in entities
-        }
-    )
 
 
 @given(snapshots())

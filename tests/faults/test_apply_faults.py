@@ -86,7 +86,7 @@ class Cluster:
         )
 
     def last(self) -> Entry:
-        return self.journal.entries()[-1]
+        return self.journal.read().entries[-1]
 
     @staticmethod
     def await_stop(process: subprocess.Popen[str]) -> None:

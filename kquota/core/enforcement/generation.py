@@ -83,10 +83,6 @@ class BrokerSettings:
     controller_windows: QuotaWindows = field(default_factory=QuotaWindows)
     """`controller.quota.window.*`: of the mutation quota; with KRaft those of the controller count."""
     static: StaticQuotas = NO_STATIC_QUOTAS
-    io_threads: int = 8
-    """`num.io.threads`; 100 % of request quota for each."""
-    network_threads: int = 3
-    """`num.network.threads`; of each listener."""
     connection_rate: int | None = None
     """`max.connection.creation.rate`, connections per second; None for no limit."""
     listeners: Mapping[str, int | None] = field(default_factory=lambda: {"PLAINTEXT": None})

@@ -20,7 +20,7 @@ CONSUMER = QuotaKey.CONSUMER_BYTE_RATE
 
 
 def entries(journal: Path) -> list[Entry]:
-    return list(Journal(journal).entries())
+    return list(Journal(journal).read().entries)
 
 
 def only(journal: Path) -> tuple[str, dict[QuotaKey, float], dict[QuotaKey, float], str | None]:
