@@ -37,9 +37,7 @@ Command = Literal["apply", "alter", "delete", "undo", "reconcile", "kafka-config
 Kept: TypeAlias = tuple[tuple[Entity, tuple[QuotaKey, ...]], ...]
 """Values by their names alone: the keys of each entity."""
 
-_NUMBERED = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
-"""Ids before had no part for the cluster, and no number."""
-_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}(?:(?:-(?P<cluster>[0-9a-f]{4}))?-[0-9]+)?", re.ASCII)
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}-(?P<cluster>[0-9a-f]{4})-(?P<number>[0-9]+)", re.ASCII)
 _LONGEST_ERROR = 1000
 _WORST = "\x7f" * (_LONGEST_ERROR + 1)
 """No error is longer in an entry, where such a character has six."""
@@ -69,7 +67,7 @@ class Entry:
     levels: tuple[LevelChange, ...] = ()
     """The request loggers that are switched on; such an entry changes no quotas."""
     by: str | None = None
-    """Who did it, as `user@host`; entries of the time before do not say."""
+    """Who did it, as `user@host`."""
     kept: Kept = ()
     """Leased values that were set already: from now on they end at `expires`, or with None never (`kquota.leases`)."""
     part: Kept = ()
@@ -99,12 +97,12 @@ class Entry:
 
     @property
     def number(self) -> int:
-        """Its place in the journal; 0 for entries of the time before they had one."""
+        """Its place in the journal."""
         return number_of(self.id)
 
     @property
     def name(self) -> str:
-        """What people call it, and commands take: its number in the journal, else its id."""
+        """What people call it, and commands take: its number in the journal."""
         return name_of(self.id)
 
     @property
@@ -378,7 +376,7 @@ class Journal:
         with contextlib.suppress(InputError):
             found = [match for name in self.names() if (match := _ID.fullmatch(name.removesuffix(".json")))]
             if cluster is not None:
-                found = [match for match in found if match["cluster"] in (None, cluster_digest(cluster))]
+                found = [match for match in found if match["cluster"] == cluster_digest(cluster)]
             return tuple(sorted((match[0] for match in found), key=lambda id: (number_of(id), id), reverse=True))
         return ()
 
@@ -435,8 +433,8 @@ def _begins(text: str, entry: Entry) -> bool:
 
 
 def number_of(name: str) -> int:
-    """The number of an entry by its id or its file's name; 0 for names of the time before they had one."""
-    numbered = _NUMBERED.fullmatch(name.removesuffix(".json"))
+    """The number of an entry by its id or its file's name; 0 for other names."""
+    numbered = _ID.fullmatch(name.removesuffix(".json"))
     return int(numbered["number"]) if numbered else 0
 
 

@@ -76,12 +76,7 @@ def is_plan(path: Path) -> bool:
 def read_plan(path: Path) -> Plan:
     """Reads a plan document. Raises InputError, also when its fingerprint does not match the rest of it."""
     try:
-        document = read_document(path, "plan")
-        if document["version"] < VERSION:
-            raise InputError(
-                "an older kquota made this plan, without its review and its cluster", hint="plan again with this one"
-            )
-        return plan_of(document)
+        return plan_of(read_document(path, "plan"))
     except InputError as error:
         if error.message.startswith(str(path)):
             raise
@@ -89,10 +84,9 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_of(document: Mapping[str, Any]) -> Plan:
-    """The plan of a document that fits the schema; journals may hold version 1.
-
-    Raises InputError for what no plan says.
-    """
+    """The plan of a document. Raises InputError for what no plan says."""
+    if document["version"] != VERSION:
+        raise InputError("another version of kquota made this plan")
     changes = []
     seen = set()
     for number, raw in enumerate(document["changes"]):
@@ -111,11 +105,11 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
         tuple(changes),
         document["existing"],
         ignored,
-        tuple(map(_objection, document.get("objections", ()))) if document["version"] == VERSION else (),
+        tuple(map(_objection, document.get("objections", ()))),
         None if cluster is None else Cluster(cluster["address"], cluster["id"]),
         document.get("message"),
     )
-    own = plan.fingerprint if document["version"] == VERSION else plan.first_fingerprint
+    own = plan.fingerprint
     if own != document["fingerprint"]:
         raise InputError(
             f"the fingerprint {document['fingerprint']} does not match the changes, the review and the cluster ({own})",
@@ -124,9 +118,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _objection(raw: Mapping[str, Any] | str) -> Objection:
-    if isinstance(raw, str):  # plans of version 1 had texts
-        raise InputError("objections: expected an object, found text")
+def _objection(raw: Mapping[str, Any]) -> Objection:
     return Objection(raw["name"], Severity[raw["severity"].upper()], raw["message"], tuple(raw["lifted_by"]))
 
 

@@ -68,18 +68,6 @@ def test_the_order_is_that_of_the_journal_and_not_of_the_clock(tmp_path: Path) -
     assert [entry.id for entry in journal.read().entries] == ids
 
 
-def test_entries_of_before_come_first(tmp_path: Path) -> None:
-    """Their ids end after the fingerprint, or in a number that counted only equal ones."""
-    journal = Journal(tmp_path)
-    new = begin(journal, now=NOW - 10_000)
-    document = json.loads((tmp_path / f"{new.id}.json").read_text())
-    base = f"20260101T000000Z-{PLAN.fingerprint}"
-    for id, started in ((f"{base}-7", NOW + 1), (base, NOW)):
-        (tmp_path / f"{id}.json").write_text(json.dumps(document | {"id": id, "started": started}))
-    assert [entry.id for entry in journal.read().entries] == [base, f"{base}-7", new.id]
-    assert begin(journal).number == new.number + 1
-
-
 def test_an_entry_is_named_by_id_fingerprint_number_or_beginning(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     a, b = begin(journal, "kafka://a"), begin(journal, "kafka://b")

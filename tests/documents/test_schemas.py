@@ -82,7 +82,6 @@ UNTYPED: list[frozenset[object]] = [
     frozenset({"open", "closed"}),
     frozenset({"even", "random"}),
     frozenset({0, 1, -1, "all"}),
-    frozenset({1, 2}),
     frozenset({"produce", "fetch", "other"}),
     frozenset({"bytes", "requests", "partitions", "connections"}),
     frozenset({"acks_0", "follower_fetch", "forwarded", "inter_broker"}),

@@ -235,15 +235,6 @@ class Plan:
             digest.update(f"\0{self.cluster.address}\0{self.cluster.id or ''}".encode())
         return digest.hexdigest()[:12]
 
-    @property
-    def first_fingerprint(self) -> str:
-        """The fingerprint as version 1 of the document had it, of the changes alone: old journals hold it."""
-        digest = hashlib.sha256()
-        for change in self.changes:
-            before, after = (_text(tuple(values.items())) for values in (change.before, change.after))
-            digest.update(f"{change.entity}\0{before}\0{after}\0".encode())
-        return digest.hexdigest()[:12]
-
 
 def _text(values: tuple[tuple[QuotaKey, Value], ...]) -> str:
     return " ".join(f"{key}={format_value(key, value)}" for key, value in values)
