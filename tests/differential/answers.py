@@ -1,19 +1,10 @@
-"""Kafka's answers to sequences, in the format of the replay; and the repository's own vectors made from them.
+"""Kafka's answers to sequences, in the format of the replay."""
 
-python -m tests.differential.answers        rewrites tests/vectors/enforcement_*.json
-"""
-
-import json
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from kquota.core.quotas.quota import format_number
-from tests.differential.oracle import RELEASES, Oracle
-from tests.differential.sequences import mutations, sequences
-
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+from tests.differential.oracle import Oracle
 
 
 def answered(oracle: Oracle, vectors: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,24 +82,3 @@ def _expected(vector: dict[str, Any], answers: Iterator[list[str]]) -> dict[str,
             "window_ms": [row and int(row[2]) for row in rows],
         },
     }
-
-
-def main() -> int:
-    VECTORS.mkdir(exist_ok=True)
-    for generation, release in RELEASES.items():
-        header = {
-            "format_version": 1,
-            "oracle": f"Apache Kafka {release} metrics classes, by python -m tests.differential.answers",
-            "algorithm": generation.value,
-        }
-        asked = [*sequences(seed=20, events=1500, length=(20, 60)), *mutations(seed=20, events=600, length=(20, 40))]
-        with Oracle(generation) as oracle:
-            vectors = answered(oracle, asked)
-        lines = ",\n".join(json.dumps(vector, separators=(",", ":")) for vector in vectors)  # one line a vector
-        text = f'{json.dumps(header, indent=1)[:-2]},\n "vectors": [\n{lines}\n ]\n}}\n'
-        (VECTORS / f"enforcement_{generation.value}.json").write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

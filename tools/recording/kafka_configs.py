@@ -1,9 +1,9 @@
 """Answers of Kafka's own kafka-configs to chosen command lines, as the repository's own recorded cases.
 
-    python -m tests.differential.recorded       rewrites tests/vectors/kafka_configs.json
+    python -m tools.recording.kafka_configs       rewrites tests/vectors/kafka_configs.json
 
 The format is that of `tests.support.kafka_configs`, which runs the drop-in through them. Random command lines are
-compared with the live tool in `test_config_command`; here are the documented ones, brokers in ZooKeeper mode included.
+compared with the live tool in `tests/differential/test_config_command.py`; here are the documented ones, brokers in ZooKeeper mode included.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.brokers.kafka import VERSION
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, Answer, ConfigCommand
 from tests.support.kafka_configs import SERVERS, Server, canonical, same_state, substituted
 
-CASES = Path(__file__).resolve().parents[1] / "vectors" / "kafka_configs.json"
+CASES = Path(__file__).resolve().parents[2] / "tests" / "vectors" / "kafka_configs.json"
 RELEASES = {"zk-cli": LAST_WITH_ZOOKEEPER, "protocol-kraft": VERSION, "protocol-zkbroker": VERSION}
 """The release whose tool answers, by kind of server."""
 
@@ -166,7 +166,7 @@ def main() -> None:
     for case in cases:
         if "quotas" in (state := case["expect"]["state"]):
             case["expect"]["state"] = {**state, "quotas": sorted(state["quotas"], key=lambda quota: canonical([quota]))}
-    about = {"_about": "Written by python -m tests.differential.recorded", "releases": RELEASES}
+    about = {"_about": "Written by python -m tools.recording.kafka_configs", "releases": RELEASES}
     lines = ",\n".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases)
     CASES.write_text(f'{{"meta":{json.dumps(about)},\n"cases":[\n{lines}\n]}}\n', encoding="utf-8")
 
