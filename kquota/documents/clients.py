@@ -5,6 +5,7 @@
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,18 +29,19 @@ def read_clients(lines: Iterable[str], where: str | Path) -> Iterator[Client]:
         raise InputError(f"{where}: there are no clients in it")
     rows = _json_rows if first[1].lstrip().startswith("{") else _csv_rows
     seen = set()
-    for number, row in rows(first, numbered, where):
+    for number, row in rows(chain([first], numbered), first[0], where):
         client = _client(row, f"{where}, line {number}")
         if client not in seen:
             seen.add(client)
             yield client
 
 
-Numbered = tuple[int, str]
+Numbered = Iterable[tuple[int, str]]
+Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def _json_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in _chained(first, rest):
+def _json_rows(lines: Numbered, _first: int, where: str | Path) -> Rows:
+    for number, line in lines:
         if not line.strip():
             continue
         try:
@@ -51,22 +53,17 @@ def _json_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> 
         yield number, row
 
 
-def _csv_rows(first: Numbered, rest: Iterable[Numbered], where: str | Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader((line for _, line in _chained(first, rest)), restkey="")
+def _csv_rows(lines: Numbered, first: int, where: str | Path) -> Rows:
+    reader = csv.DictReader((line for _, line in lines), restkey="")
     if "user" not in (reader.fieldnames or ()):
         raise InputError(
-            f"{where}, line {first[0]}: no column 'user'", hint="CSV has a header: user,client_id; or JSON lines"
+            f"{where}, line {first}: no column 'user'", hint="CSV has a header: user,client_id; or JSON lines"
         )
     try:
         for row in reader:
-            yield first[0] - 1 + reader.line_num, row
+            yield first - 1 + reader.line_num, row
     except csv.Error as error:
-        raise InputError(f"{where}, line {first[0] - 1 + reader.line_num}: {error}") from None
-
-
-def _chained(first: Numbered, rest: Iterable[Numbered]) -> Iterator[Numbered]:
-    yield first
-    yield from rest
+        raise InputError(f"{where}, line {first - 1 + reader.line_num}: {error}") from None
 
 
 def _client(row: Mapping[str, Any], where: str) -> Client:

@@ -14,7 +14,10 @@ from kquota.state import CLUSTER
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A cluster by a name: its address, and how to get there. Paths are absolute."""
+    """A cluster by a name: its address, and how to get there. Paths are absolute.
+
+    The fields are the keys of the file, with a hyphen for each underscore.
+    """
 
     name: str
     bootstrap_server: str | None = None
@@ -72,31 +75,25 @@ def read_config(path: Path) -> Config:
     return Config(path, contexts, document.get("current-context"))
 
 
+_FILES = ("command-config", "zk-tls-config-file", "zk-jaas-file", "journal")
+
+
 def _read_context(path: Path, name: object, entry: Document) -> Context:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise InputError("a context's name is text", hint="write it in quotation marks")
 
-    def file(key: str) -> Path | None:
-        if key not in entry:
-            return None
+    def file(key: str) -> Path:
         try:
             return path.parent.absolute() / Path(entry[key]).expanduser()
         except RuntimeError:
             raise InputError(f"{key}: whose home directory is that?") from None
 
-    context = Context(
-        name,
-        bootstrap_server=entry.get("bootstrap-server"),
-        bootstrap_controller=entry.get("bootstrap-controller"),
-        zookeeper=entry.get("zookeeper"),
-        command_config=file("command-config"),
-        zk_tls_config_file=file("zk-tls-config-file"),
-        zk_jaas_file=file("zk-jaas-file"),
-        timeout=entry.get("timeout"),
-        comment=entry.get("comment", ""),
-        require_message=entry.get("require-message", False),
-        journal=CLUSTER if entry.get("journal") == str(CLUSTER) else file("journal"),
-    )
+    settings: dict[str, Any] = {
+        key.replace("-", "_"): file(key) if key in _FILES else value for key, value in entry.items()
+    }
+    if entry.get("journal") == str(CLUSTER):
+        settings["journal"] = CLUSTER
+    context = Context(name, **settings)
     if context.timeout == math.inf:
         raise InputError("timeout: not a finite number")
     if not context.addresses:

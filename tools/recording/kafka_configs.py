@@ -3,7 +3,7 @@
     python -m tools.recording.kafka_configs       rewrites tests/vectors/kafka_configs.json
 
 The format is that of `tests.support.kafka_configs`, which runs the drop-in through them. Random command lines are
-compared with the live tool in `tests/differential/test_config_command.py`; here are the documented ones, brokers in ZooKeeper mode included.
+compared with the live tool in `tests/differential`; here are the documented ones, brokers in ZooKeeper mode included.
 """
 
 import json

@@ -237,20 +237,6 @@ class Mutating(NamedTuple):
     """Whether topics are rejected; else all are accepted, and the connection is muted."""
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What the answers of one run add up to."""
-
-    throttled: int = 0
-    throttle_ms: int = 0
-    longest_ms: int = 0
-    early_ms: int = 0
-    muted_ms: int = 0
-    delivered: int = 0
-    done_ms: int | None = None
-    waited_ms: int = 0
-
-
 def run_mutations(
     requests: Sequence[Mutating],
     limit: float,
@@ -270,7 +256,9 @@ def run_mutations(
     end = first + recorded_ms
     total = sum(sum(each.topics) for each in requests)
     horizon = end + min(60_000 + int(_HORIZON * 1000 * total / max(limit, 1e-3)), LONGEST_MS)
-    found = _Answers()
+    answers: list[tuple[int, int, int]] = []
+    """(when, throttle time, partitions that were accepted) of each answer."""
+    waited = 0
     # Of one moment what was rejected goes first: (due, since when it waits, number, topics).
     due = [(each.time_ms, each.time_ms, number, each.topics) for number, each in enumerate(requests)]
     heapify(due)
@@ -283,35 +271,30 @@ def run_mutations(
         if at > horizon:
             left += sum(topics)
             continue
-        found.waited_ms = max(found.waited_ms, at - since)
+        waited = max(waited, at - since)
         strict = requests[number].strict
         answer = sensor.request(at, topics, strict=strict)
         delay = max(answer.throttle_ms, 0)
         accepted = sum(size for size, topic in zip(topics, answer.topics, strict=True) if topic.accepted)
         rejected = tuple(size for size, topic in zip(topics, answer.topics, strict=True) if not topic.accepted)
-        if delay:
-            found.throttled += 1
-            found.throttle_ms += delay
-            found.longest_ms = max(found.longest_ms, delay)
-            found.early_ms += delay if at <= end else 0
-            found.muted_ms += max(min(at + delay, end) - at, 0)
-        if accepted:
-            found.done_ms = at - first
-            found.delivered += accepted if at <= end else 0
+        answers.append((at, delay, accepted))
         # Not at once: a throttle time is rounded, and what comes too early is rejected once more, with a wait of 0.
         free = at + delay + LATENCY_MS if delay or rejected else at
         if rejected and retries:
             heappush(due, (free, since, number, rejected))
+    delays = [delay for _, delay, _ in answers if delay]
+    early = [answer for answer in answers if answer[0] <= end]
+    delivered = sum(accepted for _, _, accepted in early)
     return Met(
-        found.throttled,
-        found.throttled > 0,
-        found.throttle_ms,
-        found.longest_ms,
-        found.early_ms,
-        found.muted_ms,
-        found.delivered,
-        max(sum(sum(each.topics) for each in requests if each.time_ms <= end) - found.delivered, 0),
-        None if left else found.done_ms,
-        found.throttle_ms,
-        (found.waited_ms,),
+        len(delays),
+        bool(delays),
+        sum(delays),
+        max(delays, default=0),
+        sum(delay for _, delay, _ in early),
+        sum(min(at + delay, end) - at for at, delay, _ in early),
+        delivered,
+        max(sum(sum(each.topics) for each in requests if each.time_ms <= end) - delivered, 0),
+        None if left else max((at - first for at, _, accepted in answers if accepted), default=None),
+        sum(delays),
+        (waited,),
     )

@@ -4,6 +4,7 @@ A row for each value. `<default>` is the default; a name that looks so, behind b
 A name that a spreadsheet would take for a number, a date or a formula is the formula of its text: `="007"`.
 """
 
+import contextlib
 import csv
 import io
 import re
@@ -135,27 +136,23 @@ def _add(quotas: Quotas, columns: list[str], cells: list[str], *, decimal_comma:
         if cell.strip():
             raise _Wrong(number, InputError("a cell beyond the last column"))
 
-    def within(column: str) -> int:
-        return columns.index(column) if column in columns else 0
+    @contextlib.contextmanager
+    def within(column: str) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise _Wrong(columns.index(column) if column in columns else 0, error) from None
 
-    try:
+    with within(next((kind for kind in _NAMES if row.get(kind)), "")):
         entity = Entity(*(_name(row.get(kind, "")) for kind in _NAMES))
-    except InputError as error:
-        raise _Wrong(next((within(kind) for kind in _NAMES if row.get(kind)), 0), error) from None
-    try:
+    with within("key"):
         key = QuotaKey.parse(row.get("key", "").strip())
-    except InputError as error:
-        raise _Wrong(within("key"), error) from None
-    try:
+    with within("value"):
         value = _value(key, row.get("value", "").strip(), row.get("unit", "").strip(), decimal_comma)
-    except InputError as error:
-        raise _Wrong(within("value"), error) from None
-    try:
+    with within("key"):
         Alteration(entity, {key: value})
         if key in quotas.get(entity, ()):
             raise InputError(f"{key} of {entity} is given twice")
-    except InputError as error:
-        raise _Wrong(within("key"), error) from None
     quotas.setdefault(entity, {})[key] = value
     return entity
 
