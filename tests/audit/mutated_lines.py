@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -142,9 +143,11 @@ def _change(fields: dict[str, Any], random: Random) -> None:
     lists = [value for value in (_at(fields, each) for each in paths) if isinstance(value, list)]
     match random.randrange(10):
         case 0:
-            around[path[-1]] = random.choice(_ANY)
+            around[path[-1]] = deepcopy(random.choice(_ANY))
         case 1:
-            random.choice(dicts)[random.choice(["newField", "", "taggedFields", "records", "ä"])] = random.choice(_ANY)
+            random.choice(dicts)[random.choice(["newField", "", "taggedFields", "records", "ä"])] = deepcopy(
+                random.choice(_ANY)
+            )
         case 2:
             chosen = random.choice(dicts)
             items = random.sample(list(chosen.items()), len(chosen))
@@ -157,7 +160,7 @@ def _change(fields: dict[str, Any], random: Random) -> None:
             for topics in [value for value in lists if value and isinstance(value[0], dict)]:
                 topics[0].update(random.choice(_TOPIC))
         case 5:
-            fields["requestHeader"]["clientId"] = random.choice(_ANY)
+            fields["requestHeader"]["clientId"] = deepcopy(random.choice(_ANY))
             fields["principal"] = f"User:{random.choice(_TEXTS)}"
         case 6:
             around[path[-1]] = random.choice(_NUMBERS)
@@ -168,10 +171,10 @@ def _change(fields: dict[str, Any], random: Random) -> None:
             fields["requestHeader"]["requestApiKeyName"] = random.choice(_APIS)
             fields["throttleTimeMs"] = random.choice([0, 300])
         case _:
-            fields["request"].update(random.choice(_REPLICAS))
+            fields["request"].update(deepcopy(random.choice(_REPLICAS)))
             for topic in fields["response"].get("responses") or ():
                 for part in topic["partitions"]:
-                    part.update(random.choice(_TAGS))
+                    part.update(deepcopy(random.choice(_TAGS)))
 
 
 def _bytes(line: bytes, random: Random) -> bytes:
