@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from html import escape
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from kquota.errors import MissingDependency
@@ -65,7 +64,7 @@ _MOST_ROWS = 100
 
 
 def tabulated(things: Iterable[object], names: str) -> Rows:
-    """A row for each thing; `names` name its fields, as in `kquota.core.fields.paths`."""
+    """A row for each thing; `names` name its fields, as in `paths`."""
     named = paths(names)
     return [name for name, _ in named], ([_flat(at(thing, path)) for _, path in named] for thing in things)
 
@@ -97,17 +96,9 @@ class Tabular:
         headings, rows = self.table()
         return pandas.DataFrame(list(rows), columns=list(headings))
 
-    def _repr_html_(self) -> str:
-        """The first rows as HTML, for Jupyter. Names are escaped."""
-        headings, rows = self.table()
-        rest = iter(rows)
-        shown = list(islice(rest, _MOST_ROWS))
-        more = sum(1 for _ in rest)
-        head = "".join(f"<th>{escape(name)}</th>" for name in headings)
-        body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in shown)
-        note = f"<p>and {more:,} more rows: to_pandas() has them</p>" if more else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else escape(f"{value:,.6g}" if isinstance(value, float) else str(value))
+    def _repr_html_(self) -> str | None:
+        """The first rows and the last ones as HTML, for Jupyter, where pandas is installed. Names are escaped."""
+        with contextlib.suppress(MissingDependency):
+            frame = self.to_pandas()
+            return str(frame.astype(object).where(frame.notna(), "").to_html(index=False, max_rows=_MOST_ROWS))
+        return None

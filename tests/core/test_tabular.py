@@ -52,9 +52,10 @@ def test_a_row_follows_paths_and_words_are_words() -> None:
 
 def test_html_escapes_names() -> None:
     html = SNAPSHOT._repr_html_()
+    assert html is not None
     assert "&lt;b&gt;alice&lt;/b&gt;" in html
     assert "<b>" not in html
-    assert html.count("<tr>") == 4
+    assert html.count("<tr") == 4
 
 
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,4 +70,4 @@ def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(MissingDependency) as raised:
         SNAPSHOT.to_pandas()
     assert raised.value.extra == "audit"
-    assert SNAPSHOT._repr_html_().startswith("<table>")
+    assert SNAPSHOT._repr_html_() is None

@@ -69,39 +69,6 @@ def drawn_mutation(seed: int) -> dict[str, Any]:
     return {"id": f"drawn-{seed}", **mutation(chance, chance.choice(MUTATIONS), chance.choice((3, 40, 400)))}
 
 
-def drawn_connections(seed: int) -> dict[str, Any]:
-    """Connections that arrive on one to three listeners; times do not go backwards, as each listener is a queue."""
-    chance = random.Random(seed)
-
-    def limit() -> int | None:
-        return chance.choice((None, 0, 1, 2, 10, 50, 2**31 - 1, chance.randint(1, 1000)))
-
-    names = ("EXTERNAL", "ADMIN", "REPLICATION")[: chance.randint(1, 3)]
-    ips = [f"10.0.0.{number}" for number in range(7)]
-    samples, seconds = chance.choice((1, 2, 3, 10, 11, 60)), chance.choice((1, 1, 2, 10, 3600))
-    times = sorted(_times(chance, samples, seconds, chance.choice((3, 40, 400))))
-    idle_ms = chance.choice((0, 0, HOUR_MS, HOUR_MS + 1))
-    return {
-        "id": f"drawn-{seed}",
-        "type": "connection",
-        "t0_ms": chance.randint(1_500_000_000_000, 1_800_000_000_000),
-        "config": {
-            "window_num": samples,
-            "window_size_s": seconds,
-            "broker_rate": limit(),
-            "listeners": {name: limit() for name in names},
-            "inter_broker_listener": chance.choice((None, names[-1])),
-            "default_ip_rate": limit(),
-            "ip_rates": {ip: limit() or 5 for ip in ips if chance.random() < 0.3},
-            "sensor_expiry": True,
-        },
-        "events": [
-            [t + (idle_ms if number > len(times) / 2 else 0), chance.choice(names), chance.choice(ips)]
-            for number, t in enumerate(times)
-        ],
-    }
-
-
 def mutation(chance: random.Random, kind: str, count: int) -> dict[str, Any]:
     """One sequence of requests, with debts of minutes, hours and now and then more than 25 days."""
     samples = chance.choice((1, 2, 3, 10, 11, 11, 11, 100))

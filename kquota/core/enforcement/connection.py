@@ -119,17 +119,13 @@ class ConnectionManager:
             raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
         self._protected = protected_listener(self.listeners, inter_broker)
 
-    def protected(self, listener: str) -> bool:
-        """Whether the broker's own limit does not hold for that listener."""
-        return listener == self._protected
-
     def wait(self, now: int, listener: str) -> Wait:
         """`waitForConnectionSlot`: records a connection taken from the backlog at `now` (ms), without its ip.
 
         It stays recorded, whatever the delay. Raises InputError for an unknown listener.
         """
         sensor = self._listener(listener)
-        broker_ms = 0 if self.protected(listener) else self.broker.connect(now).throttle_ms
+        broker_ms = 0 if listener == self._protected else self.broker.connect(now).throttle_ms
         listener_ms = sensor.connect(now).throttle_ms
         return Wait(broker_ms, listener_ms, max(broker_ms, listener_ms))
 
@@ -149,7 +145,7 @@ class ConnectionManager:
         ip_sensor.limit = limit
         delay = ip_sensor.admit(now).throttle_ms
         if delay > 0:
-            if not self.protected(listener):
+            if listener != self._protected:
                 self.broker.unrecord(now)
             sensor.unrecord(now)
         return delay

@@ -46,24 +46,6 @@ def test_round_is_the_exact_floor_of_x_plus_a_half(x: float) -> None:
     assert round_half_up(x) == math.floor(Fraction(x) + Fraction(1, 2))
 
 
-@pytest.mark.parametrize(
-    ("x", "expected"),
-    [
-        (0, 0),
-        (INT_MAX, INT_MAX),
-        (INT_MAX + 1, INT_MIN),
-        (2**32 - 1, -1),
-        (2**32, 0),
-        (LONG_MAX, -1),
-        (LONG_MIN, 0),
-        (-1, -1),
-        (2_147_484_000, -2_147_483_296),
-    ],
-)
-def test_a_long_becomes_its_low_32_bits(x: int, expected: int) -> None:
-    assert long_to_int(x) == expected
-
-
 @given(st.integers(LONG_MIN, LONG_MAX))
 def test_the_low_32_bits_are_signed(x: int) -> None:
     assert long_to_int(x) == int.from_bytes((x % 2**32).to_bytes(4, "big"), "big", signed=True)

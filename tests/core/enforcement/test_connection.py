@@ -10,7 +10,6 @@ from kquota.core.enforcement import (
     UNLIMITED_IP,
     Acceptors,
     ConnectionManager,
-    Generation,
     Kernel,
     Mode,
     QuotaWindows,
@@ -35,26 +34,10 @@ def run(manager: ConnectionManager, arrivals: list[tuple[int, str, str]]) -> lis
     ]
 
 
-def test_a_burst_is_accepted_then_the_acceptor_waits(using: Kernel) -> None:
-    manager = ConnectionManager({"A": None}, broker=10, windows=TWO, using=using)
-    connections = run(manager, [(0, "A", "x")] * 13)
-    assert [connection.done_ms for connection in connections] == [0] * 10 + [100, 200, 300]
-    assert connections[11] == (100, (100, 0, 100), 200, 0)  # taken from the backlog only when the one before was done
-    assert all(connection.accepted for connection in connections)
-
-
 def test_the_larger_delay_counts_and_both_sensors_are_recorded(using: Kernel) -> None:
     manager = ConnectionManager({"A": 4, "B": None}, broker=5, windows=TWO, using=using)
     assert [manager.wait(T0, "A") for _ in range(6)] == [(0, 0, 0)] * 4 + [(0, 250, 250), (200, 500, 500)]
     assert manager.wait(T0, "B") == (400, 0, 400)
-
-
-def test_the_inter_broker_listener_is_protected_from_the_broker_but_not_from_its_own_limit(using: Kernel) -> None:
-    manager = ConnectionManager({"A": None, "R": 2}, broker=1, inter_broker="R", windows=TWO, using=using)
-    assert (manager.protected("A"), manager.protected("R")) == (False, True)
-    assert [manager.wait(T0, "R") for _ in range(3)] == [(0, 0, 0), (0, 0, 0), (0, 500, 500)]
-    assert manager.wait(T0, "A") == (0, 0, 0)
-    assert manager.wait(T0, "A") == (1000, 0, 1000)
 
 
 def test_a_rejection_on_the_protected_listener_leaves_the_broker_alone(using: Kernel) -> None:
@@ -182,16 +165,6 @@ def test_compiled_is_plain_and_no_listener_does_two_things_at_once(
 
 def state(sensor: ConnectionSensor) -> list[object]:
     return [list(sensor.counter.ints), list(sensor.counter.floats)]
-
-
-@pytest.mark.parametrize(("generation", "delay"), [(Generation.N_BY_START, 0), (Generation.N_PLUS_1_BY_LAST, 1000)])
-def test_both_generations_of_the_window(using: Kernel, generation: Generation, delay: int) -> None:
-    # 5 connections between 0 and 900, then one at 2000: 3.7 has dropped the slot that started at 0, 3.8 has not.
-    manager = ConnectionManager({"A": 1}, windows=TWO, generation=generation, using=using)
-    sensor = manager.listeners["A"]
-    for time in (0, 0, 0, 0, 900):
-        sensor.connect(T0 + time)
-    assert manager.wait(T0 + 2000, "A").delay_ms == delay
 
 
 @settings(deadline=None, max_examples=50)

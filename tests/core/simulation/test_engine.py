@@ -290,16 +290,6 @@ def test_what_is_delivered_late_is_not_delivered_fast() -> None:
         assert client.delivering_ms > 200_000
 
 
-@pytest.mark.parametrize(("timeout", "delivered", "rejected"), [(None, 600, 0), (60_000, 355, 245), (0, 60, 540)])
-def test_a_client_of_topics_gives_up_when_its_call_is_over(timeout: int | None, delivered: int, rejected: int) -> None:
-    """Topics of 5 partitions at 5/s, and a burst of 11 s: after default.api.timeout.ms the call fails."""
-    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONTROLLER_MUTATION_RATE: 5.0}})
-    admin = Client("t", "create-topics", "alice", pace=1 / 600, topics=120, partitions=5, api_timeout_ms=timeout)
-    (client,) = run(admin, minutes=10, quota=quota, scrape_ms=0).clients
-
-    assert (client.delivered, client.rejected, client.waiting) == (delivered, rejected, 0)
-
-
 @pytest.mark.parametrize("api", ["produce", "fetch", "metadata", "create-topics"])
 @pytest.mark.parametrize("brokers", [("x",), ("x", "y", "z")])
 def test_a_job_without_a_pace_runs_once(api: str, brokers: tuple[str, ...]) -> None:
@@ -416,18 +406,6 @@ def test_exempt_thread_time_is_no_load_of_a_request_quota() -> None:
     assert alone.throttled > 0
     assert beside.timeline == alone.timeline
     assert (beside.recovery_ms, beside.recovered) == (alone.recovery_ms, True)
-
-
-@pytest.mark.parametrize(
-    ("in_flight", "requests", "waiting"), [(1, 594, 60_600_000), (2, 1188, 1_200_000), (5, 1199, 100_000)]
-)
-def test_requests_go_out_before_the_answers(in_flight: int, requests: int, waiting: int) -> None:
-    """Twenty requests a second over a round trip of 100 ms: one at a time are ten, two and more are enough."""
-    distant = Client("p", "produce", "alice", pace=20, size=100_000, round_trip_ms=100, in_flight=in_flight)
-    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100_000_000}})
-    (client,) = run(distant, quota=quota).clients
-
-    assert (client.requests, client.waiting) == (requests, waiting)
 
 
 def test_a_raised_quota_lets_go() -> None:
