@@ -33,7 +33,7 @@ def test_every_cell_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     names: dict[str, Any] = {"__name__": "notebook"}
     values = [shown("".join(cell["source"]), names) for cell in cells("code")]
     assert all(value is not None for value in values)
-    tables = [value._repr_html_() for value in values if isinstance(value, Tabular)]
+    tables = [value._repr_html_() or "" for value in values if isinstance(value, Tabular)]
     assert len(tables) == 3
     assert all(html.startswith("<table") for html in tables)
     assert "100 kB/s" in tables[0]
