@@ -92,6 +92,29 @@ def usual(request: wire.Request) -> wire.Response:
     raise AssertionError(request)
 
 
+@pytest.mark.parametrize("elected", [True, False])
+def test_a_topic_waits_for_a_controller(elected: bool) -> None:
+    """While one is elected, brokers tell -1."""
+    controllers = iter([-1, -1, 1] if elected else [])
+
+    def answer(request: wire.Request, _: wire.RequestHeader) -> Any:
+        match request:
+            case wire.DescribeClusterRequest():
+                controller = next(controllers, 1 if elected else -1)
+                broker = wire.DescribeClusterBroker(1, "127.0.0.1", int(peer.bootstrap.partition(":")[2]), None)
+                return wire.DescribeClusterResponse(0, 0, None, 1, "id", controller, [broker])
+            case wire.CreateTopicsRequest():
+                return wire.CreateTopicsResponse(0, [wire.CreatedTopic("t", 0, None)])
+        return ...
+
+    with Peer(answer) as peer, contextlib.closing(Nodes(peer.bootstrap, timeout_s=30 if elected else 0.5)) as nodes:
+        if elected:
+            assert nodes.create_topic("t")
+        else:
+            with pytest.raises(Unreachable, match="the cluster has no controller now"):
+                nodes.create_topic("t")
+
+
 def test_an_unreachable_port() -> None:
     (port,) = free_ports(1)
     with (

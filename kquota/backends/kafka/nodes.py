@@ -115,7 +115,13 @@ class Nodes:
         """Whether the request was carried out. In ZooKeeper mode brokers do not pass it on to the controller."""
         deadline = self._session.deadline()
         while True:
-            with self.asking(self._session.describe_cluster(self._kind).controller_id) as session:
+            controller = self._session.describe_cluster(self._kind).controller_id
+            if controller < 0:  # an election is under way
+                if deadline.left < 2 * PAUSE_S:
+                    raise Unreachable("the cluster has no controller now", hint="try again once one is elected")
+                time.sleep(PAUSE_S)
+                continue
+            with self.asking(controller) as session:
                 (answer,) = session.ask([request], kind)
             (result,) = answer.topics
             if result.error_code in (NONE, done_before):
