@@ -16,7 +16,7 @@ from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
     from kquota.core.change.journal_store import JournalStore
-    from kquota.core.change.plan import Change, Cluster
+    from kquota.core.change.plan import Cluster
     from kquota.core.change.recording import Level, Space
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import Entity
@@ -138,32 +138,6 @@ class WritesAlone(Protocol):
 
         Raises Locked when another one does not end in time, and Stopped once `stop` says so while it waits.
         """
-        ...
-
-
-class QuotaWatch(Protocol):
-    """Follows the quotas of a backend. It remembers what it read last, through any error."""
-
-    def start(self) -> QuotaSnapshot:
-        """Reads everything: later changes are compared with it. Raises what `QuotaBackend.describe` raises."""
-        ...
-
-    def wait(self, timeout_s: float) -> tuple[Change, ...]:
-        """What changed since the last call, as soon as something did; nothing when that takes `timeout_s` seconds.
-
-        Returns earlier, with nothing, when there is a reason to look and nothing changed. Raises Unreachable as soon as
-        the connection is known to be lost, and what `describe` raises; the next call then connects again, reads
-        everything and returns what differs.
-        """
-        ...
-
-
-@runtime_checkable
-class TellsChanges(Protocol):
-    """A backend whose store announces changes; from other stores the quotas have to be read again and again."""
-
-    def watch(self) -> QuotaWatch:
-        """A watch that has not started."""
         ...
 
 

@@ -1,6 +1,9 @@
 """Properties files of Kafka's own tools → how connections are secured."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kquota.backends import jaas, stores
 from kquota.backends.addresses import PROTOCOLS
@@ -8,9 +11,11 @@ from kquota.backends.kafka import KafkaSecurity
 from kquota.backends.kafka.login import sasl_of
 from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
-from kquota.backends.zookeeper import ZooKeeperSecurity
 from kquota.errors import InputError
 from kquota.files import read_bytes
+
+if TYPE_CHECKING:
+    from kquota.backends.zookeeper import ZooKeeperSecurity
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """What Java trims."""
@@ -72,6 +77,8 @@ def zookeeper_security(
     file it is the DigestLoginModule of the context Client; a username that is given comes before it. Raises InputError
     for what cannot be used, MissingDependency.
     """
+    from kquota.backends.zookeeper import ZooKeeperSecurity
+
     if username is None and password is None and jaas_file is not None:
         username, password = _zookeeper_login(jaas_file)
     if username is not None and password is None:

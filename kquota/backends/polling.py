@@ -1,14 +1,17 @@
-"""Following changes where the store does not announce them: describe, and compare."""
+"""Following the changes of quotas: describe, and compare."""
 
 import time
 
-from kquota.backends import QuotaBackend, QuotaWatch, TellsChanges
+from kquota.backends import QuotaBackend
 from kquota.core.change.plan import Change, plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
-class PollingWatch:
-    """Describes everything every `interval_s` seconds; see `QuotaWatch`. What comes and goes in between is not seen."""
+class QuotaWatch:
+    """Describes everything every `interval_s` seconds. It remembers what it read last, through any error.
+
+    What comes and goes in between is not seen.
+    """
 
     def __init__(self, backend: QuotaBackend, interval_s: float) -> None:
         self._backend = backend
@@ -17,10 +20,15 @@ class PollingWatch:
         self._due_s = 0.0
 
     def start(self) -> QuotaSnapshot:
+        """Reads everything: later changes are compared with it. Raises what `QuotaBackend.describe` raises."""
         self._read()
         return self._snapshot
 
     def wait(self, timeout_s: float) -> tuple[Change, ...]:
+        """What changed since the last call, once it is time to look; nothing where that is not within `timeout_s`.
+
+        Raises what `QuotaBackend.describe` raises.
+        """
         early_s = self._due_s - time.monotonic()
         time.sleep(max(0.0, min(early_s, timeout_s)))
         return () if timeout_s < early_s else self._read()
@@ -31,10 +39,3 @@ class PollingWatch:
         changes = plan(self._snapshot, after, prune=True).changes
         self._snapshot, self._due_s = after, began_s + self._interval_s
         return changes
-
-
-def watch(backend: QuotaBackend, interval_s: float) -> QuotaWatch:
-    """The watch of a backend: its own, or one that reads everything every `interval_s` seconds."""
-    if isinstance(backend, TellsChanges):
-        return backend.watch()
-    return PollingWatch(backend, interval_s)

@@ -182,24 +182,6 @@ def change_notification(entity: Entity) -> bytes:
     return f'{{"version":2,"entity_path":{_quoted(entity_path(entity))}}}'.encode()
 
 
-def notified_path(data: bytes | None) -> str:
-    """The path of the node that a change notification is about, below `/config` as an absolute path: `/config/users/a`.
-
-    Both versions of the format are understood: version 1 names topics and client-ids only, these unsanitized before
-    Kafka 1.0. Raises InputError for anything else.
-    """
-    try:
-        document = _parse(data)
-    except ValueError:
-        document = None
-    match document:
-        case {"version": 2, "entity_path": str(path)}:
-            return f"{CONFIG}/{path}"
-        case {"version": 1, "entity_type": "topics" | "clients" as kind, "entity_name": str(name)}:
-            return f"{CONFIG}/{kind}/{name}"
-    raise InputError("not a change notification of version 1 or 2")
-
-
 def _refuse_constant(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 

@@ -15,8 +15,7 @@ import click
 
 from kquota.access import Access
 from kquota.audit.run import Usage
-from kquota.backends import QuotaWatch
-from kquota.backends.polling import watch
+from kquota.backends.polling import QuotaWatch
 from kquota.cli.options import FINE_DURATION, count, gathered, lasting, path, values
 from kquota.cli.session import open_backend
 from kquota.cli.streams import note, safe, stoppable, warn
@@ -119,7 +118,7 @@ class _Watched:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            watching = watch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
+            watching = QuotaWatch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
             # What cannot be read of the quotas was said when they were read first.
             self._latest = replace(watching.start(), problems=())
             thread = threading.Thread(target=self._run, args=(watching,), daemon=True)

@@ -1,22 +1,19 @@
-"""Following changes: what each backend tells, in which order, and that nothing is lost with a connection."""
+"""Following changes: what is told, and that nothing is lost with a connection."""
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from kquota.backends import QuotaBackend, QuotaWatch, znode
+from kquota.backends import QuotaBackend
 from kquota.backends.kafka import KafkaBackend
-from kquota.backends.polling import PollingWatch
-from kquota.backends.polling import watch as watch_of
+from kquota.backends.polling import QuotaWatch
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import InputError, Unreachable
+from kquota.errors import Unreachable
 from kquota.sandbox import Sandbox
-from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.support.relay import Relay
@@ -53,13 +50,12 @@ def writer(chroot: str) -> Iterator[ZooKeeperBackend]:
 def watch(chroot: str) -> Iterator[QuotaWatch]:
     """A started watch of an empty cluster."""
     with ZooKeeperBackend(chroot) as backend:
-        watch = watch_of(backend, 1.0)
+        watch = QuotaWatch(backend, 0.1)
         assert not watch.start()
         yield watch
 
 
-def test_zookeeper_tells_each_change(writer: ZooKeeperBackend, watch: QuotaWatch) -> None:
-    """The first one also creates the node of the notifications."""
+def test_each_change_is_told(writer: ZooKeeperBackend, watch: QuotaWatch) -> None:
     for before, after in ((None, 5), (5, 7), (7, None), (None, 9)):
         set_rate(writer, PAIR, after)
         expected = [{PRODUCER: each} if each else {} for each in (before, after)]
@@ -70,78 +66,9 @@ def test_zookeeper_tells_each_change(writer: ZooKeeperBackend, watch: QuotaWatch
 def test_what_came_before_the_start_is_no_change(writer: ZooKeeperBackend, chroot: str) -> None:
     set_rate(writer, PAIR, 5)
     with ZooKeeperBackend(chroot) as backend:
-        watch = backend.watch()
+        watch = QuotaWatch(backend, 0.1)
         assert watch.start() == writer.describe()
         assert watch.wait(0.05) == ()
-
-
-@pytest.mark.parametrize(
-    ("path", "data", "entity"),
-    [
-        ("clients/app", b'{"version":1,"entity_type":"clients","entity_name":"app"}', Entity(client_id="app")),
-        ("clients/my app", b'{"version":1,"entity_type":"clients","entity_name":"my app"}', Entity(client_id="my app")),
-        ("users/a%3Db", b'{"version":2,"entity_path":"users/a%3Db"}', Entity(user="a=b")),
-        ("ips/<default>", b'{"version":2,"entity_path":"ips/<default>"}', Entity(ip=DEFAULT)),
-        ("users/a", b'{"version":3}', Entity(user="a")),
-        ("users/a", b"no JSON", Entity(user="a")),
-        ("users/a", b'{"version":2,"entity_path":"users/%"}', Entity(user="a")),
-    ],
-)
-def test_every_form_of_notification(watch: QuotaWatch, znodes: Any, path: str, data: bytes, entity: Entity) -> None:
-    """One that cannot be understood has everything read again."""
-    key = QuotaKey.CONNECTION_CREATION_RATE if entity.ip else PRODUCER
-    neighbour = ZooKeeperNeighbour(znodes)
-    neighbour.leave(f"/config/{path}", znode.encode_config({key.value: "5"}))
-    neighbour.leave(f"{znode.CHANGE_PREFIX}0000000000", data)
-    assert told(watch) == [(entity, {}, {key: 5})]
-
-
-def test_notifications_of_other_things_are_none_of_quotas(watch: QuotaWatch, znodes: Any) -> None:
-    """Nothing is read again: a node that came without a notification stays unseen."""
-    neighbour = ZooKeeperNeighbour(znodes)
-    neighbour.leave("/config/users/a", znode.encode_config({"producer_byte_rate": "5"}))
-    for number, data in enumerate(
-        (b'{"version":2,"entity_path":"topics/t"}', b'{"version":2,"entity_path":"brokers/1"}')
-    ):
-        neighbour.leave(f"{znode.CHANGE_PREFIX}000000000{number}", data)
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        assert watch.wait(0.1) == ()
-
-
-def test_brokers_clean_notifications_away(writer: ZooKeeperBackend, watch: QuotaWatch, znodes: Any) -> None:
-    set_rate(writer, PAIR, 5)
-    assert told(watch)
-    (name,) = znodes.get_children(znode.CHANGES)
-    set_rate(writer, PAIR, 6)
-    znodes.delete(f"{znode.CHANGES}/{name}")
-    assert told(watch) == [(PAIR, {PRODUCER: 5}, {PRODUCER: 6})]
-    # Nobody should do this: the numbers begin anew, and Kafka's own brokers take them for old ones.
-    znodes.delete(znode.CHANGES, recursive=True)
-    set_rate(writer, PAIR, 7)
-    assert told(watch) == [(PAIR, {PRODUCER: 6}, {PRODUCER: 7})]
-    set_rate(writer, PAIR, 8)
-    assert told(watch) == [(PAIR, {PRODUCER: 7}, {PRODUCER: 8})]
-
-
-@pytest.mark.parametrize(
-    ("data", "path"),
-    [
-        (b'{"version":2,"entity_path":"users/a/clients/b"}', "/config/users/a/clients/b"),
-        (b'{"version":1,"entity_type":"topics","entity_name":"t"}', "/config/topics/t"),
-        (b'{"version":1,"entity_type":"users","entity_name":"a"}', None),
-        (b'{"version":2,"entity_path":5}', None),
-        (b"[]", None),
-        (b"", None),
-        (None, None),
-    ],
-)
-def test_the_path_of_a_notification(data: bytes | None, path: str | None) -> None:
-    if path is None:
-        with pytest.raises(InputError):
-            znode.notified_path(data)
-    else:
-        assert znode.notified_path(data) == path
 
 
 def lose_and_find(watch: QuotaWatch, relay: Relay, writer: QuotaBackend, entity: Entity) -> list[Told]:
@@ -169,7 +96,7 @@ def test_a_lost_session_loses_nothing(zookeeper: Sandbox) -> None:
         ZooKeeperBackend(chroot.replace(zookeeper.connect, relay.address), timeout_s=2) as backend,
     ):
         set_rate(writer, PAIR, 5)
-        watch = backend.watch()
+        watch = QuotaWatch(backend, 0.1)
         watch.start()
         assert lose_and_find(watch, relay, writer, PAIR) == [(PAIR, {PRODUCER: 5}, {PRODUCER: 8})]
         set_rate(writer, PAIR, 9)
@@ -183,8 +110,7 @@ def test_brokers_are_asked(kraft: KafkaBroker) -> None:
         KafkaBackend(kraft.bootstrap) as writer,
         KafkaBackend(relay.address) as backend,
     ):
-        watch = watch_of(backend, 0.1)
-        assert isinstance(watch, PollingWatch)
+        watch = QuotaWatch(backend, 0.1)
         assert entity not in watch.start()
         set_rate(writer, entity, 5)
         assert told(watch) == [(entity, {}, {PRODUCER: 5})]

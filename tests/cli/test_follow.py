@@ -19,6 +19,8 @@ import pytest
 from kquota.access import Access, connect
 from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
+from kquota.backends.memory import MemoryBackend
+from kquota.backends.polling import QuotaWatch
 from kquota.cli import following
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change
@@ -102,14 +104,12 @@ def test_what_cannot_be_followed(kquota: Kquota, log: Path, arguments: tuple[str
     assert said in ran.err
 
 
-class Scripted:
+class Scripted(QuotaWatch):
     """A watch on quotas that answers as it is written, and then ends the thread."""
 
     def __init__(self, over: threading.Event, *answers: KquotaError | tuple[Change, ...]) -> None:
+        super().__init__(MemoryBackend(), 1)
         self._over, self._answers = over, list(answers)
-
-    def start(self) -> QuotaSnapshot:
-        raise AssertionError("it has started")
 
     def wait(self, timeout_s: float) -> tuple[Change, ...]:
         answer = self._answers.pop(0)

@@ -12,7 +12,6 @@ from kquota.backends.zookeeper.reader import Reader
 from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Acl, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
-from kquota.backends.zookeeper.watch import ZooKeeperWatch
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity, EntityType
@@ -123,9 +122,6 @@ class ZooKeeperBackend(QuotaBackend):
     def journal(self) -> ZooKeeperJournal:
         """The journal that is kept in this ZooKeeper."""
         return ZooKeeperJournal(self._open)
-
-    def watch(self) -> ZooKeeperWatch:
-        return ZooKeeperWatch(self._open)
 
     def _open(self) -> Session:
         within_s = self._timeout_s

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
+
 from kquota.backends import znode
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.errors import Unauthorized, Unreachable
@@ -151,13 +154,9 @@ class Operations:
 
         Raises Unreachable and Unauthorized where that ACL has to be read first.
         """
-        from kazoo.protocol.serialization import Create
-
         return Create(self._chroot + path, data, self._acl(path), 2 * sequence + ephemeral)
 
     def _acl(self, path: str) -> list[Any]:
-        from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
-
         if self._security.digest is not None:
             return self._acl_above(path)
         acl: list[Any]
@@ -174,8 +173,6 @@ class Operations:
 
         Raises Unreachable and Unauthorized.
         """
-        from kazoo.security import ACL, Id
-
         top = "/".join(path.split("/")[:3])
         for above in dict.fromkeys((top, znode.CONFIG, "/")):
             if above not in self._acls:
@@ -194,18 +191,12 @@ class Operations:
 
     def set_data(self, path: str, data: bytes | None, version: int) -> Any:
         """A write that fails unless the node still has that version; 0 is a version like any other."""
-        from kazoo.protocol.serialization import SetData
-
         return SetData(self._chroot + path, data, version)
 
     def check(self, path: str, version: int) -> Any:
         """Has the transaction fail unless the node still has that version."""
-        from kazoo.protocol.serialization import CheckVersion
-
         return CheckVersion(self._chroot + path, version)
 
     def delete(self, path: str, version: int) -> Any:
         """A deletion that fails unless the node still has that version."""
-        from kazoo.protocol.serialization import Delete
-
         return Delete(self._chroot + path, version)

@@ -1,20 +1,27 @@
 """The connection: one kazoo client, its requests in bulk, its errors as ours; every wait ends."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
+import logging
 import socket
+import ssl
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from kazoo import exceptions as kazoo
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.serialization import Sync, Transaction
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
 
 from kquota.backends.addresses import Address
 from kquota.backends.greeting import speaks_kafka
 from kquota.backends.tls import client_context
-from kquota.backends.zookeeper.client import Trouble, quiet_client
 from kquota.backends.zookeeper.requests import (
     GET_CHILDREN,
     GET_DATA,
@@ -31,13 +38,65 @@ from kquota.backends.zookeeper.requests import (
 from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 
-if TYPE_CHECKING:
-    import ssl
-
 _READ_ATTEMPTS = 3
 _CLOSE_TIMEOUT_S = 2.0
 _USUAL_S = 1.0
 """A ZooKeeper that serves nearly always answers sooner."""
+_LOST_ERRORS = (
+    kazoo.ConnectionLoss,
+    kazoo.SessionExpiredError,  # and its subclass ConnectionClosedError
+    kazoo.OperationTimeoutError,
+    kazoo.RequestTimeoutError,
+    kazoo.SessionMovedError,
+    kazoo.CancelledError,
+)
+
+# kazoo's thread workers have a logger that cannot be replaced; without a handler it would print warnings on stderr.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
+
+@dataclass
+class _Trouble:
+    """Why a client has no connection, as its threads report."""
+
+    wake: threading.Event = field(default_factory=threading.Event)
+    """Set whenever something happened."""
+    failures: Counter[object] = field(default_factory=Counter)
+    """How often connecting to each address failed."""
+    cause: str = ""
+    """The reason of the last failure."""
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Tells why connections fail, and lets no thread die on the terminal."""
+
+    def __init__(self, trouble: _Trouble, tls_context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._trouble = trouble
+        self._tls_context = tls_context
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if kwargs.get("use_ssl") and self._tls_context is not None:
+                # kazoo's own TLS reads files, and does not trust what Java would.
+                plain = super().create_connection(address=kwargs["address"], timeout=kwargs["timeout"])
+                return self._tls_context.wrap_socket(plain, server_hostname=kwargs["hostname"])
+            return super().create_connection(*args, **kwargs)
+        except Exception as error:
+            self._trouble.cause = reason(error)
+            self._trouble.failures[kwargs.get("address") or (args[0] if args else None)] += 1
+            self._trouble.wake.set()
+            raise
+
+    def spawn(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        def quiet() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:
+                self._trouble.cause = self._trouble.cause or reason(error)
+            self._trouble.wake.set()
+
+        return super().spawn(quiet)
 
 
 class Lost(Exception):
@@ -78,7 +137,7 @@ class Session:
         self._timeout_s = timeout_s
         self._security = security
         self._patient = patient
-        self._trouble = Trouble()
+        self._trouble = _Trouble()
         self._auth_failed = False
         self._silent = False
         self._waiting_since: float | None = None
@@ -104,7 +163,7 @@ class Session:
             self._tls_context = client_context(security.tls)
             check_tls(self.address, security.tls, self._tls_context, deadline, patient=self._patient)
         self._check_names()
-        self._client = quiet_client(self.address, self._timeout_s, security, self._tls_context, self._trouble)
+        self._client = self._quiet_client()
         self._client.add_listener(self._on_state)
         try:
             self._client.start_async()
@@ -119,6 +178,27 @@ class Session:
             self.close()
             raise
 
+    def _quiet_client(self) -> KazooClient:
+        """A client that is not started; its threads report why they fail, and print nothing."""
+        security = self._security
+        # kazoo logs requests with their data, which may hold credentials: not even a root handler shall see them.
+        silent = logging.Logger("kquota.zookeeper")
+        silent.disabled = True
+        sasl = {"mechanism": "DIGEST-MD5", "username": security.username, "password": security.password}
+        return KazooClient(
+            hosts=str(self.address) + self.address.chroot,
+            # The time-out of the session is also that of connecting to one host: each must get its turn.
+            timeout=self._timeout_s / len(self.address.hosts),
+            handler=_Handler(self._trouble, self._tls_context),
+            logger=silent,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
+            read_only=True,
+            randomize_hosts=True,
+            sasl_options=sasl if security.uses_sasl else None,
+            auth_data=None if security.digest is None else [("digest", security.digest)],
+            use_ssl=security.tls is not None,
+        )
+
     def _check_names(self) -> None:
         """Fails at once where kazoo would retry in silence: no host has an address."""
         for host, port in self.address.hosts:
@@ -131,8 +211,6 @@ class Session:
         raise self.unreachable()
 
     def _on_state(self, _state: object) -> None:
-        from kazoo.protocol.states import KeeperState
-
         if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
             self._auth_failed = True
         self._trouble.wake.set()
@@ -176,8 +254,6 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether the session can still be used."""
-        from kazoo.protocol.states import KeeperState
-
         closed = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
         usable = self._client is not None and not self._auth_failed and not self._silent
         return usable and self._client.client_state not in closed
@@ -216,8 +292,6 @@ class Session:
 
     def translate(self, error: BaseException, path: str | None = None) -> KquotaError:
         """The error of kazoo's as one of ours."""
-        from kazoo import exceptions as kazoo
-
         where = f" at {path}" if path else ""
         if isinstance(error, KquotaError):
             return error
@@ -231,7 +305,7 @@ class Session:
             )
         if isinstance(error, kazoo.NotReadOnlyCallError):
             return NoQuorum(f"ZooKeeper at {self.address} has no quorum: it can only be read")
-        if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, _lost_errors()):
+        if isinstance(error, kazoo.ZookeeperError) and not isinstance(error, _LOST_ERRORS):
             name = type(error).__name__.removesuffix("Error")
             return Rejected(f"ZooKeeper at {self.address} refused{where}: {name}")
         return self.unreachable()
@@ -248,19 +322,16 @@ class Session:
 
     def _result(self, handle: Any) -> Any:
         """The answer. Raises Lost when there is none, kazoo's own error for a definite no, Unreachable for garbage."""
-        from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
-
         began = self._waiting_since or time.monotonic()
         try:
             answer = handle.get(timeout=0 if self._silent else max(began + self._timeout_s - time.monotonic(), 0))
         except KazooTimeoutError as error:
             self._silent = True
             raise Lost(str(error)) from error
-        except _lost_errors() as error:
+        except _LOST_ERRORS as error:
             self._waiting_since = began
             raise Lost(str(error)) from error
-        except KazooException:  # a definite no is an answer
+        except kazoo.KazooException:  # a definite no is an answer
             self._waiting_since = None
             raise
         except Lost:
@@ -278,8 +349,6 @@ class Session:
 
     def read(self, reads: Sequence[Read], *, fresh: bool = False) -> list[Answer]:
         """The answers in order; `fresh` sees all that any client wrote before. Raises Unreachable or Unauthorized."""
-        from kazoo.exceptions import KazooException
-
         for attempt in range(1, _READ_ATTEMPTS + 1):
             try:
                 # What is sent without a connection would wait in a queue for as long as an answer may take.
@@ -291,26 +360,22 @@ class Session:
             except Lost:
                 if attempt == _READ_ATTEMPTS or not self.is_open:
                     break
-            except KazooException as error:
+            except kazoo.KazooException as error:
                 raise self.translate(error) from None
         raise self._unauthorized() if self._auth_failed else self.unreachable()
 
     def _sync(self) -> None:
         """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""
-        from kazoo.protocol.serialization import Sync
-
         self._call(Sync(self.address.chroot or "/"))
 
     def _read_once(self, reads: Sequence[Read]) -> list[Answer]:
-        from kazoo.exceptions import UnimplementedError
-
         requests = list(requests_of(reads, self.address.chroot))
         answers: list[Answer] = []
         if self._multi_read is None and requests:
             # Servers before 3.6 do not know the request and cut the connection: one of them settles it.
             try:
                 answers += self._checked(requests[0], self._result(self._call_multi(requests[0])))
-            except UnimplementedError:
+            except kazoo.UnimplementedError:
                 self._multi_read = False
                 self.settle()
             else:
@@ -332,13 +397,11 @@ class Session:
         return self._client.get_async(path) if opcode == GET_DATA else self._client.get_children_async(path)
 
     def _single_answer(self, read: Read, handle: Any) -> Answer:
-        from kazoo.exceptions import NoAuthError, NoNodeError
-
         try:
             result = self._result(handle)
-        except NoNodeError:
+        except kazoo.NoNodeError:
             return None
-        except NoAuthError as error:
+        except kazoo.NoAuthError as error:
             raise self.translate(error, read[1]) from None
         if read[0] == GET_CHILDREN:
             names: list[str] = result
@@ -348,13 +411,12 @@ class Session:
 
     def _checked(self, reads: Sequence[Read], answers: list[Answer | int]) -> Sequence[Answer]:
         """The answers. Raises the first error that is more than a missing node."""
-        from kazoo.exceptions import EXCEPTIONS
-
         if len(answers) != len(reads):
             raise self._malformed()
         for (_, path), answer in zip(reads, answers, strict=True) if int in set(map(type, answers)) else ():
             if isinstance(answer, int):
-                raise self.translate(EXCEPTIONS[answer](), path) if answer in EXCEPTIONS else self._malformed()
+                error = kazoo.EXCEPTIONS.get(answer)
+                raise self._malformed() if error is None else self.translate(error(), path)
         return cast("list[Answer]", answers)
 
     @staticmethod
@@ -367,46 +429,17 @@ class Session:
             handles.append(send(item))
         yield from handles
 
-    def watch_children(self, path: str, notify: Callable[[bool], None]) -> list[str] | None:
-        """The names below a node, None where there is no such node.
-
-        `notify` is called once, from another thread: when there are others or the node comes or goes (True), or when
-        the connection is lost and no notice would come any more (False). Raises Unreachable or Unauthorized.
-        """
-        from kazoo.exceptions import KazooException, NoNodeError
-        from kazoo.protocol.states import EventType
-
-        def changed(event: Any) -> None:
-            notify(event.type != EventType.NONE)
-
-        try:
-            self.settle()
-            while True:
-                try:
-                    names: list[str] = self._result(self._client.get_children_async(path, watch=changed))
-                except NoNodeError:
-                    if self._result(self._client.exists_async(path, watch=changed)) is None:
-                        return None
-                else:
-                    return names
-        except Lost:
-            raise self._unauthorized() if self._auth_failed else self.unreachable() from None
-        except KazooException as error:
-            raise self.translate(error, path) from None
-
     def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]:
         """The ACL of each node, None where there is none. Raises Unreachable or Unauthorized."""
-        from kazoo.exceptions import KazooException, NoNodeError
-
         answers: list[list[Acl] | None] = []
         for path, handle in zip(paths, self._pipeline(paths, self._call_acl, SINGLE_WINDOW), strict=True):
             try:
                 acl, _ = self._result(handle)
-            except NoNodeError:
+            except kazoo.NoNodeError:
                 answers.append(None)
             except Lost:
                 raise self._unauthorized() if self._auth_failed else self.unreachable() from None
-            except KazooException as error:
+            except kazoo.KazooException as error:
                 raise self.translate(error, path) from None
             else:
                 answers.append([Acl(each.id.scheme, each.id.id, each.perms) for each in acl])
@@ -417,9 +450,6 @@ class Session:
 
     def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[Outcome | Lost]:
         """Executes transactions in order; each one's result per operation, or Lost."""
-        from kazoo.exceptions import KazooException
-        from kazoo.protocol.serialization import Transaction
-
         client = self._client
 
         class Commit(Transaction):  # type: ignore[misc,unused-ignore]
@@ -440,7 +470,7 @@ class Session:
                 yield Outcome(self._result(handle), commit.zxid)
             except Lost as lost:
                 yield lost
-            except KazooException as error:
+            except kazoo.KazooException as error:
                 yield Outcome([error] * len(operations))
 
     def settle(self) -> None:
@@ -452,16 +482,3 @@ class Session:
         except Unreachable:
             self._silent = True
             raise
-
-
-def _lost_errors() -> tuple[type[BaseException], ...]:
-    from kazoo import exceptions as kazoo
-
-    return (
-        kazoo.ConnectionLoss,
-        kazoo.SessionExpiredError,  # and its subclass ConnectionClosedError
-        kazoo.OperationTimeoutError,
-        kazoo.RequestTimeoutError,
-        kazoo.SessionMovedError,
-        kazoo.CancelledError,
-    )

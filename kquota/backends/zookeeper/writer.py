@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kazoo import exceptions as kazoo
+
 from kquota.backends import znode
 from kquota.backends.znode import NodeChange, NodeConfig
 from kquota.backends.zookeeper.requests import (
@@ -284,8 +286,6 @@ class Writer:
 
     def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
-        from kazoo import exceptions as kazoo
-
         followers = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
         errors = [(index, error) for index, error in enumerate(outcome) if isinstance(error, BaseException)]
         if not errors:

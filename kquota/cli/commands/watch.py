@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import click
 
 from kquota.access import Access
-from kquota.backends import QuotaWatch, TellsChanges
-from kquota.backends.polling import watch
+from kquota.backends.polling import QuotaWatch
 from kquota.cli import grammar, params, session
 from kquota.cli.options import count, declared, lasting, value
 from kquota.cli.streams import note, reader_is_gone, say
@@ -32,7 +31,7 @@ def command(
     *,
     interval: float = value(
         "SECONDS",
-        "How often brokers are asked; ZooKeeper sends notifications.",
+        "How often the cluster is asked.",
         type=click.FloatRange(min=0.1),
         default=1.0,
     ),
@@ -44,8 +43,8 @@ def command(
     """Follow the changes of quotas.
 
     Prints a line for every key that is set, changed or deleted from now on: the time (in UTC), the entity, the key, and
-    the value before and after. ZooKeeper sends notifications; brokers are asked every --interval. When the cluster is
-    lost, watch tries again until it answers, and prints the changes of the time between.
+    the value before and after. The cluster is asked every --interval. When it is lost, watch tries again until it
+    answers, and prints the changes of the time between.
 
     Ctrl-C ends it with exit code 130. --count and --for end it with exit code 0, and so does the end of the program
     that reads its output. -o json prints a document a line.
@@ -59,12 +58,11 @@ def command(
     """
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
-        watching = watch(backend, interval)
+        watching = QuotaWatch(backend, interval)
         snapshot = watching.start()
         session.warn_problems(snapshot)
-        how = "changes appear as they happen" if isinstance(backend, TellsChanges) else f"looking every {interval:g} s"
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
-        note(f"watching {session.cluster_name(access)} ({count_text}); {how}")
+        note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval:g} s")
         seen = ((time.time_ns() // 1_000_000, change, key) for change, key in _changes(watching, end))
         show(changes_view(itertools.islice(seen, count)), output)
 
