@@ -3,6 +3,7 @@
 Redirects are not followed: credentials go to the address that was given and nowhere else.
 """
 
+import http.client
 import io
 import ssl
 import time
@@ -16,8 +17,17 @@ _SLOWEST: Final = 1_000_000
 _PIECE: Final = 1 << 16
 
 
-class TooLarge(Exception):
-    """An answer of more bytes than are wanted."""
+class NoAnswer(Exception):
+    """Why there is no answer of success, in a few words; `code` and `body` are what a server answered instead."""
+
+    def __init__(self, why: str, code: int | None = None, body: bytes = b"") -> None:
+        super().__init__(why)
+        self.code = code
+        self.body = body
+
+
+class TooLarge(NoAnswer):
+    """The answer has more bytes than are wanted."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -28,27 +38,27 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def fetch(
     url: str,
     headers: Mapping[str, str],
-    out: BinaryIO,
+    out: BinaryIO | None = None,
     *,
     timeout_s: float,
     most: int,
     body: bytes | None = None,
     context: ssl.SSLContext | None = None,
-) -> None:
-    """Writes the answer to a GET, or to a POST of `body`, to `out`; `context` is for https.
+) -> bytes:
+    """The answer to a GET, or to a POST of `body`; with `out` it is written there. `context` is for https.
 
     Each silence may last `timeout_s`, and so may all of the answer; each megabyte that comes adds a second. Raises
-    urllib.error.HTTPError, with its body, for an answer of another kind than success; OSError,
-    http.client.HTTPException, ValueError (a header that cannot be sent) and TooLarge.
+    NoAnswer (TooLarge beyond `most` bytes), and ValueError for what cannot be sent.
     """
     end = time.monotonic() + timeout_s
+    kept = io.BytesIO()
 
     def keep(answer: Any, out: BinaryIO) -> None:
         size = 0
         while piece := answer.read1(_PIECE):
             size += len(piece)
             if size > most:
-                raise TooLarge
+                raise TooLarge(f"it answers with more than {most >> 20} MiB")
             if time.monotonic() > end + size / _SLOWEST:
                 raise TimeoutError("timed out")
             out.write(piece)
@@ -56,11 +66,15 @@ def fetch(
     request = urllib.request.Request(url, body, dict(headers))  # noqa: S310 - the callers know http and https only
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect())
     try:
-        with opener.open(request, timeout=timeout_s) as response:
-            keep(response, out)
-    except urllib.error.HTTPError as error:
-        with error:
-            said = io.BytesIO()
-            keep(error, said)
-        said.seek(0)
-        raise urllib.error.HTTPError(error.url, error.code, error.reason, error.headers, said) from None
+        try:
+            with opener.open(request, timeout=timeout_s) as response:
+                keep(response, kept if out is None else out)
+        except urllib.error.HTTPError as error:
+            with error:
+                keep(error, kept)
+            raise NoAnswer(f"it answers {error.code}", error.code, kept.getvalue()) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        words = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
+        raise NoAnswer(words) from None
+    return kept.getvalue()

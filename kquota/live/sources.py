@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
 import tempfile
 import time
-import urllib.error
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from kquota.backends.http import TooLarge, fetch
+from kquota.backends.http import NoAnswer, fetch
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -163,19 +160,14 @@ class Pages:
             if not page.is_url:
                 file = Path(page.place)
                 return file.read_text(encoding="utf-8"), int(file.stat().st_mtime * 1000)
-            out = io.BytesIO()
-            fetch(page.place, {"Accept": "text/plain"}, out, timeout_s=self.timeout_s, most=LARGEST_PAGE)
-            return out.getvalue().decode(), time.time_ns() // 1_000_000
-        except urllib.error.HTTPError as error:
-            error.close()
-            return Missing(page.place, f"it answers {error.code}")
-        except TooLarge:
-            return Missing(page.place, f"it is larger than {LARGEST_PAGE >> 20} MiB")
+            text = fetch(page.place, {"Accept": "text/plain"}, timeout_s=self.timeout_s, most=LARGEST_PAGE)
+            return text.decode(), time.time_ns() // 1_000_000
         except UnicodeDecodeError:
             return Missing(page.place, "not UTF-8 text")
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            return Missing(page.place, str(getattr(reason, "strerror", None) or reason))
+        except OSError as error:
+            return Missing(page.place, error.strerror or str(error))
+        except NoAnswer as error:
+            return Missing(page.place, str(error))
 
 
 def _of_page(text: str, page: Page, at_ms: int, unread: list[Missing]) -> Iterator[Sample]:

@@ -4,8 +4,6 @@ Brokers do not report over Kafka's protocol how many requests they serve. A file
 metrics page counts requests, and their bytes are estimated.
 """
 
-import http.client
-import io
 import math
 import os
 import re
@@ -13,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from kquota.backends.http import TooLarge, fetch
+from kquota.backends.http import NoAnswer, fetch
 from kquota.core.change.recording import LINE_BYTES, Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.exposition import labels_of, parse
@@ -175,11 +173,8 @@ def requests_of(page: str) -> float | None:
 
 
 def _page(url: str, timeout_s: float) -> str:
-    out = io.BytesIO()
     try:
-        fetch(url, {"Accept": "text/plain"}, out, timeout_s=timeout_s, most=_LARGEST_PAGE)
-    except TooLarge:
-        raise Unreachable(f"{url}: more than {_LARGEST_PAGE >> 20} MiB") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        page = fetch(url, {"Accept": "text/plain"}, timeout_s=timeout_s, most=_LARGEST_PAGE)
+    except (NoAnswer, ValueError) as error:
         raise Unreachable(f"cannot read {url}: {error}", hint="--metrics names a broker's metrics page") from None
-    return out.getvalue().decode("utf-8", "replace")
+    return page.decode("utf-8", "replace")

@@ -12,13 +12,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-import urllib.error
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from kquota.backends import http
 from kquota.backends.secrets import without
 from kquota.errors import InputError, Unauthorized, Unreachable
 from kquota.metrics.series import SELECTOR
@@ -97,34 +97,26 @@ class Server:
 
         Raises Unauthorized, InputError (a bad query, an answer beyond 512 MiB) and Unreachable.
         """
-        import http.client
-
-        from kquota.backends.http import TooLarge, fetch
-
         where = f"Prometheus at {self.shown_url}"
         secrets = (self.credentials.token, self.credentials.password, self._sent)
         headers = {**self.credentials.header, "Accept": "application/json", "User-Agent": "kquota"}
         url, body = f"{self.url.rstrip('/')}/api/v1/{endpoint}", urlencode(parameters).encode()
         try:
             with file.open("wb") as out:
-                fetch(url, headers, out, body=body, timeout_s=self.timeout_s, most=_LARGEST_ANSWER)
-        except urllib.error.HTTPError as error:
-            reason = without(_reason(error.read(1 << 16)), *secrets)
+                http.fetch(url, headers, out, body=body, timeout_s=self.timeout_s, most=_LARGEST_ANSWER)
+        except http.TooLarge as error:
+            hint = "--prometheus-match narrows the series, --step asks for fewer samples"
+            raise InputError(f"{where}: {error}", hint=hint) from None
+        except http.NoAnswer as error:
+            reason = without(_reason(error.body), *secrets)
             if error.code in (401, 403):
                 hint = "set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD"
                 raise Unauthorized(f"{where} answers {error.code}{reason}", hint=hint) from None
             if error.code in (400, 422):
                 raise InputError(f"{where} refuses the query{reason}", hint="check --prometheus-match") from None
-            raise Unreachable(f"{where} answers {error.code}{reason}") from None
-        except TooLarge:
-            raise InputError(
-                f"{where} answers with more than {_LARGEST_ANSWER >> 20} MiB",
-                hint="--prometheus-match narrows the series, --step asks for fewer samples",
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            text = getattr(error, "reason", error)
-            said = without(str(getattr(text, "strerror", None) or text), *secrets)
-            raise Unreachable(f"cannot reach {where}: {said}") from None
+            if error.code is not None:
+                raise Unreachable(f"{where} answers {error.code}{reason}") from None
+            raise Unreachable(f"cannot reach {where}: {without(str(error), *secrets)}") from None
         except ValueError:
             raise InputError(f"{where} cannot be asked: its URL or the credentials cannot be sent") from None
         with file.open("rb") as written:

@@ -6,8 +6,6 @@ not take; `say` gets a line when that begins.
 """
 
 import contextlib
-import http.client
-import io
 import json
 import sys
 import time
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
-from kquota.backends.http import TooLarge, fetch
+from kquota.backends.http import NoAnswer, fetch
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.quota import humanize
 from kquota.documents.audit import episode_document
@@ -128,8 +126,8 @@ class Alertmanager(Sink):
         try:
             body = json.dumps(list(self._alerts.values())).encode()
             headers = {"Content-Type": "application/json"}
-            fetch(self._url, headers, io.BytesIO(), body=body, timeout_s=_TIMEOUT_S, most=1 << 20)
-        except (OSError, http.client.HTTPException, ValueError, TooLarge) as error:
+            fetch(self._url, headers, body=body, timeout_s=_TIMEOUT_S, most=1 << 20)
+        except (NoAnswer, ValueError) as error:
             if not self._failed:
                 self._say(f"{self._url}: {error}: alerts wait there until it answers")
             self._failed = True

@@ -4,12 +4,10 @@ As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLogin
 """
 
 import base64
-import io
 import json
 import os
 import re
 import time
-import urllib.error
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,28 +129,25 @@ class ClientCredentials:
         return re.sub(r"//[^/@]*@", "//", self.url).partition("?")[0]
 
     def token(self, host: str, timeout_s: float) -> str:
-        import http.client
+        from kquota.backends.http import NoAnswer, fetch
 
-        from kquota.backends.http import TooLarge
-
-        endpoint = f"the token endpoint {self._shown_url}"
-        secrets = (self.client_secret, self._basic)
+        names = [self.client_id, self.client_secret]
+        basic = base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
+        endpoint, secrets = f"the token endpoint {self._shown_url}", (self.client_secret, basic)
+        headers = {"Authorization": f"Basic {basic}", "Accept": "application/json", "User-Agent": "kquota"}
+        form = urlencode({"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})).encode()
+        context = client_context(self.tls or Tls()) if self.url.lower().startswith("https:") else None
         try:
-            body = self._post(timeout_s)
-        except urllib.error.HTTPError as error:
-            said = without(_reason_of(error.read(_LARGEST_ANSWER)), *secrets)
-            refusal = f"{endpoint} answers {error.code}{said}"
+            body = fetch(self.url, headers, body=form, timeout_s=timeout_s, most=_LARGEST_ANSWER, context=context)
+        except NoAnswer as error:
+            if error.code is None:
+                raise Unreachable(f"cannot reach {endpoint}: {without(_shortened(str(error)), *secrets)}") from None
+            refusal = f"{endpoint} answers {error.code}{without(_reason_of(error.body), *secrets)}"
             if error.code in (400, 401, 403):
                 raise Unauthorized(refusal, hint="check the client's id, its secret and the scope") from None
             raise Unreachable(refusal) from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
-            raise Unreachable(f"cannot reach {endpoint}: {without(_shortened(text), *secrets)}") from None
         except (ValueError, OverflowError):
             raise InputError(f"{endpoint} is no http or https URL") from None
-        except TooLarge:
-            body = b""
         try:
             token = json.loads(body)["access_token"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -160,25 +155,6 @@ class ClientCredentials:
         if not isinstance(token, str):
             raise Unreachable(f"{endpoint} answers without an access_token")
         return token.strip()
-
-    @property
-    def _basic(self) -> str:
-        """The client's id and secret as the header has them."""
-        names = [self.client_id, self.client_secret]
-        return base64.b64encode(":".join(map(quote_plus, names) if self.urlencode else names).encode()).decode()
-
-    def _post(self, timeout_s: float) -> bytes:
-        from kquota.backends.http import fetch
-
-        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json", "User-Agent": "kquota"}
-        context = None
-        if self.url.lower().startswith("https:"):
-            context = client_context(self.tls or Tls())
-        out = io.BytesIO()
-        body = urlencode(form).encode()
-        fetch(self.url, headers, out, body=body, timeout_s=timeout_s, most=_LARGEST_ANSWER, context=context)
-        return out.getvalue()
 
 
 @dataclass(frozen=True)
