@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.backends import wire
-from kquota.backends.kafka.loggers import KafkaLoggers
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.cli.commands.record import appender_text
 from tests.brokers.kafka import BROKER, KafkaBroker
 

@@ -144,7 +144,7 @@ class Access:
 
     def open_broker_loggers(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerLoggers:
         """The request loggers of the brokers, or of the controllers. Raises InputError as `open` does."""
-        from kquota.backends.kafka.loggers import KafkaLoggers
+        from kquota.backends.kafka.brokers import KafkaLoggers
 
         settings: Any = {"timeout_s": self.timeout_s, "security": security}
         address = self.bootstrap_controller or self.bootstrap_server

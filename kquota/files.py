@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,14 +24,31 @@ def read_bytes(path: Path, most: int = LARGEST) -> bytes:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to, which takes its name at the end: nobody ever reads half a file.
+def replacing(path: Path, mode: int | None = None) -> Iterator[Path]:
+    """A path beside `path` to write to, which gets its name once it is on the disk: nobody reads half a file.
 
-    After an error the file is as it was, and nothing is beside it. Raises OSError.
+    With `mode` it has those permissions. After an error the file is as it was, and nothing is left beside it. Raises
+    OSError.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
     try:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         yield aside
+        os.fsync(descriptor)
         aside.replace(path)
+        keep_name(path.parent)
     finally:
+        os.close(descriptor)
         aside.unlink(missing_ok=True)
+
+
+def keep_name(folder: Path) -> None:
+    """Has the names in a folder survive a loss of power, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
 import re
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kquota.documents.validation import Check, Checks, Mistake, mistakes, refuse, type_name
 from kquota.errors import InputError, placed
-from kquota.files import LARGEST, read_bytes
+from kquota.files import LARGEST, read_bytes, replacing
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -234,36 +232,13 @@ def write_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
     Raises InputError when it cannot be written.
     """
-    import tempfile
-
-    temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            if mode is None and path.exists():
-                mode = path.stat().st_mode & 0o7777
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        keep_name(path.parent)
+        if mode is None:
+            mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
+        with replacing(path, mode) as aside:
+            aside.write_bytes(data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def keep_name(folder: Path) -> None:
-    """Has the names in a folder survive a loss of power, where the file system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def read_text(path: Path) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kquota.core.change.journal_store import Draft
-from kquota.documents.encoding import keep_name, write_bytes
+from kquota.documents.encoding import write_bytes
 from kquota.errors import Conflict, InputError
+from kquota.files import keep_name
 from kquota.lock import is_locked, locked
 
 _LOCK_WAIT_S = 5.0

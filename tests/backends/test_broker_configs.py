@@ -12,7 +12,7 @@ from kquota.backends.kafka import Servers
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.core.change.broker import RATE, BrokerAlteration, Source, beside
 from kquota.core.quotas.entity import DEFAULT
-from kquota.errors import InvalidRequest, Rejected, Unauthorized, Unreachable
+from kquota.errors import InvalidRequest, Rejected, Unauthorized, Uncertain, Unreachable
 from tests.backends.test_kafka_peers import Peer
 
 VERSIONS = [
@@ -181,7 +181,7 @@ def test_an_alter_without_an_answer() -> None:
         Brokers(of_1=refusing(wire.IncrementalAlterConfigsRequest, close)) as brokers,
         KafkaBrokerConfigs(brokers.bootstrap) as configs,
     ):
-        with pytest.raises(Unreachable, match="broker=1: may or may not have been altered"):
+        with pytest.raises(Uncertain, match="broker=1: may or may not have been altered"):
             configs.alter(BrokerAlteration(1, {RATE: 30}))
         with pytest.raises(Unreachable, match="broker=1: lost Kafka"):
             configs.alter(BrokerAlteration(1, {RATE: 30}), validate_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.backends.kafka.loggers import KafkaLoggers
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.cli.commands.record import appender_text
 from kquota.core.change.recording import LOGGER, Level
 from kquota.documents.encoding import schema

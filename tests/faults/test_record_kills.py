@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kquota import recorder
-from kquota.backends.kafka.loggers import KafkaLoggers
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.recording import Bounds, Level
 from kquota.documents.journal import Journal
 from kquota.errors import KquotaError
@@ -94,7 +94,7 @@ def reconciled(loggers: KafkaLoggers, journal: Journal) -> None:
 @pytest.mark.parametrize("kind", ["set", "inherited"])
 def test_kquota_is_killed_at_every_step(broker: KafkaBroker, tmp_path: Path, kind: str) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kquota.recorder", "kquota.backends.kafka.loggers", "tests.brokers.kafka"])
+    context.set_forkserver_preload(["kquota.recorder", "kquota.backends.kafka.brokers", "tests.brokers.kafka"])
     before, own = LEVELS[kind]
     left_on = step = 0
     with KafkaLoggers(broker.bootstrap) as loggers:

@@ -12,12 +12,10 @@ Spark may run a batch again after a kill. It begins with the newest state before
 anew, whole or not at all. So a repetition changes nothing. Episodes are passed on once more, with the same names.
 """
 
-import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -153,18 +151,9 @@ def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
         raise InputError(f"{own}: cannot use it for checkpoints: {error.strerror or error}") from None
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is written whole or not at all."""
-    with replacing(path) as aside, open(aside, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _write(path: Path, data: bytes) -> None:
-    with _writing(path) as file:
-        file.write(data)
+    with replacing(path) as aside:
+        aside.write_bytes(data)
 
 
 def _mapper(shared: Any) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -207,8 +196,8 @@ def _reducer(
         if not taken:
             return
         name = f"part-{spark.partition():05d}.parquet"
-        with _writing(packed / name) as file:
-            pq.write_table(pa.Table.from_batches(taken, _SCHEMA), file, use_dictionary=["broker"])
+        with replacing(packed / name) as aside:
+            pq.write_table(pa.Table.from_batches(taken, _SCHEMA), aside, use_dictionary=["broker"])
         for batch in taken:
             for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
                 if broker is not None:

@@ -1,4 +1,4 @@
-"""The configs of brokers by DescribeCluster, DescribeConfigs and IncrementalAlterConfigs (KIP-226, KIP-339, KIP-700).
+"""The configs of brokers (KIP-226, KIP-339, KIP-700), and the request loggers of brokers and controllers (KIP-412).
 
 A broker answers for itself and for the cluster-wide default only, so each is asked on a connection of its own. The
 own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the default, and keeps one synonym of a name.
@@ -6,16 +6,17 @@ own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the d
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from kquota.backends import BrokerConfigs, wire
+from kquota.backends import BrokerConfigs, BrokerLoggers, wire
 from kquota.backends.addresses import Server
+from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import PAUSE_S, Session, Unanswered, of_first
+from kquota.backends.kafka.session import PAUSE_S
 from kquota.backends.serverprops import inter_broker_of, listeners_of, settings_of
 from kquota.core.change.broker import (
     RATE,
@@ -33,11 +34,14 @@ from kquota.core.change.broker import (
     rank,
     read_value,
 )
+from kquota.core.change.plan import Cluster
+from kquota.core.change.recording import ANCESTORS, LOGGER, Level, Space
+from kquota.core.change.recording import level_of as logger_level
 from kquota.core.enforcement.connection import protected_listener
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.version import CONNECTION_RATES, Since, Version, format_version
-from kquota.errors import InputError, Rejected, Unreachable
+from kquota.errors import InputError, Rejected
 
 # `DescribeConfigsResponse.ConfigSource`.
 _SOURCES: Final = {
@@ -76,7 +80,11 @@ class KafkaBrokerConfigs(BrokerConfigs):
             if broker is not DEFAULT:
                 self._check_listeners(broker, alteration)
         if result.changed:
-            self._write(alteration, validate_only=validate_only)
+            changes = {name: str(rate) for name, rate in alteration.set.items()}
+            removed = dict.fromkeys(sorted(alteration.remove))
+            self._nodes.alter_configs(
+                wire.BROKER_RESOURCE, _node(broker), {**changes, **removed}, validate_only=validate_only
+            )
         return result
 
     def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
@@ -109,7 +117,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
 
     def _check_age(self, broker: Broker) -> None:
         """Raises Rejected by a broker that would take the rate, and does not know it."""
-        with self._asking(broker) as session:
+        with nullcontext(self._nodes.any) if broker is DEFAULT else self._nodes.asking(broker) as session:
             version = session.version
         if version is not None and version < CONNECTION_RATES:
             since = Since(CONNECTION_RATES, "KIP-612")
@@ -130,35 +138,13 @@ class KafkaBrokerConfigs(BrokerConfigs):
         """By which settings a live broker measures. Raises what describe raises."""
         return settings_of(_properties(self._read(broker)), broker_text(broker), version)
 
-    # Messages
-
     def _read(self, broker: Broker) -> Any:
         # Which listeners have a rate is not known beforehand: a filter of keys takes whole names only.
-        resource = wire.DescribeConfigsResource(wire.BROKER_RESOURCE, _name(broker), None)
-        request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
-        with self._asking(broker) as session:
-            return session.answer(request, wire.DescribeConfigsResponse, of_first).results[0].configs
-
-    def _write(self, alteration: BrokerAlteration, *, validate_only: bool) -> None:
-        changes = [wire.AlterableConfig(name, wire.SET, str(rate)) for name, rate in alteration.set.items()]
-        changes += [wire.AlterableConfig(name, wire.DELETE, None) for name in sorted(alteration.remove)]
-        resource = wire.AlterConfigsResource(wire.BROKER_RESOURCE, _name(alteration.broker), changes)
-        request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
-        with self._asking(alteration.broker) as session:
-            try:
-                session.answer(request, wire.IncrementalAlterConfigsResponse, of_first)
-            except Unanswered as error:
-                if validate_only:
-                    raise
-                raise Unreachable(f"may or may not have been altered: {error.message}", hint="describe it") from None
+        return self._nodes.configs(wire.BROKER_RESOURCE, _node(broker))
 
     def addresses(self) -> dict[int, Server]:
         """Where the brokers are that are alive."""
         return self._nodes.addresses()
-
-    def _asking(self, broker: Broker) -> AbstractContextManager[Session]:
-        """A session with that broker, and errors that name it; for the default of all a session with any broker."""
-        return nullcontext(self._nodes.any) if broker is DEFAULT else self._nodes.asking(broker)
 
 
 def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[str, str]:
@@ -174,8 +160,8 @@ def _listener(part: str) -> str:
     return part.partition("://")[0].strip().upper()
 
 
-def _name(broker: Broker) -> str:
-    return "" if broker is DEFAULT else str(broker)
+def _node(broker: Broker) -> int | None:
+    return None if broker is DEFAULT else broker
 
 
 def _config(entry: wire.DescribeConfigsResourceResult) -> BrokerConfig:
@@ -187,3 +173,61 @@ def _config(entry: wire.DescribeConfigsResourceResult) -> BrokerConfig:
     ]
     source = _SOURCES.get(entry.config_source, Source.DEFAULT_CONFIG)
     return BrokerConfig(entry.name, read_value(entry.name, entry.value), source, tuple(settings[1:]))
+
+
+class KafkaLoggers(BrokerLoggers):
+    """Reads and sets the level of the request logger, node by node; see `BrokerLoggers` for the contract.
+
+    `bootstrap` is `host:port[,host:port]` of brokers (Kafka 2.8 and later), or with `controllers` of KRaft controllers
+    (Kafka 3.7 and later). Raises InputError for a malformed address.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout_s: float = 10.0,
+        security: KafkaSecurity | None = None,
+        controllers: bool = False,
+    ) -> None:
+        self._nodes = Nodes(bootstrap, timeout_s=timeout_s, security=security, controllers=controllers)
+        self._address = f"{'controller' if controllers else 'kafka'}://{bootstrap}"
+
+    @property
+    def noun(self) -> str:
+        return self._nodes.noun
+
+    def close(self) -> None:
+        self._nodes.close()
+
+    def place(self) -> Cluster:
+        return Cluster(self._address, self._nodes.cluster_id())
+
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(sorted(self._nodes.addresses()))
+
+    def level(self, node: int) -> Level:
+        configs = self._nodes.configs(wire.LOGGER_RESOURCE, node, [LOGGER, *ANCESTORS])
+        found = logger_level({each.name: each.value for each in configs if each.value is not None})
+        if found is None:
+            raise Rejected(
+                f"{self.noun} {node} has no logger {LOGGER}", hint="its logging is not log4j, which Kafka changes"
+            )
+        return found
+
+    def set_level(self, node: int, level: str | None) -> None:
+        self._nodes.alter_configs(wire.LOGGER_RESOURCE, node, {LOGGER: level})
+
+    def spaces(self, node: int) -> tuple[Space, ...]:
+        request = wire.DescribeLogDirsRequest([])
+        with self._nodes.asking(node) as session:
+            (answer,) = session.ask([request], wire.DescribeLogDirsResponse)
+        return tuple(
+            Space(node, each.log_dir, _known(each.total_bytes), _known(each.usable_bytes))
+            for each in answer.results
+            if each.error_code == NONE
+        )
+
+
+def _known(size: int) -> int | None:
+    return None if size < 0 else size

@@ -5,7 +5,7 @@ A broker answers for its own configs and loggers only; DescribeCluster says wher
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from kquota.backends.addresses import Server, Servers
 from kquota.backends.kafka.codes import NONE, TOPIC_EXISTS, UNKNOWN_TOPIC, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import PAUSE_S, Session
-from kquota.errors import InputError, Unreachable
+from kquota.backends.kafka.session import PAUSE_S, Session, Unanswered, of_first
+from kquota.errors import InputError, Uncertain, Unreachable
 
 _TOPIC_MS: Final = 10_000
 """How long a cluster may take to make or to delete a topic."""
@@ -81,7 +81,40 @@ class Nodes:
         try:
             yield session
         except Unreachable as error:
-            raise Unreachable(f"{self.noun}={node}: {error.message}", hint=error.hint) from None
+            raise type(error)(f"{self.noun}={node}: {error.message}", hint=error.hint) from None
+
+    # Configs
+
+    def configs(self, kind: int, node: int | None, names: list[str] | None = None) -> Any:
+        """The configs of a resource of that kind, from its node; None: the defaults of all nodes, from any one.
+
+        `names` are whole names, None for all. Raises as `asking` does.
+        """
+        resource = wire.DescribeConfigsResource(kind, _resource(node), names)
+        request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
+        with self._asking(node) as session:
+            return session.answer(request, wire.DescribeConfigsResponse, of_first).results[0].configs
+
+    def alter_configs(
+        self, kind: int, node: int | None, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Sets configs of a resource; deletes each whose value is None. Raises Uncertain, and as `asking` does."""
+        configs = [
+            wire.AlterableConfig(name, wire.DELETE if value is None else wire.SET, value)
+            for name, value in changes.items()
+        ]
+        resource = wire.AlterConfigsResource(kind, _resource(node), configs)
+        request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
+        with self._asking(node) as session:
+            try:
+                session.answer(request, wire.IncrementalAlterConfigsResponse, of_first)
+            except Unanswered as error:
+                if validate_only:
+                    raise
+                raise Uncertain(f"may or may not have been altered: {error.message}", hint="describe it") from None
+
+    def _asking(self, node: int | None) -> AbstractContextManager[Session]:
+        return nullcontext(self._session) if node is None else self.asking(node)
 
     # Topics
 
@@ -128,6 +161,10 @@ class Nodes:
                 return bool(result.error_code == NONE)
             message = getattr(result, "error_message", None)
             pause_or_raise(result.error_code, f"topic {name!r}" + (f": {message}" if message else ""), deadline)
+
+
+def _resource(node: int | None) -> str:
+    return "" if node is None else str(node)
 
 
 def pause_or_raise(code: int, message: str | None, deadline: Deadline) -> None:
