@@ -5,6 +5,7 @@ quotes, comments of Java. No message shows any of the text, which holds password
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -27,62 +28,49 @@ class Login:
 
 def parse_login(text: str) -> Login:
     """The one login of a sasl.jaas.config. Raises ValueError for anything else."""
-    tokens = _Tokens(text)
-    login = tokens.login()
-    tokens.expect("end")
+    tokens = deque(_scan(text))
+    login = _login(tokens)
+    _take(tokens, "end")
     return login
 
 
 def parse_file(text: str) -> dict[str, list[Login]]:
     """The logins of each context of a file, such as `Client { … };`. Raises ValueError for anything else."""
-    tokens = _Tokens(text)
+    tokens = deque(_scan(text))
     contexts: dict[str, list[Login]] = {}
-    while not tokens.at("end"):
-        logins = contexts.setdefault(tokens.name(), [])
-        tokens.expect("{")
-        while not tokens.at("}"):
-            logins.append(tokens.login())
-        tokens.expect("}")
-        tokens.expect(";")
+    while tokens[0][0] != "end":
+        logins = contexts.setdefault(_take(tokens, "text"), [])
+        _take(tokens, "{")
+        while tokens[0][0] != "}":
+            logins.append(_login(tokens))
+        tokens.popleft()
+        _take(tokens, ";")
     return contexts
 
 
-class _Tokens:
-    """What the text is made of; each is its kind (text, end or the mark itself) and its value."""
+def _login(tokens: deque[tuple[str, str]]) -> Login:
+    module, flag = _take(tokens, "text"), _take(tokens, "text")
+    if flag.lower() not in _FLAGS:
+        raise ValueError("not a JAAS configuration")
+    options: dict[str, str] = {}
+    while tokens[0][0] != ";":
+        name = _take(tokens, "text")
+        _take(tokens, "=")
+        options[name] = _take(tokens, "text")
+    tokens.popleft()
+    return Login(module, options)
 
-    def __init__(self, text: str) -> None:
-        self._rest = _scan(text)
-        self._next = next(self._rest)
 
-    def at(self, kind: str) -> bool:
-        return self._next[0] == kind
-
-    def expect(self, kind: str) -> str:
-        """The value of the next token, which must be of that kind."""
-        found, value = self._next
-        if found != kind:
-            raise ValueError("not a JAAS configuration")
-        if kind != "end":
-            self._next = next(self._rest)
-        return value
-
-    def name(self) -> str:
-        return self.expect("text")
-
-    def login(self) -> Login:
-        module = self.name()
-        if self.name().lower() not in _FLAGS:
-            raise ValueError("not a JAAS configuration")
-        options: dict[str, str] = {}
-        while not self.at(";"):
-            name = self.name()
-            self.expect("=")
-            options[name] = self.name()
-        self.expect(";")
-        return Login(module, options)
+def _take(tokens: deque[tuple[str, str]], kind: str) -> str:
+    """The value of the next token, which must be of that kind."""
+    found, value = tokens.popleft()
+    if found != kind:
+        raise ValueError("not a JAAS configuration")
+    return value
 
 
 def _scan(text: str) -> Iterator[tuple[str, str]]:
+    """What the text is made of; each is its kind (text, end or the mark itself) and its value."""
     position = 0
     while True:
         match = _TOKEN.match(text, position)

@@ -15,9 +15,10 @@ import contextlib
 import dataclasses
 import hashlib
 import hmac
+import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -48,9 +49,9 @@ def trusted(path: Path, password: str | None) -> Pem:
     data = _read(path)
     if data.startswith(JKS):
         with _of(path):
-            store = read_jks(data, password)
+            keys, others = read_jks(data, password)
         # As in Java, our own certificates are trusted as well.
-        found = [*store.certificates, *(entry.chain[0] for entry in store.keys if entry.chain)]
+        found = [*others, *(entry.chain[0] for entry in keys if entry.chain)]
         text = "".join(_pem("CERTIFICATE", each) for each in found)
     elif _is_pem(data):
         return trusted_text(data.decode("utf-8", "replace"), str(path))
@@ -184,7 +185,7 @@ def _pem(label: str, der: bytes) -> str:
 def _jks_identity(path: Path, data: bytes, password: str | None, key_password: str | None) -> str:
     secret = password if key_password is None else key_password
     with _of(path):
-        keys = read_jks(data, password).keys
+        keys, _ = read_jks(data, password)
         if not keys:
             raise InputError("there is no private key in it")
         key = keys[0].private_key(secret or "")
@@ -229,9 +230,8 @@ def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, 
 class KeyEntry:
     """A protected private key and the certificates that go with it, our own first (DER)."""
 
-    alias: str
     protected_key: bytes = field(repr=False)
-    chain: tuple[bytes, ...] = field(repr=False)
+    chain: Sequence[bytes] = field(repr=False)
 
     def private_key(self, password: str) -> bytes:
         """The private key (DER, PKCS 8). Raises WrongPassword."""
@@ -251,20 +251,29 @@ class KeyEntry:
         return key
 
 
-@dataclass(frozen=True)
-class Jks:
-    """What a store holds, in its order."""
+def read_jks(data: bytes, password: str | None) -> tuple[list[KeyEntry], list[bytes]]:
+    """The keys and the trusted certificates (DER) of a store, in its order.
 
-    keys: tuple[KeyEntry, ...]
-    certificates: tuple[bytes, ...] = field(repr=False)
-    """The trusted certificates (DER)."""
-
-
-def read_jks(data: bytes, password: str | None) -> Jks:
-    """Reads a store; as in Java its integrity is checked only where there is a password. Raises InputError."""
+    As in Java its integrity is checked only where there is a password. Raises InputError.
+    """
     body = data[:-_DIGEST_BYTES]
-    reader = _Reader(body, len(JKS))
-    version = reader.number(4)
+    stream = io.BytesIO(body[len(JKS) :])
+
+    def take(size: int) -> bytes:
+        part = stream.read(size)
+        if len(part) < size:
+            raise InputError("it is damaged")
+        return part
+
+    def number() -> int:
+        return int.from_bytes(take(4))
+
+    def certificate() -> bytes:
+        if version == 2:
+            take(int.from_bytes(take(2)))  # its type, "X.509"
+        return take(number())
+
+    version = number()
     if version not in (1, 2):
         raise InputError(f"it is a JKS store of the unknown version {version}")
     expected = None if password is None else _sha1(_utf16(password), _WHITENER, body)
@@ -272,45 +281,16 @@ def read_jks(data: bytes, password: str | None) -> Jks:
         raise WrongPassword("its password is wrong, or it is damaged")
     keys: list[KeyEntry] = []
     certificates: list[bytes] = []
-    for _ in range(reader.number(4)):
-        tag = reader.number(4)
-        alias = reader.block(2).decode("utf-8", "replace")
-        reader.number(8)  # when it was made
+    for _ in range(number()):
+        tag = number()
+        take(int.from_bytes(take(2)) + 8)  # its alias, and when it was made
         if tag == _KEY_ENTRY:
-            protected = reader.block(4)
-            chain = tuple(reader.certificate(version) for _ in range(reader.number(4)))
-            keys.append(KeyEntry(alias, protected, chain))
+            keys.append(KeyEntry(take(number()), [certificate() for _ in range(number())]))
         elif tag == _CERTIFICATE_ENTRY:
-            certificates.append(reader.certificate(version))
+            certificates.append(certificate())
         else:
             raise InputError("it is damaged")
-    return Jks(tuple(keys), tuple(certificates))
-
-
-class _Reader:
-    """Big-endian numbers and blocks with their length."""
-
-    def __init__(self, data: bytes, position: int) -> None:
-        self._data = data
-        self._position = position
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self._take(size))
-
-    def block(self, length_size: int) -> bytes:
-        return self._take(self.number(length_size))
-
-    def certificate(self, version: int) -> bytes:
-        if version == 2:
-            self.block(2)  # its type, "X.509"
-        return self.block(4)
-
-    def _take(self, size: int) -> bytes:
-        part = self._data[self._position : self._position + size]
-        if len(part) < size:
-            raise InputError("it is damaged")
-        self._position += size
-        return part
+    return keys, certificates
 
 
 def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:

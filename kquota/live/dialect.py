@@ -1,21 +1,15 @@
 """The names of the brokers' metrics in a cluster, found by looking at them."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Final
 
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.foreign.prometheus import USUAL, Metric
+from kquota.documents.foreign.prometheus import Metric
 from kquota.live.sources import Sample
 from kquota.metrics.series import IDENTITY, Nature
 
 _CONNECTIONS: Final = QuotaKey.CONNECTION_CREATION_RATE
 _CLIENTS: Final = {"client_id", "clientId", "clientid", "client", "redpanda_quota_client_id"}
-_WHAT: Final[dict[Nature, Literal["rate", "counter", "throttle", "tokens"]]] = {
-    Nature.RATE: "rate",
-    Nature.COUNTER: "counter",
-    Nature.THROTTLE: "throttle",
-    Nature.TOKENS: "tokens",
-}
 
 
 def found(samples: Iterable[Sample]) -> tuple[Metric, ...]:
@@ -33,17 +27,11 @@ def found(samples: Iterable[Sample]) -> tuple[Metric, ...]:
         tags.add("user")
     order = list(QuotaKey)
     return tuple(
-        Metric(name, key, _WHAT[nature], ("ip",) if key is _CONNECTIONS else tuple(sorted(tags)))
+        Metric(name, key, nature.value, ("ip",) if key is _CONNECTIONS else tuple(sorted(tags)))
         for name, key, nature in sorted(labels, key=lambda place: (order.index(place[1]), place[2].value, place[0]))
-        if nature in _WHAT
     )
 
 
 def is_broken(samples: Iterable[Sample]) -> bool:
     """Whether the exporter's rules swallow labels: a resource that holds the user as well."""
     return any(", user=" in sample.labels.get("resource", "") for sample in samples)
-
-
-def completed(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
-    """The metrics; where nothing was found, the names that the usual rules make."""
-    return tuple(metrics) or USUAL

@@ -7,6 +7,7 @@ one join. The state is a value that is renewed at intervals; what cannot be rene
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kquota import __version__
@@ -85,13 +86,11 @@ class Exporter:
             self._part("journal").renew(self.read_leases, now_ms, fatal)
         if quotas is None:
             return
-        snapshot, look, drift, lint = quotas, self.look, self.read_drift, self.lint
-        if look is not None:
-            self._part("metrics").renew(lambda: look(snapshot), now_ms, fatal)
-        if drift is not None:
-            self._part("drift").renew(lambda: drift(snapshot), now_ms, fatal)
-        if lint is not None:
-            self._part("lint").renew(lambda: lint(snapshot), now_ms, fatal)
+        readers: dict[str, Callable[[QuotaSnapshot], object] | None]
+        readers = {"metrics": self.look, "drift": self.read_drift, "lint": self.lint}
+        for name, read in readers.items():
+            if read is not None:
+                self._part(name).renew(partial(read, quotas), now_ms, fatal)
 
     @property
     def errors(self) -> Mapping[str, str]:

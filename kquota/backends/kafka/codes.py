@@ -9,12 +9,11 @@ from kquota.errors import InvalidRequest, KquotaError, Rejected, Unauthorized, U
 
 
 class Code(NamedTuple):
-    """An error's name, what Kafka says where the broker says nothing, the class of ours, and whether to try again."""
+    """An error's name, what Kafka says where the broker says nothing, and the class of ours: Unreachable may pass."""
 
     name: str
     text: str
     error: type[KquotaError]
-    is_transient: bool = False
 
 
 NONE: Final = 0
@@ -31,28 +30,21 @@ CODES: Final = {
     -1: Code(
         "UNKNOWN_SERVER_ERROR", "The server experienced an unexpected error when processing the request.", Rejected
     ),
-    3: Code(
-        "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.", Unreachable, is_transient=True
-    ),
-    5: Code("LEADER_NOT_AVAILABLE", "The partition has no leader at the moment.", Unreachable, is_transient=True),
-    6: Code("NOT_LEADER_OR_FOLLOWER", "Another broker leads the partition.", Unreachable, is_transient=True),
-    7: Code("REQUEST_TIMED_OUT", "The request timed out.", Unreachable, is_transient=True),
-    8: Code("BROKER_NOT_AVAILABLE", "The broker is not available.", Unreachable, is_transient=True),
+    3: Code("UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.", Unreachable),
+    5: Code("LEADER_NOT_AVAILABLE", "The partition has no leader at the moment.", Unreachable),
+    6: Code("NOT_LEADER_OR_FOLLOWER", "Another broker leads the partition.", Unreachable),
+    7: Code("REQUEST_TIMED_OUT", "The request timed out.", Unreachable),
+    8: Code("BROKER_NOT_AVAILABLE", "The broker is not available.", Unreachable),
     10: Code("MESSAGE_TOO_LARGE", "The record is larger than the topic takes.", InvalidRequest),
-    13: Code(
-        "NETWORK_EXCEPTION",
-        "The server disconnected before a response was received.",
-        Unreachable,
-        is_transient=True,
-    ),
+    13: Code("NETWORK_EXCEPTION", "The server disconnected before a response was received.", Unreachable),
     17: Code("INVALID_TOPIC_EXCEPTION", "No topic can have that name.", InvalidRequest),
-    19: Code("NOT_ENOUGH_REPLICAS", "Too few replicas are in sync.", Unreachable, is_transient=True),
+    19: Code("NOT_ENOUGH_REPLICAS", "Too few replicas are in sync.", Unreachable),
     29: Code("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.", Unauthorized),
     31: Code("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.", Unauthorized),
     33: Code("UNSUPPORTED_SASL_MECHANISM", "The broker does not support the requested SASL mechanism.", Unauthorized),
     34: Code("ILLEGAL_SASL_STATE", "Request is not valid given the current SASL state.", Unauthorized),
     35: Code("UNSUPPORTED_VERSION", "The version of API is not supported.", Rejected),
-    41: Code("NOT_CONTROLLER", "This is not the correct controller for this cluster.", Unreachable, is_transient=True),
+    41: Code("NOT_CONTROLLER", "This is not the correct controller for this cluster.", Unreachable),
     40: Code("INVALID_CONFIG", "Configuration is invalid.", InvalidRequest),
     42: Code(
         "INVALID_REQUEST",
@@ -62,15 +54,14 @@ CODES: Final = {
     ),
     44: Code("POLICY_VIOLATION", "Request parameters do not satisfy the configured policy.", Rejected),
     58: Code("SASL_AUTHENTICATION_FAILED", "SASL Authentication failed.", Unauthorized),
-    89: Code("THROTTLING_QUOTA_EXCEEDED", "The throttling quota has been exceeded.", Unreachable, is_transient=True),
+    89: Code("THROTTLING_QUOTA_EXCEEDED", "The throttling quota has been exceeded.", Unreachable),
     91: Code("RESOURCE_NOT_FOUND", "A request illegally referred to a resource that does not exist.", Rejected),
 }
 
 
 def is_transient(code: int) -> bool:
     """Whether the same request may succeed in a moment."""
-    known = CODES.get(code)
-    return known is not None and known.is_transient
+    return code in CODES and CODES[code].error is Unreachable
 
 
 def error_of(code: int, message: str | None, *, hint: str | None = None) -> KquotaError:

@@ -12,7 +12,7 @@ from kquota.cli.grammar import Group
 from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
-from kquota.documents.foreign.prometheus import Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
+from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
 
 _INTERVAL: Any = lasting("The --interval of 'kquota exporter'.", default="15s")
 _TIMEOUT_S = 10.0
@@ -97,10 +97,10 @@ def _thresholds(facts: BrokerFacts, interval_ms: int) -> Thresholds:
 
 def _metrics(live: watched.Asked) -> Sequence[Metric]:
     """The metrics that the source has; says what was found, and what is wrong with it."""
-    from kquota.live.dialect import completed, found, is_broken
+    from kquota.live.dialect import found, is_broken
 
     if not live.is_named:
-        return completed(())
+        return USUAL
     look = live.open(_TIMEOUT_S).look()
     metrics = found(look.samples)
     for place, why in look.missing:
@@ -111,4 +111,4 @@ def _metrics(live: watched.Asked) -> Sequence[Metric]:
         warn("the exporter's rules swallow users: 'kquota generate jmx-exporter' writes rules that keep them")
     else:
         note(f"found {', '.join(sorted({metric.name for metric in metrics}))}")
-    return completed(metrics)
+    return metrics or USUAL

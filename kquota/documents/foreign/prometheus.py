@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.documents.encoding import Document, parse
@@ -26,7 +26,8 @@ class Metric(NamedTuple):
 
     name: str
     key: QuotaKey
-    what: Literal["rate", "counter", "throttle", "tokens"]
+    what: str
+    """`rate`, `counter`, `throttle` or `tokens`."""
     labels: tuple[str, ...]
 
 
