@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from kquota.backends import jaas, stores
 from kquota.backends.addresses import PROTOCOLS
 from kquota.backends.kafka import KafkaSecurity
-from kquota.backends.kafka.login import sasl_of
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
+from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sasl, Scram
 from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
@@ -26,11 +31,11 @@ _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" pa
 def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     """What a client.properties file (`--command-config` of Kafka's tools) says about security.
 
-    Read are security.protocol; sasl.mechanism, sasl.jaas.config and what else the mechanism knows
-    (`kquota.backends.kafka.login`); and, where the protocol is SSL or SASL_SSL, ssl.truststore.*, ssl.keystore.*,
-    ssl.key.password and ssl.endpoint.identification.algorithm (empty: host names are not compared). Stores are PEM,
-    PKCS12 or JKS files, or PEM text. Relative paths start at the working directory, as in Kafka. Variables of
-    configuration providers are replaced. Raises InputError for what cannot be used, MissingDependency.
+    Read are security.protocol; sasl.mechanism, sasl.jaas.config and what else the mechanism knows; and, where the
+    protocol is SSL or SASL_SSL, ssl.truststore.*, ssl.keystore.*, ssl.key.password and
+    ssl.endpoint.identification.algorithm (empty: host names are not compared). Stores are PEM, PKCS12 or JKS files, or
+    PEM text. Relative paths start at the working directory, as in Kafka. Variables of configuration providers are
+    replaced. Raises InputError for what cannot be used, MissingDependency.
     """
     # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
     properties = {name: value.strip(_BLANKS) for name, value in resolved(read_properties(file), file).items()}
@@ -42,7 +47,7 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
         )
     sasl = None
     if protocol.startswith("SASL_"):
-        sasl = sasl_of(properties, file, ask)
+        sasl = _sasl_of(properties, file, ask)
     tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
     return KafkaSecurity(tls, sasl)
 
@@ -121,3 +126,165 @@ def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
         raise InputError(f"{file}: {error.strerror or error}") from None
     except ValueError:
         raise InputError(f"{file}: not a JAAS configuration", hint=_JAAS_HINT) from None
+
+
+# Logins to brokers: sasl.mechanism, sasl.jaas.config and what belongs to them
+
+_SECURITY = "org.apache.kafka.common.security."
+_OAUTH = f"{_SECURITY}oauthbearer."
+_PASSWORDS = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
+_MODULES = {
+    "PLAIN": _PASSWORDS,
+    **dict.fromkeys(SCRAM_MECHANISMS, _PASSWORDS),
+    "OAUTHBEARER": (f"{_OAUTH}OAuthBearerLoginModule",),
+    "GSSAPI": ("com.sun.security.auth.module.Krb5LoginModule",),
+    "AWS_MSK_IAM": ("software.amazon.msk.auth.iam.IAMLoginModule",),
+}
+"""The login modules of each mechanism; the first is that of the example in a hint."""
+
+_OTHERS = ("ANONYMOUS", "CRAM-MD5", "DIGEST-MD5", "EXTERNAL", "KERBEROS", "NTLM", "SCRAM-SHA-1")
+"""Mechanisms of SASL that Kafka has not."""
+
+_HANDLER, _RETRIEVER = "sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"
+_HANDLERS = (
+    f"{_OAUTH}OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+)
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+_RETRIEVERS = tuple(f"{_OAUTH}{name}JwtRetriever" for name in ("Default", "ClientCredentials", "File"))
+_CLIENT = "sasl.oauthbearer.client.credentials."
+
+
+def _sasl_of(properties: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
+    """The login; `ask` is for a password that is not there. Raises InputError; no message shows what is in the JAAS."""
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    if mechanism not in _MODULES:
+        raise InputError(
+            f"{file}: sasl.mechanism{nearly(mechanism, (*_MODULES, *_OTHERS))} is not supported",
+            hint=f"supported: {', '.join(_MODULES)}",
+        )
+    options = _login_options(mechanism, properties, file)
+    if mechanism == "GSSAPI":
+        return _kerberos(properties, options, file)
+    if mechanism == "AWS_MSK_IAM":
+        return _msk(options)
+    if mechanism == "OAUTHBEARER":
+        return _oauth(properties, options, file, ask)
+    username = options.get("username")
+    if username is None:
+        raise InputError(f"{file}: sasl.jaas.config gives no username", hint=_login_hint(mechanism))
+    password = options.get("password")
+    if password is None:
+        password = ask(f"password of {username}")
+    return Plain(username, password) if mechanism == "PLAIN" else Scram(mechanism, username, password)
+
+
+def _login_hint(mechanism: str) -> str:
+    words = ' username="…" password="…"' if _MODULES[mechanism] is _PASSWORDS else ""
+    return f"for example: {_MODULES[mechanism][0]} required{words};"
+
+
+def _login_options(mechanism: str, properties: Mapping[str, str], file: Path) -> dict[str, str]:
+    """The options of the login module."""
+    text = properties.get("sasl.jaas.config")
+    if text is None:
+        if mechanism == "GSSAPI":
+            return {}  # It is usually in a file of the JVM's then; the tickets are those of the system in any case.
+        raise InputError(f"{file}: sasl.jaas.config is missing", hint=_login_hint(mechanism))
+    try:
+        login = jaas.parse_login(text)
+    except ValueError:
+        raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_login_hint(mechanism)) from None
+    if login.module not in _MODULES[mechanism]:
+        module = java_class(login.module)
+        if "sasl.mechanism" not in properties:
+            near = get_close_matches("sasl.mechanism", properties, n=1, cutoff=0.8)
+            slip = f"did you mean sasl.mechanism by {near[0]}?" if near else f"for login module{module} set it"
+            raise InputError(f"{file}: sasl.mechanism is not set, so {mechanism} holds", hint=slip)
+        raise InputError(f"{file}: login module{module} is not supported for {mechanism}", hint=_login_hint(mechanism))
+    return login.options
+
+
+def _kerberos(properties: Mapping[str, str], options: Mapping[str, str], file: Path) -> Sasl:
+    service = properties.get("sasl.kerberos.service.name") or options.get("serviceName")
+    if not service:
+        hint = "it is the brokers', often kafka"
+        if "sasl.mechanism" not in properties:
+            hint = f"sasl.mechanism is not set, so GSSAPI holds; set it, for example to PLAIN. For GSSAPI: {hint}"
+        raise InputError(f"{file}: sasl.kerberos.service.name is missing", hint=hint)
+    keytab = options.get("keyTab") if options.get("useKeyTab", "false").lower() == "true" else None
+    return Kerberos(service, options.get("principal"), keytab)
+
+
+def _msk(options: Mapping[str, str]) -> Sasl:
+    return OAuthBearer(
+        MskIam(options.get("awsProfileName"), options.get("awsRoleArn"), options.get("awsRoleSessionName"))
+    )
+
+
+def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask) -> Sasl:
+    handler = properties.get(_HANDLER, "")
+    retriever = properties.get(_RETRIEVER, "")
+    if handler == _MSK_HANDLER:
+        return _msk(options)
+    for name, what, known in ((_HANDLER, handler, _HANDLERS), (_RETRIEVER, retriever, _RETRIEVERS)):
+        if what and what not in known:
+            raise InputError(
+                f"{file}: {java_class(what).strip() or name} is not supported", hint=f"supported: {', '.join(known)}"
+            )
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+    if not url:
+        if handler and handler != _HANDLERS[-1]:
+            raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
+        return _unsecured(options, file)
+    extensions = _prefixed(options, "extension_")
+    if local := re.fullmatch(r"file:(?://[^/]*)?(/.*)", url, re.IGNORECASE):
+        return OAuthBearer(FileToken(Path(unquote(local[1]))), extensions)
+    return OAuthBearer(_client_credentials(url, properties, options, file, ask), extensions)
+
+
+def _client_credentials(
+    url: str, properties: Mapping[str, str], options: Mapping[str, str], file: Path, ask: Ask
+) -> ClientCredentials:
+    client_id = properties.get(f"{_CLIENT}client.id") or options.get("clientId")
+    if not client_id:
+        raise InputError(
+            f"{file}: the client of the token endpoint is missing",
+            hint=f"set {_CLIENT}client.id and {_CLIENT}client.secret",
+        )
+    secret = properties.get(f"{_CLIENT}client.secret") or options.get("clientSecret")
+    return ClientCredentials(
+        url,
+        client_id,
+        secret or ask(f"secret of the client {client_id}"),
+        properties.get("sasl.oauthbearer.scope") or options.get("scope"),
+        urlencode=properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
+        # As in Kafka, the stores for the endpoint are options of the login module, apart from those for brokers.
+        tls=stores.tls_of(options, "ssl.", f"{file}: sasl.jaas.config", ask),
+    )
+
+
+def _unsecured(options: Mapping[str, str], file: Path) -> Sasl:
+    """What Kafka's login for tests makes: claims as texts, numbers and lists that begin with what separates them."""
+    prefix = "unsecuredLogin"
+    principal = options.get(f"{prefix}PrincipalClaimName", "sub")
+    claims: dict[str, str | float | list[str]] = {**_prefixed(options, f"{prefix}StringClaim_")}
+    try:
+        claims |= {name: float(text) for name, text in _prefixed(options, f"{prefix}NumberClaim_").items()}
+        lifetime = float(options.get(f"{prefix}LifetimeSeconds", "3600"))
+    except ValueError:
+        raise InputError(f"{file}: sasl.jaas.config has a number that is none") from None
+    for name, text in _prefixed(options, f"{prefix}ListClaim_").items():
+        claims[name] = text[1:].split(text[0]) if text and not text[0].isalnum() else [text]
+    if not claims.get(principal):
+        raise InputError(
+            f"{file}: sasl.jaas.config says neither where a token is from nor whom an unsecured one is for",
+            hint=f"set sasl.oauthbearer.token.endpoint.url; or {prefix}StringClaim_{principal} in test clusters",
+        )
+    return OAuthBearer(UnsecuredToken(claims, principal, lifetime), _prefixed(options, f"{prefix}Extension_"))
+
+
+def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The options whose names begin so, without that."""
+    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}

@@ -20,9 +20,9 @@ from kquota.access import connect
 from kquota.backends.kafka import journal as topic
 from kquota.backends.kafka.connection import Connection
 from kquota.backends.kafka.connection import Lost as LostConnection
-from kquota.backends.packing import packed, unpacked
 from kquota.backends.zookeeper.session import Lost, Session
 from kquota.changes import journal_of
+from kquota.core.change.journal_store import packed, unpacked
 from kquota.core.change.plan import plan
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

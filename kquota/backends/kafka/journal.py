@@ -16,8 +16,7 @@ from kquota.backends import wire
 from kquota.backends.kafka.codes import NONE, UNKNOWN_TOPIC
 from kquota.backends.kafka.nodes import Nodes, pause_or_raise
 from kquota.backends.kafka.records import batch_of, records_of
-from kquota.backends.packing import packed, unpacked
-from kquota.core.change.journal_store import Draft
+from kquota.core.change.journal_store import Draft, packed, unpacked
 from kquota.errors import InputError, KquotaError
 
 TOPIC: Final = "__kquota_journal"

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from kquota.backends.packing import packed, unpacked
 from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW, Node
 from kquota.backends.zookeeper.session import Lost, Session
-from kquota.core.change.journal_store import Draft
+from kquota.core.change.journal_store import Draft, packed, unpacked
 from kquota.errors import InputError, KquotaError, Unreachable
 
 _ABOVE = "/kquota"
