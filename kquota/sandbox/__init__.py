@@ -93,7 +93,7 @@ class ZooKeeper:
     title = "ZooKeeper"
     config_file = "zoo.cfg"
     log_file = "zookeeper.log"
-    patience_s = 30.0
+    patience_s = 90.0
     metrics: str | None = None
 
     def __init__(

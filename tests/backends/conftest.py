@@ -1,7 +1,7 @@
 """One real broker for all tests of this package: every kind of listener, and an authorizer."""
 
+import contextlib
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.brokers.kafka import KafkaBroker, Listener, password_of
 from tests.support.certificates import Certificate, authority, keytool
 from tests.support.oauth import AuthorizationServer
 from tests.support.processes import free_ports
+from tests.support.waiting import until
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -262,21 +263,14 @@ def secured_zookeeper(
     flags = [f"-Djava.security.auth.login.config={jaas}"]
     # SASL and TLS need more than the plain server: ZooKeeper's own TLS classes refer to Netty's.
     with Sandbox(extra_config=config, jvm_flags=flags, extra_jars=[r"netty-(?!all).*\.jar"]) as sandbox:
-        _await_port(port)  # ZooKeeper opens it after the plain one, which the sandbox waits for
+        until(lambda: _takes_connections(port))  # ZooKeeper opens it after the plain one, which the sandbox waits for
         yield SecuredZooKeeper(sandbox, f"127.0.0.1:{port}")
 
 
-def _await_port(port: int) -> None:
-    """Waits until somebody takes connections there, for a minute at most."""
-    end = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=10).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
+def _takes_connections(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10):
+        return True
+    return False
 
 
 @pytest.fixture

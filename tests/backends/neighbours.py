@@ -1,10 +1,10 @@
 """Other tools at work on the same cluster: whoever administers its users, and leaves nodes in its ZooKeeper."""
 
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kquota.backends import znode
+from tests.support.waiting import until
 
 # The nodes of a user's credentials as Kafka's tool writes them (`ScramCredentialUtils.credentialToString`).
 CREDENTIALS = "salt=c2FsdA==,stored_key=a2V5,server_key=c2Vy,iterations=4096"
@@ -73,10 +73,7 @@ class BrokerNeighbour:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _ITERATIONS)
         self._added.append(user)
         self._alter(UserScramCredentialUpsertion(user, info, b"secret"))
-        deadline = time.monotonic() + _VISIBLE_S
-        while not self.credentials(user):
-            assert time.monotonic() < deadline, f"the broker does not show the credentials of {user}"
-            time.sleep(0.02)
+        until(lambda: self.credentials(user), f"the broker does not show the credentials of {user}")
 
     def credentials(self, user: str) -> object:
         # One user alone that has none is an error.

@@ -23,7 +23,7 @@ SECRETS = (
     *(password_of(user) for user in ("admin", "alice", "bob")),
     *("secret\n", "=secret", "'secret'", '"secret"', "ops-secret"),
 )
-TIMEOUT_S = 5
+TIMEOUT_S = 15
 
 
 def kquota(*arguments: str, cwd: Path, **environment: str) -> Ran:

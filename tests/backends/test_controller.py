@@ -19,6 +19,7 @@ from kquota.documents.plan import alter_document
 from kquota.errors import InputError, Rejected, Unreachable
 from tests.backends.test_kafka_peers import Peer
 from tests.brokers.split import SplitCluster
+from tests.support.waiting import settled
 
 ALICE = Entity(user="alice")
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -32,13 +33,9 @@ def cluster() -> Iterator[SplitCluster]:
 
 
 def _shows(cluster: SplitCluster, entity: Entity, values: dict[QuotaKey, float]) -> bool:
-    """Whether the broker shows that in time: it follows the controllers."""
-    deadline = Deadline(20)
+    """Whether the broker shows that at last: it follows the controllers."""
     with KafkaBackend(cluster.broker) as backend:
-        while deadline.left:
-            if dict(backend.describe().get(entity, {})) == values:
-                return True
-    return False
+        return settled(lambda: dict(backend.describe().get(entity, {})), values) == values
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -22,6 +21,7 @@ from tests.backends.contract import CONSUMER, PRODUCER, REQUEST, ClusterContract
 from tests.backends.neighbours import BrokerNeighbour
 from tests.support.processes import free_ports
 from tests.support.relay import Relay
+from tests.support.waiting import until
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")
@@ -84,11 +84,9 @@ def test_kquota_sees_what_kafka_configs_wrote(cluster: Cluster, backend: KafkaBa
     )
     assert altered.returncode == 0, altered.stderr
     entity = Entity(user="CN=ü,OU=b", client_id=DEFAULT)
-    deadline = time.monotonic() + 60
-    while entity not in (snapshot := backend.describe()) and time.monotonic() < deadline:
-        pass
-    assert dict(snapshot[entity]) == {PRODUCER: 2048, QuotaKey.CONTROLLER_MUTATION_RATE: 0.25}
-    assert isinstance(snapshot[entity][PRODUCER], int)
+    shown = until(lambda: backend.describe().get(entity))
+    assert shown == {PRODUCER: 2048, QuotaKey.CONTROLLER_MUTATION_RATE: 0.25}
+    assert isinstance(shown[PRODUCER], int)
 
 
 def test_more_operations_than_a_request_may_have(backend: KafkaBackend) -> None:

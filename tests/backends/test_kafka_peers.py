@@ -149,11 +149,11 @@ def test_who_is_turned_away_for_good_is_told_in_time() -> None:
     started = time.monotonic()
     with (
         Peer(answer) as peer,
-        KafkaBackend(peer.bootstrap, timeout_s=2) as backend,
+        KafkaBackend(peer.bootstrap, timeout_s=5) as backend,
         pytest.raises(Unreachable, match="the connection was closed"),
     ):
         backend.describe()
-    assert 2 <= peer.connections <= 6
+    assert 2 <= peer.connections <= 9
     assert 0.5 < time.monotonic() - started < 60
 
 
@@ -164,12 +164,12 @@ def test_a_peer_that_stays_silent(security: KafkaSecurity | None) -> None:
         port = listener.getsockname()[1]
         started = time.monotonic()
         with (
-            KafkaBackend(f"127.0.0.1:{port}", timeout_s=0.5, security=security) as backend,
-            pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 0\.5 s") as caught,
+            KafkaBackend(f"127.0.0.1:{port}", timeout_s=2, security=security) as backend,
+            pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}: no answer within 2 s") as caught,
         ):
             backend.describe()
         assert caught.value.hint == "check the address, and that it is a Kafka broker"
-        assert 0.4 < time.monotonic() - started < 60
+        assert 1.9 < time.monotonic() - started < 60
 
 
 def test_a_peer_that_dribbles() -> None:
@@ -371,13 +371,13 @@ def test_a_lost_write_ends_in_its_time() -> None:
         return None if cut.is_set() else ...
 
     started = time.monotonic()
-    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=3) as backend:
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=8) as backend:
         (result,) = backend.alter([rate(Entity(user="u"))])
         for _ in range(2):
             with pytest.raises(Unreachable):
                 backend.describe()
     assert isinstance(result.error, Uncertain)
-    assert time.monotonic() - started < 3 + 2
+    assert time.monotonic() - started < 2 * 8
 
 
 def test_an_answer_that_forgets_an_entity() -> None:

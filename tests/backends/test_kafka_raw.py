@@ -1,6 +1,5 @@
 """Quotas as brokers judge them, on a real one."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +8,7 @@ from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from tests.brokers.kafka import KafkaBroker
+from tests.support.waiting import settled
 
 ENTITY = {"user": "raw", "client-id": None}
 PAIRS = QuotaFilter({EntityType.USER: "raw"})
@@ -21,11 +21,7 @@ def raw(kraft: KafkaBroker) -> Iterator[RawQuotas]:
 
 
 def shown(raw: RawQuotas, expected: list[RawQuota]) -> list[RawQuota]:
-    """What the broker shows once it is that, or at last; its copy of the metadata lags behind."""
-    deadline = time.monotonic() + 60
-    while (quotas := raw.describe(PAIRS)) != expected and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return quotas
+    return settled(lambda: raw.describe(PAIRS), expected)
 
 
 def test_any_number_goes_to_the_broker_and_comes_back(raw: RawQuotas) -> None:

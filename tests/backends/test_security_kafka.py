@@ -4,7 +4,6 @@ Every run is also a search: none of the secrets is in what it prints.
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.brokers.kafka import VERSION, password_of
 from tests.differential.config_command import ConfigCommand
 from tests.support.certificates import tls_from_files
 from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -162,10 +162,7 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
     altered = kquota("alter", *where, *change, cwd=tmp_path)
     assert altered.code == 0, altered.err
     assert all(line.startswith(("cluster: ", "'kquota undo ")) for line in altered.err.splitlines()), altered.err
-    deadline = time.monotonic() + 60
-    while not (seen := [str(entity) for entity in kafka.describe()]) and time.monotonic() < deadline:
-        pass
-    assert seen == [f"user=u{kind}"]
+    assert until(lambda: [str(entity) for entity in kafka.describe()]) == [f"user=u{kind}"]
     described = kquota("describe", *where, "-o", "csv", cwd=tmp_path)
     assert described.code == 0
     assert "2048" in described.out

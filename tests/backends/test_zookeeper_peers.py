@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -30,7 +31,7 @@ class Peer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -60,8 +61,13 @@ class LatePeer(Peer):
     """A peer that shakes hands late, and then says nothing."""
 
     def __init__(self, late_s: float) -> None:
-        super().__init__(lambda xid, body: None)
+        super().__init__(self._hear)
         self._late_s = late_s
+        self.asked: list[bytes] = []
+
+    def _hear(self, xid: int, body: bytes) -> None:
+        if xid > 0:  # no ping
+            self.asked.append(body[4:])
 
     def _serve(self, connected: socket.socket) -> None:
         time.sleep(self._late_s)
@@ -109,11 +115,10 @@ def test_a_malformed_answer_is_named(kind: str, command: str, capsys: pytest.Cap
 def test_the_time_out_is_for_the_connection_and_for_an_answer(command: str) -> None:
     """One of each, as its help says: what did not answer in time is not asked again."""
     arguments = ["--user", "a", "--add-config", "producer_byte_rate=1"] if command == "alter" else []
-    timeout_s, slow_machine_s = 3.0, 4.0
-    started = time.monotonic()
-    with LatePeer(timeout_s / 2) as peer:
-        assert run([command, "--zookeeper", peer.address, "--timeout", f"{timeout_s}", *arguments]) == 4
-    assert time.monotonic() - started < 2 * timeout_s + slow_machine_s
+    with LatePeer(1) as peer:
+        assert run([command, "--zookeeper", peer.address, "--timeout", "5", *arguments]) == 4
+    assert peer.asked
+    assert len(peer.asked) == len(set(peer.asked))
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,5 +134,5 @@ def test_a_server_that_does_not_answer_is_not_waited_for_at_the_end(monkeypatch:
         monkeypatch.setattr(client, "stop", lambda: (ended.wait(60), stop()))
         started = time.monotonic()
         session.close()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 55
     ended.set()

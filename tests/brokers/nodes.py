@@ -139,7 +139,7 @@ class Nodes(Processes):
 
         # Quiet: refused connections are what waiting looks like.
         admin = AdminClient({**client, "log_level": 0, "reconnect.backoff.max.ms": 200})
-        self._await(what, lambda: len(admin.list_topics(timeout=1).brokers) >= count, seconds, KafkaException)
+        self._await(what, lambda: len(admin.list_topics(timeout=5).brokers) >= count, seconds, KafkaException)
 
     def _logs(self) -> list[Path]:
         folders = {output.parent for output in self._outputs.values()}

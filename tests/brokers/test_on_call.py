@@ -23,6 +23,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from tests.brokers.kafka import BROKER, KafkaBroker
 from tests.cli.conftest import Kquota, kquota  # noqa: F401 - a fixture
+from tests.support.waiting import interrupted
 
 _ROOT = "    Root:\n      level: FATAL\n      AppenderRef:\n        ref: RequestAppender\n"
 _SECONDS = 8.0
@@ -64,7 +65,7 @@ def load(broker: KafkaBroker, user: str, client: str, size: int, pause: float) -
     settings = {"client.id": client, "linger.ms": 0, "batch.num.messages": 1, "acks": "all"}
     producer = Producer({**broker.client(user), **settings, "throttle_cb": lambda event: throttled.set()})
     end = time.monotonic() + _SECONDS
-    while time.monotonic() < end or (user in _LIMITED and not throttled.is_set() and time.monotonic() < end + 60):
+    while time.monotonic() < end or (user in _LIMITED and not throttled.is_set() and time.monotonic() < end + 300):
         producer.produce("load", b"x" * size)
         producer.poll(pause)
     producer.purge()
@@ -80,7 +81,7 @@ def walk(
 ) -> dict[str, Any]:
     """What the first two commands come to while these clients produce: (user, client-id, bytes, pause in s)."""
     first = broker.request_log.stat().st_size if broker.request_log.exists() else 0
-    command = [sys.executable, "-m", "kquota", "record", "--for", "300s", "--yes", "--journal", str(folder / "journal")]
+    command = [sys.executable, "-m", "kquota", "record", "--for", "1h", "--yes", "--journal", str(folder / "journal")]
     command += ["--bootstrap-server", broker.bootstrap]
     recording = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert recording.stderr is not None
@@ -92,8 +93,7 @@ def walk(
     meanwhile()
     for thread in threads:
         thread.join()
-    recording.send_signal(signal.SIGINT)
-    _, said = recording.communicate(timeout=60)
+    _, said = interrupted(recording, signal.SIGINT)
     assert recording.returncode == 130, said
     assert "switched back, WARN" in said
     with broker.request_log.open("rb") as stream:
@@ -110,7 +110,7 @@ def hurry(broker: KafkaBroker) -> int:
     """Connects until some connections gave no answer, asks one thing each time, and returns how many they are."""
     host, _, port = broker.bootstrap.partition(":")
     end, refused = time.monotonic() + _SECONDS, 0
-    while time.monotonic() < end or (not refused and time.monotonic() < end + 60):
+    while time.monotonic() < end or (not refused and time.monotonic() < end + 300):
         try:
             with socket.create_connection((host, int(port)), 60, (HURRIED, 0)) as connection:
                 connection.sendall(_ASK)

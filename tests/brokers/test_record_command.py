@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kquota.core.change.recording import LOGGER, Level
 from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota, Ran, kquota  # noqa: F401 - a fixture
+from tests.support.waiting import PATIENCE_S, interrupted, until
 
 _ROOT = """\
     Root:
@@ -84,7 +84,7 @@ def test_it_counts_what_it_recorded_and_sets_the_old_level_again(
 def test_lines_have_microseconds_and_are_audited(
     run: Callable[..., Ran], broker: KafkaBroker, loggers: KafkaLoggers, tmp_path: Path
 ) -> None:
-    ran = run("record", "--for", "60s", "--requests", "1", "--yes", "--log", str(broker.request_log))
+    ran = run("record", "--for", "1h", "--requests", "1", "--yes", "--log", str(broker.request_log))
     assert ran.code == 0, ran.err
     assert "ended by requests" in ran.err
     quotas = (
@@ -128,8 +128,7 @@ def test_a_signal_switches_back(
     broker: KafkaBroker, loggers: KafkaLoggers, tmp_path: Path, number: signal.Signals
 ) -> None:
     with recording(broker, loggers, tmp_path) as process:
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = interrupted(process, number)
     assert process.returncode == 128 + number, said
     assert loggers.level(1) == Level("WARN")
     assert "switched back" in said
@@ -188,26 +187,23 @@ def set_root(loggers: KafkaLoggers, level: str) -> None:
 
 
 class recording:
-    """A `kquota record` of a minute in a process of its own, once the logger is on."""
+    """A `kquota record` of an hour in a process of its own, once the logger is on."""
 
     def __init__(self, broker: KafkaBroker, loggers: KafkaLoggers, folder: Path) -> None:
-        command = [sys.executable, "-m", "kquota", "record", "--for", "60s", "--yes"]
+        command = [sys.executable, "-m", "kquota", "record", "--for", "1h", "--yes"]
         command += ["--bootstrap-server", broker.bootstrap, "--journal", str(folder / "journal")]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
         self._loggers = loggers
 
     def __enter__(self) -> subprocess.Popen[str]:
-        deadline = time.monotonic() + 60
-        while self._loggers.level(1).name != "DEBUG":
-            assert self._process.poll() is None, self._process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: self._process.poll() is not None or self._loggers.level(1).name == "DEBUG")
+        assert self._process.poll() is None, self._process.communicate()
         return self._process
 
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(60)
+        self._process.wait(PATIENCE_S)
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()

@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.waiting import PATIENCE_S
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +95,7 @@ class Terminal:
     def run(self, line: str) -> None:
         """Runs a line, and waits until it is done."""
         self._type(f"{line}\rwords done\r")
-        assert self._words(60) == ["done"], f"no answer from the shell; it shows {self._heard!r}"
+        assert self._words(PATIENCE_S) == ["done"], f"no answer from the shell; it shows {self._heard!r}"
 
     def complete(self, line: str, *, tabs: int = 1, left: int = 0) -> list[str]:
         """The words of the line after Tab was pressed at its end, or so many characters to the left of it.
@@ -105,7 +107,7 @@ class Terminal:
         self._type(line + "\x02" * left + "\t" * tabs)
         # The next keys are read when the completion is done: to the line's start, and what it says goes to a program.
         self._type("\x01words \r")
-        words = self._words(4)
+        words = self._words(15)
         if not words:
             self._type("\x03")
         return words
@@ -138,6 +140,26 @@ class Terminal:
             self._heard += heard
             if "\x1b[c" in heard or "\x1b[0c" in heard:
                 self._type("\x1b[?62c")  # fish asks the terminal what it is, and waits
+
+
+def on_terminal(arguments: Sequence[str], folder: Path, **environment: str) -> str:
+    """What kquota shows on a terminal, on stdout and stderr, once it has ended well."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "kquota", *arguments],
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | environment,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    assert process.returncode == 0, shown
+    return shown.decode()
 
 
 def _take_terminal(inner: int) -> None:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from jsonschema import Draft202012Validator
 from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
+from tests.support.waiting import interrupted, until
 
 QUOTAS = (
     '{"kind":"kquota.quotas","version":1,"quotas":[{"entity":{"user":"alice"},"values":{"producer_byte_rate":1000}}]}'
@@ -97,12 +97,9 @@ def test_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
     ) as process:
-        deadline = time.monotonic() + 180
-        while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        until(lambda: psutil.Process(process.pid).children(), "Spark does not start")
         # The pipes close when the last process that holds them is gone, the JVM included.
-        out, err = process.communicate(timeout=120)
+        out, err = interrupted(process, signal.SIGINT)
 
     assert (process.returncode, out, err.strip()) == (130, "", "kquota: interrupted")
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -33,18 +32,11 @@ from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_config import validated
 from tests.conftest import new_chroot
+from tests.support.waiting import until
 
 RECORDED = Path("tests/data/request_log").resolve()
 QUOTAS = str(RECORDED / "quotas.json")
 ALICE, PRODUCER = Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits for it, two minutes at most."""
-    end = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -76,7 +68,7 @@ def test_sigterm_ends_it_with_the_findings_so_far(log: Path, tmp_path: Path) -> 
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        lost = threading.Timer(240, process.kill)
+        lost = threading.Timer(600, process.kill)
         lost.start()
         first = validated(process.stdout.readline(), "episode")
         assert first["state"] == "began"
@@ -172,7 +164,7 @@ def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        lost = threading.Timer(240, process.kill)
+        lost = threading.Timer(600, process.kill)
         lost.start()
         until(lambda: len(periods()) == 1)
         with connect(zookeeper=chroot) as writer:

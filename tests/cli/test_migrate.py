@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration
 from tests.cli.conftest import Kquota
+from tests.support.waiting import until
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
 ZOOKEEPER = {
@@ -181,12 +181,13 @@ def test_a_real_migration(kquota: Kquota, chroot: str) -> None:
         for finding in found:
             for command in finding["commands"]:
                 assert kquota(*shlex.split(command)[1:], "--wait").code == 0, command
-        deadline = time.monotonic() + 90
-        while True:
-            left = json.loads(kquota(*check).out)["findings"]
-            # The controller writes to ZooKeeper a moment later.
-            if not any(finding["commands"] for finding in left) or time.monotonic() > deadline:
-                break
+
+        def left_over() -> list[Any]:
+            return list(json.loads(kquota(*check).out)["findings"])
+
+        # The controller writes to ZooKeeper a moment later.
+        until(lambda: not any(finding["commands"] for finding in left_over()))
+        left = left_over()
 
     assert (direct.code, early.code) == (6, 6)
     assert "migrating to KRaft" in direct.complaint

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kquota.documents.encoding import schema
 from kquota.errors import Refused
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.cli.conftest import Kquota
+from tests.support.waiting import PATIENCE_S, until
 from tools.accuracy.probes import CASES, TOPIC, Case, fill, login_of, run
 
 SECONDS = 7
@@ -64,7 +66,7 @@ def test_a_terminal_sees_how_far_a_probe_is(quiet: list[str], monkeypatch: pytes
         return re.search(r"probing .* [1-9]\d*%", terminal.getvalue()) is not None
 
     def probe(*_: object) -> None:
-        end = time.monotonic() + (0.5 if quiet else 60)
+        end = time.monotonic() + (0.5 if quiet else PATIENCE_S)
         while not moved() and time.monotonic() < end:
             time.sleep(0.01)
         raise Refused("enough was seen")
@@ -149,9 +151,16 @@ def test_a_login_that_may_not_read_quotas_is_given_them(kquota: Kquota, broker: 
 
 def test_the_rate_holds(kquota: Kquota, broker: KafkaBroker) -> None:
     arguments = ("--rate", "100kB", "--size", "10kB", "--duration", "3s", "--yes", "-o", "json")
-    for probe in ("produce", "fetch"):
+
+    def is_reached(probe: str) -> bool:
+        """It is never more; a busy machine may be too slow for it."""
         done = kquota("probe", probe, "--topic", TOPIC, *arguments, "--bootstrap-server", broker.bootstrap)
-        assert 200_000 < json.loads(done.out)["charged"] < 340_000, done.err
+        charged = int(json.loads(done.out)["charged"])
+        assert charged < 340_000, done.err
+        return charged > 200_000
+
+    for probe in ("produce", "fetch"):
+        until(partial(is_reached, probe), f"{probe} never keeps up")
 
 
 @pytest.mark.parametrize(
@@ -172,13 +181,11 @@ def test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed(
         text=True,
     )
     try:
-        deadline = time.monotonic() + 90
-        while "ended" not in topics(broker) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: "ended" in topics(broker))
         time.sleep(3)  # the answer to the first request may still be on its way
         for number in signals:
             process.send_signal(number)
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
 
@@ -192,7 +199,7 @@ def test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed(
 def test_the_user_is_that_of_the_login(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
     login = login_of("alice", tmp_path)
     done = kquota(
-        *("probe", "produce", "--topic", TOPIC, "--duration", "1s", "--yes", "-o", "json"),
+        *("probe", "produce", "--topic", TOPIC, "--duration", "5s", "--yes", "-o", "json"),
         *("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)),
     )
     assert done.code == 0, done.err

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
+from tests.cli.terminal import on_terminal
 from tests.cli.test_describe_alter import Golden, validated
 from tests.cli.test_resolve import QUOTAS
 
@@ -154,31 +153,8 @@ def test_a_tree_with_every_exception(kquota: Kquota, file: str, tmp_path: Path, 
 
 
 def test_a_terminal_gets_a_tree_of_lines(file: str, tmp_path: Path) -> None:
-    terminal, other = pty.openpty()
-    try:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "kquota",
-                "resolve",
-                "--user",
-                "user1",
-                "--quotas",
-                str(tmp_path / file),
-                "-o",
-                "tree",
-            ],
-            stdout=other,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LANG": "C.UTF-8"},
-            check=True,
-        )
-        os.close(other)
-        shown = os.read(terminal, 65536).decode()
-    finally:
-        os.close(terminal)
-    assert done.stderr == b""
+    arguments = ("resolve", "--user", "user1", "--quotas", file, "-o", "tree")
+    shown = on_terminal(arguments, tmp_path, COLUMNS="120", LANG="C.UTF-8")
     assert "├── " in shown
     assert "producer_byte_rate: 1 MB/s" in shown
 

@@ -1,9 +1,5 @@
 """The options that go with every command: what --quiet leaves out, and where --color colours."""
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +7,7 @@ import pytest
 
 from kquota.cli.main import COMMANDS, cli
 from tests.cli.conftest import Kquota
+from tests.cli.terminal import on_terminal
 
 ESCAPE = "\x1b["
 QUOTAS = """\
@@ -139,28 +136,6 @@ def test_a_terminal_is_coloured_unless_told_not_to(
     shown = on_terminal([*arguments, *options], tmp_path, NO_COLOR=no_color)
     assert "alice" in shown or "user" in shown
     assert (ESCAPE in shown) == coloured
-
-
-def on_terminal(arguments: list[str], folder: Path, **environment: str) -> str:
-    """What a command shows on a terminal."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kquota", *arguments],
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"} | environment,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while chunk := os.read(ours, 65536):
-            shown += chunk
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(60) == 0
-    return shown.decode()
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "kafka-configs"])

@@ -1,9 +1,7 @@
 """`kquota top` as people and scripts run it, on recorded pages of metrics."""
 
-import contextlib
 import json
 import os
-import pty
 import shlex
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from kquota.documents.encoding import read_document
 from kquota.live.explain import last_run
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.cli.conftest import Kquota
+from tests.cli.terminal import on_terminal
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 PAGE = str(SAMPLES / "scrape-resource.prom")
@@ -229,7 +228,7 @@ def test_it_ends_with_its_reader(tmp_path: Path) -> None:
     line = f"{sys.executable} -m kquota top --metrics {PAGE} --quotas {QUOTAS} --interval 1s | head -n 1"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True
     )
 
     assert done.stdout.startswith("STATE")
@@ -250,20 +249,8 @@ def test_the_last_run_of_a_throttle(readings: list[tuple[int, float]], begin: in
 
 def test_a_screen(tmp_path: Path) -> None:
     """On a terminal it is drawn on the second screen, anew at each look; afterwards the first screen is back."""
-    outer, inner = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-m", "kquota", "top", *LIVE, "--count", "2", "--interval", "1s"]
-    with subprocess.Popen(command, stdout=inner, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
-        os.close(inner)
-        heard = b""
-        with contextlib.suppress(OSError):  # the end of a terminal
-            while part := os.read(outer, 65536):
-                heard += part
-        process.communicate(timeout=60)
-    os.close(outer)
-    text = heard.decode()
+    text = on_terminal(["top", *LIVE, "--count", "2", "--interval", "1s"], tmp_path, COLUMNS="80")
 
-    assert process.returncode == 0
     assert text.count("client-id=sensor-gw") == 2
     assert text.index("\x1b[?1049h") < text.index("client-id=sensor-gw")
     assert text.rindex("client-id=sensor-gw") < text.rindex("\x1b[?1049l")

@@ -26,6 +26,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.test_describe_alter import Golden, validated
 from tests.support.relay import Relay
+from tests.support.waiting import PATIENCE_S, interrupted
 
 ALICE = Entity(user="alice")
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -56,7 +57,7 @@ class Watching:
 
     def end(self) -> tuple[int, str, str]:
         """The exit code, and what else was printed."""
-        out, err = self.process.communicate(timeout=90)
+        out, err = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, out.decode(), err.decode()
 
     def kill(self) -> None:
@@ -66,7 +67,7 @@ class Watching:
     @staticmethod
     def _line(stream: object) -> str:
         assert hasattr(stream, "fileno")
-        text, end = b"", time.monotonic() + 90
+        text, end = b"", time.monotonic() + PATIENCE_S
         while not text.endswith(b"\n"):  # unbuffered: nothing that select does not see
             ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
             assert ready, text
@@ -142,7 +143,7 @@ def test_it_finds_its_cluster_again(start: Start, writer: QuotaBackend, chroot: 
     """A word when it is lost and one when it is back, and what changed in between."""
     address, _, path = chroot.partition("/")
     with Relay(address) as relay:
-        watching = start("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "5")
+        watching = start("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "10")
         relay.cut()
         lost = watching.error()
         assert lost.startswith(f"kquota: cannot reach ZooKeeper at {relay.address}: ")
@@ -166,8 +167,8 @@ def test_brokers_are_followed(start: Start, kraft: KafkaBroker) -> None:
 
 def test_ctrl_c_ends_it(start: Start, chroot: str) -> None:
     watching = start("--zookeeper", chroot)
-    watching.process.send_signal(signal.SIGINT)
-    assert watching.end() == (130, "", "\nkquota: interrupted\n")
+    assert interrupted(watching.process, signal.SIGINT) == (b"", b"\nkquota: interrupted\n")
+    assert watching.process.returncode == 130
 
 
 def test_nobody_reads_any_more(start: Start, chroot: str) -> None:
@@ -176,7 +177,7 @@ def test_nobody_reads_any_more(start: Start, chroot: str) -> None:
     assert watching.process.stdout is not None
     watching.process.stdout.close()
     assert watching.process.stderr is not None
-    assert watching.process.wait(30) == 0
+    assert watching.process.wait(PATIENCE_S) == 0
     assert watching.process.stderr.read() == b""
 
 

@@ -84,7 +84,7 @@ class Oracle:
         self._process.stdout.close()
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=300)
         self._errors.close()
 
     def __enter__(self) -> Self:

@@ -4,6 +4,7 @@ JOURNAL_ROUNDS says how often; `make nightly` plays fifty rounds.
 """
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import random
@@ -34,6 +35,7 @@ from kquota.state import CLUSTER
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.documents.test_journal import NOW, begin
+from tests.support.waiting import until
 
 ROUNDS = int(os.environ.get("JOURNAL_ROUNDS", "3"))
 Settings = dict[str, str]
@@ -93,7 +95,7 @@ def test_a_writer_that_lives_is_heard_of(settings: Settings, monkeypatch: pytest
     with opened(settings) as one, opened(settings) as other:
         entry = begin(one)
         time.sleep(3)
-        assert other.is_written(entry)
+        until(lambda: other.is_written(entry), "its writer is not heard of")
         one.finish(entry, "applied", now=NOW)
         assert [each.outcome for each in other.read().entries] == ["applied"]
 
@@ -175,6 +177,10 @@ def write_until_killed(settings: Settings, file: Path) -> None:
             known.write(f"{entry.id} applied\n")
 
 
+def _has_begun(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
 def test_two_hosts_that_are_killed_lose_and_double_nothing(settings: Settings, tmp_path: Path) -> None:
     """What a writer was told stays, and is there once; no number is given twice, nothing is in pieces."""
     context = multiprocessing.get_context("forkserver")
@@ -186,9 +192,8 @@ def test_two_hosts_that_are_killed_lose_and_double_nothing(settings: Settings, t
             writers = [context.Process(target=write_until_killed, args=(settings, file)) for file in files]
             for writer in writers:
                 writer.start()
-            end = time.monotonic() + 60
-            while any(not file.exists() or not file.read_text() for file in files) and time.monotonic() < end:
-                time.sleep(0.02)
+            for file in files:
+                until(functools.partial(_has_begun, file))
             time.sleep(chance.uniform(0, 0.3))
             for writer in writers:
                 assert writer.pid is not None

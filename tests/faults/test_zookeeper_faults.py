@@ -29,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
 from kquota.sandbox import Sandbox
 from tests.support.processes import stand_still
+from tests.support.waiting import until
 
 KEYS = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
 OLD = b'{"version":1,"config":{"SCRAM-SHA-256":"x","producer_byte_rate":"1"}}'
@@ -336,13 +337,14 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
             with pytest.raises(KquotaError):
                 backend.describe()
             sandbox.start(tmp_path, state.port)
-            # On a busy machine, a server that has just started may take longer to open a session.
-            end = time.monotonic() + 60
-            found: Mapping[QuotaKey, Value] = {}
-            while not found and time.monotonic() < end:
+
+            def found() -> Mapping[QuotaKey, Value]:
+                """Nothing where a server that has just started takes long to open a session."""
                 with contextlib.suppress(Unreachable):
-                    found = backend.describe()[Entity(user="u")]
-            assert dict(found) == {QuotaKey.PRODUCER_BYTE_RATE: 2}
+                    return backend.describe()[Entity(user="u")]
+                return {}
+
+            assert until(found) == {QuotaKey.PRODUCER_BYTE_RATE: 2}
     finally:
         sandbox.stop(tmp_path)
 
@@ -351,7 +353,7 @@ def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
 def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     entities = [Entity(user=f"u{number}") for number in range(5000)]
     alterations = [Alteration(entity, {QuotaKey.PRODUCER_BYTE_RATE: 2}) for entity in entities]
-    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=3) as backend:
+    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=10) as backend:
         backend.describe()
         pid = server.pid
         assert pid is not None
@@ -381,14 +383,14 @@ def test_a_server_that_falls_silent_is_not_waited_for_long(monkeypatch: pytest.M
                 uncertain = sum("may or may not" in str(result.error) for result in results)
                 assert 0 < uncertain < len(results)
             backend.close()
-            assert time.monotonic() - stopped[0] < 4.5, "the time-out, and the rest is work"
+            assert time.monotonic() - stopped[0] < 18, "the time-out, and the rest is work"
         finally:
             os.kill(pid, signal.SIGCONT)
 
 
 def test_a_server_that_answers_again_has_all_its_time() -> None:
     """Only connecting is hurried after a silence: an answer may take as long as before it."""
-    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=4) as backend:
+    with Sandbox() as server, ZooKeeperBackend(server.connect, timeout_s=10) as backend:
         pid = server.pid
         assert pid is not None
         backend.describe()
@@ -398,12 +400,13 @@ def test_a_server_that_answers_again_has_all_its_time() -> None:
                 backend.describe()
         finally:
             os.kill(pid, signal.SIGCONT)
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with contextlib.suppress(Unreachable):
-                backend.describe()
-                break
 
+        def answers() -> bool:
+            with contextlib.suppress(Unreachable):
+                return backend.describe() is not None
+            return False
+
+        until(answers)
         stand_still(pid)
         threading.Timer(2, os.kill, (pid, signal.SIGCONT)).start()
         assert dict(backend.describe()) == {}

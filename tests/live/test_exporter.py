@@ -150,7 +150,7 @@ def test_it_serves_what_it_exports() -> None:
     exporter = of_pages(pages(SAMPLES / "scrape-named.prom"))
     stop, port = serve(exporter, "127.0.0.1", 0, lambda: 3000)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
             text = answer.read().decode()
         with pytest.raises(InputError, match="cannot listen on"):
             serve(exporter, "127.0.0.1", port, lambda: 3000)

@@ -57,7 +57,7 @@ def at(offset: int) -> bytes:
 def test_a_throttle_is_waited_out() -> None:
     begin = time.monotonic()
     exchanges = drive(Probe.PRODUCE, Broker(produced(0), produced(120), produced(80)))
-    assert 0.2 <= time.monotonic() - begin < 5
+    assert 0.2 <= time.monotonic() - begin < 60
     assert [(each.api, each.charge, each.throttle_ms) for each in exchanges] == [
         ("Produce", 1000, 0),
         ("Produce", 1000, 120),

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.waiting import PATIENCE_S, until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
     "--headless",
@@ -26,7 +28,6 @@ QUIET = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-DEADLINE = 60
 
 
 class Browser:
@@ -122,10 +123,7 @@ class Browser:
 
     def wait_for(self, script: str) -> None:
         """Waits until a JavaScript expression is true."""
-        deadline = time.monotonic() + DEADLINE
-        while not self.evaluate(script):
-            assert time.monotonic() < deadline, f"never true: {script}"
-            time.sleep(0.05)
+        until(lambda: self.evaluate(script), f"never true: {script}")
 
     def pdf(self) -> bytes:
         """The page as it would be printed."""
@@ -137,7 +135,7 @@ class Browser:
 
     def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first message that is wanted; events before it are kept."""
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             head, end, rest = self._rest.partition(b"\0")
             if end:
@@ -150,7 +148,7 @@ class Browser:
                 continue
             ready, _, _ = select.select([self._from], [], [], max(0, deadline - time.monotonic()))
             part = os.read(self._from, 1 << 20) if ready else b""
-            assert part, "the browser is gone" if ready else f"the browser is silent for {DEADLINE} s"
+            assert part, "the browser is gone" if ready else f"the browser is silent for {PATIENCE_S} s"
             self._rest += part
 
 

@@ -17,6 +17,8 @@ from random import SystemRandom
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from tests.support.waiting import PATIENCE_S
+
 ARCHIVES = Path(__file__).resolve().parents[2] / "build" / "archives"
 """Where `tests.support.archives` writes loaded classes."""
 SPARK = "spark"
@@ -182,7 +184,7 @@ class Processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience_s)
         process.kill()
-        process.wait(15)
+        process.wait(PATIENCE_S)
 
     def _await(self, what: str, is_there: Callable[[], bool], seconds: float, *not_yet: type[Exception]) -> None:
         """Returns once it is there; errors of the classes `not_yet` say that it is not.

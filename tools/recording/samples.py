@@ -161,7 +161,7 @@ def jmx_tool(jmx_port: int, *arguments: str) -> list[str]:
 def get(url: str, accept: str = "*/*") -> str:
     """The body of an HTTP answer."""
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return str(answer.read().decode())
 
 
@@ -173,7 +173,7 @@ def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[byt
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 def scrape_with(config: str, folder: Path, jmx_port: int) -> str:

@@ -1,27 +1,26 @@
 """The current tool on a real broker."""
 
-import time
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from kquota.backends import wire
 from tests.backends.test_kafka_peers import Peer
-from tests.brokers.kafka import CONFIG_COMMAND, KafkaBroker
+from tests.brokers.kafka import KafkaBroker
 from tests.cli.kafka_configs.conftest import Ran, Tool
+from tests.support.waiting import PATIENCE_S, settled, until
 
 
 @pytest.fixture
 def bootstrap(kraft: KafkaBroker) -> str:
     return kraft.bootstrap
-
-
-def settled(tool: Tool, line: str, out: str) -> Ran:
-    """What a describe prints once it prints that, or at last; a broker's own copy of the metadata lags behind."""
-    deadline = time.monotonic() + 60
-    while (ran := tool(line)).out != out and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return ran
 
 
 @pytest.mark.parametrize(
@@ -48,21 +47,27 @@ def test_alter_and_describe_on_a_broker(tool: Tool, bootstrap: str, entity: str,
     completed = Ran(0, f"Completed updating {done}.\n", "")
     assert tool(f"{line} --alter --add-config {key}=10485760") == completed
     shown = f"Quota configs for {title} are {key}=1.048576E7\n"
-    assert settled(tool, f"{line} --describe", shown) == Ran(0, shown, "")
+    assert settled(lambda: tool(f"{line} --describe"), Ran(0, shown, "")) == Ran(0, shown, "")
     assert tool(f"{line} --alter --delete-config {key}") == completed
-    assert settled(tool, f"{line} --describe", "") == Ran(0, "", "")
+    assert settled(lambda: tool(f"{line} --describe"), Ran(0, "", "")) == Ran(0, "", "")
     assert tool(f"{line} --alter --delete-config {key}") == Ran(1, "", f"Invalid config(s): {key}\n")
 
 
 def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) -> None:
     """A line after those of quotas, for users alone; their keys no broker shows."""
     line = f"--bootstrap-server {bootstrap}"
-    for user, mechanisms in (
-        ("s1", "SCRAM-SHA-256=[iterations=4096,password=x]"),
-        ("s1", "SCRAM-SHA-512=[iterations=5000,password=x]"),
-        ("s2", "SCRAM-SHA-512=[password=x]"),
-    ):
-        kraft.run_tool(CONFIG_COMMAND, *f"{line} --alter --user {user} --add-config {mechanisms}".split())
+    admin = AdminClient(kraft.client())
+
+    def administer(change: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+        admin.alter_user_scram_credentials([change])[change.user].result(PATIENCE_S)
+
+    credentials = [
+        ("s1", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)),
+        ("s1", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 5000)),
+        ("s2", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)),
+    ]
+    for user, info in credentials:  # one of a user at a time
+        administer(UserScramCredentialUpsertion(user, info, b"x"))
     assert tool(f"{line} --alter --user s1 --add-config producer_byte_rate=7").code == 0
     try:
         # The order of the mechanisms is the broker's, and another one in each of its lives.
@@ -71,10 +76,8 @@ def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) 
         either = [f"{title}{', '.join(each)}\n" for each in (pairs, pairs[::-1])]
         second = "SCRAM credential configs for user-principal 's2' are SCRAM-SHA-512=iterations=4096\n"
         quota = "Quota configs for user-principal 's1' are producer_byte_rate=7.0\n"
-        deadline = time.monotonic() + 60
-        while (shown := tool(f"{line} --describe --user s1").out) not in [quota + each for each in either]:
-            assert time.monotonic() < deadline, shown
-        assert settled(tool, f"{line} --describe --user s2", second).out == second
+        until(lambda: tool(f"{line} --describe --user s1").out in [quota + each for each in either])
+        assert settled(lambda: tool(f"{line} --describe --user s2").out, second) == second
         everybody = tool(f"{line} --describe --entity-type users").out
         assert any(each in everybody for each in either)
         assert second in everybody
@@ -87,9 +90,8 @@ def test_credentials_are_listed(tool: Tool, kraft: KafkaBroker, bootstrap: str) 
             assert "SCRAM" not in tool(f"{line} --describe {other}").out
     finally:
         tool(f"{line} --alter --user s1 --delete-config producer_byte_rate")
-        for user, mechanisms in (("s1", "SCRAM-SHA-256"), ("s1", "SCRAM-SHA-512"), ("s2", "SCRAM-SHA-512")):
-            argv = f"{line} --alter --user {user} --delete-config {mechanisms}"
-            kraft.run_tool(CONFIG_COMMAND, *argv.split())
+        for user, info in credentials:
+            administer(UserScramCredentialDeletion(user, info.mechanism))
 
 
 def test_credentials_that_a_broker_does_not_show(tool: Tool) -> None:
