@@ -39,9 +39,9 @@ def ok(area: str, subject: str, message: str) -> Check:
     return Check(area, subject, State.OK, message)
 
 
-def warning(area: str, subject: str, message: str, remedy: str, extra: str | None = None) -> Check:
+def warning(area: str, subject: str, message: str, remedy: str) -> Check:
     """A check that found a limitation: kquota works, but not all of it."""
-    return Check(area, subject, State.WARN, message, remedy, extra)
+    return Check(area, subject, State.WARN, message, remedy)
 
 
 def failure(area: str, subject: str, error: KquotaError, remedy: str = "") -> Check:

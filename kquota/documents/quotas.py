@@ -116,9 +116,9 @@ FILE_HEAD = (
 )
 
 
-def read_quotas(path: Path, cluster: str | None = None) -> QuotaSnapshot:
-    """The quotas of a document, for that cluster of it; see `read_quota_file`."""
-    return read_quota_file(path, cluster).snapshot
+def read_quotas(path: Path) -> QuotaSnapshot:
+    """The quotas of a document; see `read_quota_file`."""
+    return read_quota_file(path).snapshot
 
 
 def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:

@@ -28,7 +28,7 @@ from kquota.audit.sources.event import (
     position_of,
 )
 from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
-from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_exempt
+from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared
 
 _LAST: Final = (2, 7, 0)
 """The last release line that writes this form; what is exempt there is taken to be exempt before."""
@@ -131,7 +131,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
             size = _fetch(response, version)
             charged, sized = (0, False) if size is None else (size, True)
     else:
-        exempt = is_exempt(api, _LAST, authorized=_REFUSED.search(response) is None)
+        exempt = is_spared(api, _LAST) and _REFUSED.search(response) is None
     event = UsageEvent(
         time_ms=math.floor(moment - took["send"] - took["answered"] - held_ms),
         broker=broker,

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.version import KEYS, Version
+from kquota.core.quotas.version import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,6 @@ class Exemption:
     """The first release in which it is."""
     until: Version | None = None
     """The first release in which it is charged, or gone; None for still exempt."""
-    forwarded: bool = False
-    """Exempt on a controller only: a broker that forwards the request charges it to its client."""
     gone: bool = False
     """Whether brokers do not know the API from `until` on; else they charge it from then on."""
 
@@ -54,59 +51,19 @@ EXEMPTIONS: Final = (
     Exemption("ALTER_PARTITION", (3, 2, 0)),
     # An envelope (KIP-590) is not charged itself: the request in it is, on the controller.
     Exemption("ENVELOPE", (2, 8, 0)),
-    # KRaft: `ControllerApis.handleRaftRequest`.
+    # KRaft: `ControllerApis.handleRaftRequest`. A broker charges its client for what it forwards to a controller: for
+    # describing the quorum, and for adding and removing voters.
     Exemption("VOTE", (2, 8, 0)),
     Exemption("BEGIN_QUORUM_EPOCH", (2, 8, 0)),
     Exemption("END_QUORUM_EPOCH", (2, 8, 0)),
     Exemption("FETCH_SNAPSHOT", (3, 0, 0)),
-    Exemption("DESCRIBE_QUORUM", (2, 8, 0), forwarded=True),
     Exemption("UPDATE_RAFT_VOTER", (3, 9, 0)),
-    Exemption("ADD_RAFT_VOTER", (3, 9, 0), forwarded=True),
-    Exemption("REMOVE_RAFT_VOTER", (3, 9, 0), forwarded=True),
 )
 
 
 def exempt_apis(since: Version) -> frozenset[str]:
     """The APIs that are exempt on brokers of that release or of any later one."""
-    return frozenset(
-        exemption.api
-        for exemption in EXEMPTIONS
-        if (exemption.until is None or exemption.until > since) and not exemption.forwarded
-    )
-
-
-def is_exempt(
-    api: str,
-    version: Version,
-    *,
-    acks: int | None = None,
-    follower: bool = False,
-    authenticating: bool = False,
-    authorized: bool = True,
-    controller: bool = False,
-) -> bool:
-    """Whether a broker of that version charges nobody's request quota for the thread time of a request.
-
-    `acks` is the field of a PRODUCE (whose bytes are charged all the same), `follower` is true for a FETCH of a broker.
-    `authenticating`: before a connection is authenticated, its requests are the authenticator's and reach no quota; an
-    API of SASL at any other time is charged. `authorized` is false where the authorization for ClusterAction failed:
-    then everything is charged. Before 0.11.0 there is no request quota.
-    """
-    if authenticating or version < KEYS[QuotaKey.REQUEST_PERCENTAGE].version:
-        return True
-    if not authorized:
-        return False
-    if api == "PRODUCE":
-        return acks == 0
-    if api == "FETCH":
-        return follower
-    return any(
-        exemption.api == api
-        and exemption.since <= version
-        and (exemption.until is None or version < exemption.until)
-        and (controller or not exemption.forwarded)
-        for exemption in EXEMPTIONS
-    )
+    return frozenset(each.api for each in EXEMPTIONS if each.until is None or each.until > since)
 
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -123,15 +80,14 @@ def spelled(api: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_spared(api: str, version: Version) -> bool:
-    """Whether a recorded or a planned request among brokers is exempt, by its API's name in any spelling.
+    """Whether brokers of that version charge nobody for the thread time of a request, by its API in any spelling.
 
-    As `is_exempt`, but an API that brokers of `version` do not know any more counts as in the last release that knew
-    it: the request was recorded there.
+    An API that they do not know any more counts as in the last release that knew it: the request was recorded there.
+    Produce requests with acks=0 and fetches of followers are exempt as well; who reads requests sees these by their
+    fields, and a failed authorization for ClusterAction by the answer.
     """
     return any(
-        spelled(exemption.api) == spelled(api)
-        and not exemption.forwarded
-        and (exemption.gone or exemption.since <= version)
-        and (exemption.gone or exemption.until is None or version < exemption.until)
-        for exemption in EXEMPTIONS
+        spelled(each.api) == spelled(api)
+        and (each.gone or (each.since <= version and (each.until is None or version < each.until)))
+        for each in EXEMPTIONS
     )
