@@ -121,7 +121,7 @@ class _Merger:
             {"values": {name: raw for name, raw in entry["values"].items() if name != DRAFT_BURST}}
         )
         assert base is not None
-        overlay = entry.get("clusters", {}).get(self._cluster) or {}
+        overlay, rate = entry.get("clusters", {}).get(self._cluster) or {}, QuotaKey.CONTROLLER_MUTATION_RATE
         both = {**entry["values"], **{name: raw for name, raw in overlay.items() if raw is not None}}
         # Everything that differs from the base stands in the overlay, in the words that are there where they fit.
         kept = {
@@ -129,7 +129,7 @@ class _Merger:
             for name, raw in overlay.items()
             if raw is not None
             and name != DRAFT_BURST
-            and (key := QuotaKey(_shipped(name))) in wanted
+            and (key := rate if name == DRAFT_RATE else QuotaKey(name)) in wanted
             and present.get(key) == wanted[key]
         }
         differences = self._differences(both, base, wanted)
@@ -166,10 +166,6 @@ class _Merger:
                     self.edits[*place, self._cluster, name] = overlay[name]
         else:
             self.edits[*place, self._cluster] = overlay
-
-
-def _shipped(name: str) -> str:
-    return QuotaKey.CONTROLLER_MUTATION_RATE.value if name == DRAFT_RATE else name
 
 
 def _written(values: Values) -> dict[str, Any]:

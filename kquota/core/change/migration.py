@@ -158,7 +158,9 @@ def _compared(entity: Entity, values: Values, present: Values | None, copies: Ma
     if present is None and not copies:
         proof = f"ZooKeeper has {_shown(values)}, KRaft has nothing"
         findings.append(Finding(Damage.MISSING, entity, where, proof, right, note=_note(None, values)))
-    elif present is not None and not _equal(values, present):
+    elif present is not None and not (
+        values.keys() == present.keys() and all(_same(values[key], present[key]) for key in values)
+    ):
         proof = f"ZooKeeper has {_shown(values)}, KRaft has {_shown(present)}"
         surplus = frozenset(present.keys() - values.keys())
         wrong = {key: value for key, value in settable.items() if key not in present or not _same(value, present[key])}
@@ -236,10 +238,6 @@ def _note(note: str | None, values: Values) -> str | None:
     refused = [f"{key}={format_value(key, value)}" for key, value in values.items() if key not in settable]
     more = f"KRaft does not take {', '.join(refused)}" if refused else None
     return "; ".join(each for each in (note, more) if each) or None
-
-
-def _equal(one: Values, other: Values) -> bool:
-    return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
 
 
 def _same(one: Value, other: Value) -> bool:

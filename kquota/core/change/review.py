@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from kquota.core.change.lint import LOW_BYTE_RATE, RULES, Finding, concerning, lint
 from kquota.core.change.lint import Severity as Grade
 from kquota.core.change.misnomer import doubt, misnomer
-from kquota.core.change.plan import Action, Change, Objection, Plan, Severity
+from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -352,7 +352,7 @@ def _internal(plan: Plan, current: QuotaSnapshot, guards: Guards) -> Iterator[Ob
 
 def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | None) -> Iterator[Objection]:
     """What lint finds about what the plan sets; other values of the same entities were there before."""
-    setting = {change.entity: change for change in plan.changes if _sets(change)}
+    setting = {each.entity: each for each in plan.changes if not each.after.keys().isdisjoint(each.keys)}
     if not setting:
         return
     if findings is None:
@@ -375,7 +375,3 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
 def _about_names(entity: Entity) -> str | None:
     """What was meant by the names of an entity, where one is most likely a mistake."""
     return next((why for kind, name in entity.parts if (why := misnomer(kind, name) or doubt(kind, name))), None)
-
-
-def _sets(change: Change) -> bool:
-    return any(key in change.after for key in change.keys)

@@ -240,7 +240,9 @@ def _use(
 ) -> Use:
     counter, limit = each.counter, resolution.limit
     share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
-    trend = _trend(each, before)
+    trend = None
+    if before is not None and before.rate is not None and each.rate is not None and each.at_ms > before.at_ms:
+        trend = (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
     state = _state(each, limit, share, brokers)
     near = before is not None and each.at_ms - before.at_ms <= brokers.window_s * 1000
     rise = trend if near else None
@@ -280,12 +282,6 @@ def _state(each: Observed, limit: Value | None, share: float | None, brokers: En
     if share is None or (each.at_least and share < brokers.near):
         return State.UNKNOWN
     return State.NEAR if share >= brokers.near else State.WITHIN
-
-
-def _trend(each: Observed, before: Observed | None) -> float | None:
-    if before is None or before.rate is None or each.rate is None or each.at_ms <= before.at_ms:
-        return None
-    return (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
 
 
 def until_throttled(each: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:

@@ -138,8 +138,8 @@ class Comparison:
     def of(cls, clients: Iterable[ClientChange], counters: Iterable[CounterChange]) -> Comparison:
         """From all clients and counters."""
         everybody = tuple(clients)
-        changed = sorted((change for change in everybody if change.outcome is not Outcome.SAME), key=_client_order)
-        moved = sorted((change for change in counters if change.outcome is not Outcome.SAME), key=_counter_order)
+        changed = sorted((change for change in everybody if change.outcome is not Outcome.SAME), key=_order)
+        moved = sorted((change for change in counters if change.outcome is not Outcome.SAME), key=_order)
         return cls(tuple(changed), tuple(moved), len(everybody) - len(changed))
 
     def judging(self, before: Iterable[QuotaVerdict], after: Iterable[QuotaVerdict]) -> Comparison:
@@ -176,23 +176,19 @@ class Comparison:
         return sum(change.outcome is outcome for change in self.clients)
 
 
-_ORDER = {outcome: number for number, outcome in enumerate(Outcome)}
+_OUTCOMES = tuple(Outcome)
 
 
-def _client_order(change: ClientChange) -> tuple[object, ...]:
-    name = change.ip or change.client_id or ""
-    return _ORDER[change.outcome], *_harm(change), change.user or "", name, change.key.value
-
-
-def _counter_order(change: CounterChange) -> tuple[object, ...]:
-    return _ORDER[change.outcome], *_harm(change), change.broker, change.key.value, change.sensor
-
-
-def _harm(change: ClientChange | CounterChange) -> tuple[float, ...]:
-    """The harm to clients under the worse of the two sets, the most first.
+def _order(change: ClientChange | CounterChange) -> tuple[object, ...]:
+    """By the outcome, by the harm to clients under the worse of the two sets, and by name.
 
     Where nothing is predicted, the open loop's throttle time decides.
     """
     sides = (change.before, change.after)
     worst = max(Harm.predicted(side.predicted) for side in sides)
-    return *(-part for part in worst), -max(side.throttle_time_ms or 0 for side in sides)
+    longest = max(side.throttle_time_ms or 0 for side in sides)
+    if isinstance(change, CounterChange):
+        names = change.broker, change.key.value, change.sensor
+    else:
+        names = change.user or "", change.ip or change.client_id or "", change.key.value
+    return _OUTCOMES.index(change.outcome), *(-part for part in worst), -longest, *names

@@ -82,8 +82,8 @@ class Alteration:
         if both:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")
         # What a store had is restored as it was: a stored 0, too, which kquota itself would not write.
-        check = check_value if self.form is None else _as_it_was
-        checked = {key: check(key, self.set[key]) for key in _KEYS if key in self.set}
+        values = {key: self.set[key] for key in _KEYS if key in self.set}
+        checked = {key: check_value(key, value) for key, value in values.items()} if self.form is None else values
         object.__setattr__(self, "set", MappingProxyType(checked))
 
     def check_revision(self, revision: int) -> None:
@@ -133,10 +133,6 @@ class Alteration:
             self.form,
             self.strict_any or later.strict_any,
         )
-
-
-def _as_it_was(key: QuotaKey, value: Value) -> Value:
-    return value
 
 
 def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:

@@ -230,14 +230,11 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
             raise InputError(f"{key}: {shown} is out of range for a {key.value_type.value}")
         return value
     if exact > maximum:
-        raise InputError(f"{key}: {shown} is too large for {_article(key.value_type)}", hint=f"at most {maximum}")
+        article = "an" if key.value_type is ValueType.INT else "a"
+        raise InputError(f"{key}: {shown} is too large for {article} {key.value_type.value}", hint=f"at most {maximum}")
     if exact != int(exact):
         raise InputError(f"{key}: {shown} must be a whole number of {key.unit}")
     return int(exact)
-
-
-def _article(value_type: ValueType) -> str:
-    return f"an {value_type.value}" if value_type is ValueType.INT else f"a {value_type.value}"
 
 
 def format_number(number: Decimal | int | float) -> str:

@@ -47,7 +47,10 @@ def caveats(
     resolutions = resolve(snapshot, user, client_id, static=static)
     version = version or _LATER
     found = {
-        "custom-callback": _custom_callback(callback) if callback else None,
+        "custom-callback": f"client.quota.callback.class is {callback}: what is stored counts only as far as that class"
+        " wants"
+        if callback
+        else None,
         "empty-client-id": _empty_client_id(snapshot, user, resolutions, static) if not client_id else None,
         "unlimited-value": _unlimited_value(resolutions),
         "kraft-mutations": _kraft_mutations(resolutions) if KRAFT <= version < KRAFT_MUTATIONS else None,
@@ -57,10 +60,6 @@ def caveats(
         else None,
     }
     return tuple(Caveat(name, message) for name, message in found.items() if message is not None)
-
-
-def _custom_callback(callback: str) -> str:
-    return f"client.quota.callback.class is {callback}: what is stored counts only as far as that class wants"
 
 
 def _empty_client_id(

@@ -35,8 +35,10 @@ export LC_ALL
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A shell script with a command for each entity; its arguments (the connection) go to every command."""
     said, unsaid = divided(snapshot, _no_argument, as_double)
-    lines = [f'"$KAFKA_CONFIGS" "$@" --alter {_options(entity)} --add-config {_pairs(said, entity)}' for entity in said]
-    text = "".join(f"{line}\n" for line in lines)
+    text = ""
+    for entity, values in said.items():
+        pairs = ",".join(f"{key}={format_value(key, value)}" for key, value in values.items())
+        text += f'"$KAFKA_CONFIGS" "$@" --alter {_options(entity)} --add-config {pairs}\n'
     return Exported(_HEAD + ("" if text.isascii() else _LOCALE) + text, tuple(unsaid))
 
 
@@ -52,10 +54,6 @@ def _options(entity: Entity) -> str:
         + ("--entity-default" if name is DEFAULT else f"--entity-name {shlex.quote(name)}")
         for kind, name in entity.parts
     )
-
-
-def _pairs(snapshot: QuotaSnapshot, entity: Entity) -> str:
-    return ",".join(f"{key}={format_value(key, value)}" for key, value in snapshot[entity].items())
 
 
 # --- Import --------------------------------------------------------------------------------------------------------
