@@ -58,7 +58,7 @@ class Migration(Nodes):
         self._run("kraft-broker", {"process.roles": "broker", "node.id": "0", **listeners, **self._common})
 
         def serves() -> bool:
-            with KafkaBackend(self.bootstrap, timeout_s=2) as quotas:
+            with KafkaBackend(self.bootstrap, timeout_s=10) as quotas:
                 return bool(quotas.migrated())
 
         self._await("a broker with KRaft", serves, _READY_S, KquotaError)

@@ -70,6 +70,6 @@ class SplitCluster(Nodes):
         self._await("the cluster", self._serves_quotas, _READY_S, KquotaError)
 
     def _serves_quotas(self) -> bool:
-        with KafkaBackend(self.broker, timeout_s=2) as backend:
+        with KafkaBackend(self.broker, timeout_s=10) as backend:
             backend.describe()
         return True

@@ -72,8 +72,8 @@ def test_the_same_alter_without_a_time_is_permanent(kquota: Kquota, chroot: str,
     alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=5MB")
     delete = ("delete", "--zookeeper", chroot, "--user", "bob")
     assert kquota("alter", "--zookeeper", chroot, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
-    assert kquota(*alter, "--for", "2s").code == 0
-    assert kquota(*delete, "--for", "2s").code == 0
+    assert kquota(*alter, "--for", "2h").code == 0
+    assert kquota(*delete, "--for", "2h").code == 0
     done = kquota(*alter)
     assert re.search(r"5 MB/s until .* \(entry 2\); now is permanent", done.err), done.err
     assert re.search(r"no quota until .* \(entry 3\); now is permanent", kquota(*delete).err)
@@ -102,7 +102,7 @@ def test_a_permanent_write_ends_a_lease_for_good(
     )
     alter = ("alter", "--zookeeper", chroot, *ALICE)
     assert kquota(*alter, "producer_byte_rate=3MB").code == 0
-    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2h").code == 0
     done = kquota(*words.split(), "--yes", "--zookeeper", chroot)
     assert "this ends the lease of entry 2: user=alice,client-id=etl producer_byte_rate: 5 MB/s until" in done.err
     let_time_pass(folder)
@@ -118,7 +118,7 @@ def test_a_lease_on_a_lease_ends_first(kquota: Kquota, chroot: str, folder: Path
     """The lower one waits for it, however long its own time is over; then both end in one run."""
     alter = ("alter", "--zookeeper", chroot, *ALICE)
     assert kquota(*alter, "producer_byte_rate=3MB").code == 0
-    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2s").code == 0
+    assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2h").code == 0
     let_time_pass(folder)
     assert kquota(*alter, "producer_byte_rate=9MB", "--for", "1h").code == 0
     waits = kquota("reconcile", "--zookeeper", chroot)
@@ -191,7 +191,7 @@ def test_readers_say_which_values_end(kquota: Kquota, chroot: str, folder: Path)
 def test_a_value_that_was_put_back_by_hand_ends_beside_others(kquota: Kquota, chroot: str, folder: Path) -> None:
     """One value of the entry is back already, one has a later end: the first lease is over all the same."""
     alter = ("alter", "--zookeeper", chroot)
-    both = ("--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2s")
+    both = ("--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2h")
     assert kquota(*alter, *both).code == 0
     later = (*alter, "--user", "bob", "--add-config", "producer_byte_rate=5MB", "--for", "2h")
     let_time_pass(folder)
