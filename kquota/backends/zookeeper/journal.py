@@ -7,11 +7,14 @@ again. Brokers never read below /kquota.
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from kazoo import exceptions as kazoo
+from kazoo.protocol.serialization import Delete, SetData
+
 from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW, Node
-from kquota.backends.zookeeper.session import Lost, Session
+from kquota.backends.zookeeper.session import Lost, Outcome, Session
 from kquota.core.change.journal_store import Draft, packed, unpacked
 from kquota.errors import InputError, KquotaError, Unreachable
 
@@ -19,6 +22,8 @@ _ABOVE = "/kquota"
 _ROOT = "/kquota/journal"
 _WRITER = "writer"
 _READS = 100
+_RACED = (kazoo.BadVersionError, kazoo.NodeExistsError, kazoo.NoNodeError)
+"""Another writer came before."""
 
 
 class ZooKeeperJournal:
@@ -48,22 +53,21 @@ class ZooKeeperJournal:
             name, data, most = draft(self.names())
             data, path = packed(data, most, NODE_BYTES), f"{_ROOT}/{name}"
             session = self._open()
-            made = session.operations
-            errors = self._commit(
-                made.set_data(_ROOT, parent.data, parent.version),
-                made.create(path, data),
-                made.create(f"{path}/{_WRITER}", token, ephemeral=True),
+            failure = self._commit(
+                SetData(_ROOT, parent.data, parent.version),
+                session.create(path, data),
+                session.create(f"{path}/{_WRITER}", token, ephemeral=True),
             )
-            if errors is None:
+            if failure is None:
+                return
+            if isinstance(failure, Lost):
                 entry, writer = self._open().read([(GET_DATA, path), (GET_DATA, f"{path}/{_WRITER}")], fresh=True)
                 if isinstance(writer, Node) and writer.data == token:
                     return
                 if isinstance(entry, Node) and entry.data == data:
                     raise self._open().unreachable()  # it may be this one, without its writer: nothing hangs on it yet
-            elif not errors:
-                return
-            elif not _raced(errors):
-                raise session.translate(errors[0], path)
+            elif not isinstance(failure, _RACED):
+                raise session.translate(failure, path)
             time.sleep(random.uniform(0, 0.001 * 2.0 ** min(attempt, 7)))  # noqa: S311
         raise Unreachable(f"too many others write to the journal of {self._open().address}")
 
@@ -76,14 +80,14 @@ class ZooKeeperJournal:
                 raise InputError(f"the entry {name} is gone from the journal of {session.address}")
             if node.data == data:
                 break
-            errors = self._commit(session.operations.set_data(path, data, node.version))
-            if errors and not _raced(errors):
-                raise session.translate(errors[0], path)
+            failure = self._commit(SetData(path, data, node.version))
+            if failure is not None and not isinstance(failure, (Lost, *_RACED)):
+                raise session.translate(failure, path)
         self.release(name)
 
     def release(self, name: str) -> None:
         try:
-            self._commit(self._open().operations.delete(f"{_ROOT}/{name}/{_WRITER}", -1))
+            self._commit(Delete(f"{_ROOT}/{name}/{_WRITER}", -1))
         except KquotaError:
             return  # it goes with the session
 
@@ -100,11 +104,10 @@ class ZooKeeperJournal:
                 [*(f"{path}/{one}" for one in found), path] if isinstance(found, list) else [path]
                 for path, found in zip(paths, below, strict=True)
             ]
-            deletions = [[session.operations.delete(node, -1) for node in each] for each in nodes]
-            for outcome in session.commit(deletions, SINGLE_WINDOW):
-                errors = [] if isinstance(outcome, Lost) else _errors(outcome)
-                if isinstance(outcome, Lost) or (errors and type(errors[0]).__name__ != "NoNodeError"):
-                    raise session.translate(errors[0] if errors else Lost())
+            deletions = [[Delete(node, -1) for node in each] for each in nodes]
+            for failure in map(_failure, session.commit(deletions, SINGLE_WINDOW)):
+                if failure is not None and not isinstance(failure, kazoo.NoNodeError):
+                    raise session.translate(failure)
 
     @property
     def mark(self) -> bytes:
@@ -113,7 +116,7 @@ class ZooKeeperJournal:
 
     @mark.setter
     def mark(self, mark: bytes) -> None:
-        self._commit(self._open().operations.set_data(_ROOT, mark, self._parent().version))
+        self._commit(SetData(_ROOT, mark, self._parent().version))
 
     def _parent(self) -> Node:
         """The node above the entries, which is made where there is none."""
@@ -122,23 +125,18 @@ class ZooKeeperJournal:
             (node,) = session.read([(GET_DATA, _ROOT)], fresh=True)
             if isinstance(node, Node):
                 return node
-            errors = [self._commit(session.operations.create(path, b"")) for path in (_ABOVE, _ROOT)][-1]
-        if errors:
-            raise session.translate(errors[0], _ROOT)
+            failure = [self._commit(session.create(path, b"")) for path in (_ABOVE, _ROOT)][-1]
+        if failure is not None and not isinstance(failure, Lost):
+            raise session.translate(failure, _ROOT)
         raise session.unreachable()
 
-    def _commit(self, *operations: Any) -> list[BaseException] | None:
-        """Why a transaction failed, nothing of one that did not; None where its answer was lost."""
+    def _commit(self, *operations: Any) -> BaseException | None:
+        """Why a transaction failed; Lost where its answer was."""
         (outcome,) = self._open().commit([operations], 1)
-        return None if isinstance(outcome, Lost) else _errors(outcome)
+        return _failure(outcome)
 
 
-def _errors(results: Iterable[Any]) -> list[BaseException]:
-    """The errors of a transaction, without those of operations that only followed."""
-    errors = [result for result in results if isinstance(result, BaseException)]
-    return sorted(errors, key=lambda error: type(error).__name__ in ("RolledBackError", "RuntimeInconsistency"))
-
-
-def _raced(errors: Sequence[BaseException]) -> bool:
-    """Whether another writer came before."""
-    return type(errors[0]).__name__ in ("BadVersionError", "NodeExistsError", "NoNodeError")
+def _failure(outcome: Outcome | Lost) -> BaseException | None:
+    if isinstance(outcome, Lost):
+        return outcome
+    return None if outcome.blame is None else outcome.blame[1]

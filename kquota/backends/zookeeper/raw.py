@@ -21,7 +21,7 @@ class RawConfigs(Closable):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
-    not up yet are waited for as long. A chroot that does not exist reads as empty (`has_chroot` says so). Raises
+    not up yet are waited for as long. A chroot that does not exist reads as empty. Raises
     InputError for a malformed address, Unreachable and Unauthorized.
     """
 
@@ -33,12 +33,10 @@ class RawConfigs(Closable):
         security: ZooKeeperSecurity | None = None,
         patient: bool = False,
     ) -> None:
-        self._address = Address.parse(connect) if isinstance(connect, str) else connect
-        self._patient = patient
+        address = Address.parse(connect) if isinstance(connect, str) else connect
         self._timeout_s = timeout_s
-        self._security = security or ZooKeeperSecurity()
-        self.has_chroot = True
-        self._session = self._open()
+        self._session = Session(address, timeout_s, security or ZooKeeperSecurity(), patient=patient)
+        self._session.open(any_chroot=True)
 
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
@@ -46,12 +44,12 @@ class RawConfigs(Closable):
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """The names below each path in the order of the server; none where there is no such node."""
-        answers = self._read(GET_CHILDREN, paths)
+        answers = self._session.read([(GET_CHILDREN, path) for path in paths], fresh=True)
         return [answer if isinstance(answer, list) else [] for answer in answers]
 
     def data(self, paths: Sequence[str]) -> list[bytes | None]:
         """The data of each node, None where there is none."""
-        answers = self._read(GET_DATA, paths)
+        answers = self._session.read([(GET_DATA, path) for path in paths], fresh=True)
         return [answer.data if isinstance(answer, Node) else None for answer in answers]
 
     def change(self, entity: Entity, change: Callable[[bytes | None], Mapping[str, str]]) -> AlterResult:
@@ -72,36 +70,12 @@ class RawConfigs(Closable):
                 encode_config(config),
             )
 
-        if not self.has_chroot:
+        if self.data(["/"]) == [None]:
             changed(None)
-            raise InputError(f"there is no chroot {self._address.chroot} in ZooKeeper at {self._address}")
+            address = self._session.address
+            raise InputError(f"there is no chroot {address.chroot} in ZooKeeper at {address}")
         writer = Writer(lambda: self._session, self._timeout_s, validate_only=False)
         result = writer.change(entity, changed)
         if result.error is not None:
             raise result.error
         return result
-
-    def _open(self) -> Session:
-        session = Session(self._address, self._timeout_s, self._security, patient=self._patient)
-        try:
-            session.open()
-            return session
-        except InputError:
-            # For a chroot that is not there kquota has an error, Kafka's tool has not; any other error stays one.
-            above = Session(Address(self._address.hosts, ""), self._timeout_s, self._security)
-            if not self._address.chroot:
-                raise
-            try:
-                above.open()
-                if above.read([(GET_DATA, self._address.chroot)]) != [None]:
-                    raise
-            except BaseException:
-                above.close()
-                raise
-            self.has_chroot = False
-            return above
-
-    def _read(self, opcode: int, paths: Sequence[str]) -> Sequence[object]:
-        if not self.has_chroot:
-            return [None] * len(paths)
-        return self._session.read([(opcode, path) for path in paths], fresh=True)

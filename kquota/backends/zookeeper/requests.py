@@ -1,4 +1,4 @@
-"""What is asked of ZooKeeper at once: many reads in one request, and transactions; how much servers can take of both.
+"""What is asked of ZooKeeper at once: many reads in one request; how much servers can take of reads and transactions.
 
 kazoo does not know opcode 22 (`MultiRead`, ZooKeeper 3.6): by it 10,000 nodes are read in 0.1 s, one by one in 2.6 s.
 """
@@ -6,14 +6,7 @@ kazoo does not know opcode 22 (`MultiRead`, ZooKeeper 3.6): by it 10,000 nodes a
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
-
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
-
-from kquota.backends import znode
-from kquota.backends.zookeeper.security import ZooKeeperSecurity
-from kquota.errors import Unauthorized, Unreachable
+from typing import Final, NamedTuple, TypeAlias
 
 # A server drops the session on a request beyond jute.maxbuffer (1 MB by default) and says nothing but "connection
 # lost": requests are counted before they are sent.
@@ -131,72 +124,3 @@ def requests_of(reads: Sequence[Read], chroot: str) -> Iterator[Sequence[Read]]:
         size += cost
     if start < len(reads):
         yield reads[start:]
-
-
-class Operations:
-    """Makes kazoo's operations for transactions of one session; paths are below its chroot."""
-
-    def __init__(
-        self,
-        chroot: str,
-        security: ZooKeeperSecurity,
-        acls_of: Callable[[Sequence[str]], list[list[Acl] | None]],
-        unreachable: Callable[[], Unreachable],
-    ) -> None:
-        self._chroot = chroot
-        self._security = security
-        self._acls_of = acls_of
-        self._unreachable = unreachable
-        self._acls: dict[str, list[Acl] | None] = {}
-
-    def create(self, path: str, data: bytes | None, *, sequence: bool = False, ephemeral: bool = False) -> Any:
-        """A node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
-
-        Raises Unreachable and Unauthorized where that ACL has to be read first.
-        """
-        return Create(self._chroot + path, data, self._acl(path), 2 * sequence + ephemeral)
-
-    def _acl(self, path: str) -> list[Any]:
-        if self._security.digest is not None:
-            return self._acl_above(path)
-        acl: list[Any]
-        if not self._security.creates_as_kafka:
-            acl = OPEN_ACL_UNSAFE
-        elif znode.is_sensitive(path):
-            acl = CREATOR_ALL_ACL
-        else:
-            acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
-        return acl
-
-    def _acl_above(self, path: str) -> list[Any]:
-        """What Kafka gave the nodes above: of a node that is owned by a digest the brokers could not read.
-
-        Raises Unreachable and Unauthorized.
-        """
-        top = "/".join(path.split("/")[:3])
-        for above in dict.fromkeys((top, znode.CONFIG, "/")):
-            if above not in self._acls:
-                (self._acls[above],) = self._acls_of([above])
-            acl = self._acls[above] if above != path else None
-            if acl is None:
-                continue
-            if any(each.scheme == "digest" and each.id.endswith(":x") for each in acl):
-                raise Unauthorized(
-                    f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
-                )
-            owners = [each for each in acl if each.scheme != "world"]
-            chosen = owners if owners and znode.is_sensitive(path) else acl
-            return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
-        raise self._unreachable()
-
-    def set_data(self, path: str, data: bytes | None, version: int) -> Any:
-        """A write that fails unless the node still has that version; 0 is a version like any other."""
-        return SetData(self._chroot + path, data, version)
-
-    def check(self, path: str, version: int) -> Any:
-        """Has the transaction fail unless the node still has that version."""
-        return CheckVersion(self._chroot + path, version)
-
-    def delete(self, path: str, version: int) -> Any:
-        """A deletion that fails unless the node still has that version."""
-        return Delete(self._chroot + path, version)

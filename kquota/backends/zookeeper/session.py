@@ -15,10 +15,12 @@ from typing import Any, cast
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.serialization import Sync, Transaction
+from kazoo.protocol.serialization import Create, Sync, Transaction
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 
+from kquota.backends import znode
 from kquota.backends.addresses import Address
 from kquota.backends.greeting import speaks_kafka
 from kquota.backends.tls import client_context
@@ -31,7 +33,6 @@ from kquota.backends.zookeeper.requests import (
     Answer,
     MultiRead,
     Node,
-    Operations,
     Read,
     requests_of,
 )
@@ -114,6 +115,13 @@ class Outcome(list[Any]):
         super().__init__(results)
         self.zxid = zxid
 
+    @property
+    def blame(self) -> tuple[int, BaseException] | None:
+        """The number of the operation that failed, not of one that only followed, and why; None where none did."""
+        errors = [(index, result) for index, result in enumerate(self) if isinstance(result, BaseException)]
+        followers = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
+        return min(errors, key=lambda each: isinstance(each[1], followers), default=None)
+
 
 class NoQuorum(Unreachable):
     """A server that has lost the others: it answers, and writes nothing for anybody."""
@@ -145,15 +153,14 @@ class Session:
         self._multi_read: bool | None = None
         self._client: Any = None
         self._tls_context: ssl.SSLContext | None = None
-        self.operations = Operations(address.chroot, security, self.acls, self.unreachable)
-        """Of transactions."""
+        self._acls: dict[str, list[Acl] | None] = {}
 
     # Connecting
 
-    def open(self, within_s: float | None = None) -> None:
+    def open(self, within_s: float | None = None, *, any_chroot: bool = False) -> None:
         """Connects within that time, or else within the session's own.
 
-        Raises Unreachable, Unauthorized, InputError (TLS files, a chroot that is not there).
+        Raises Unreachable, Unauthorized, InputError (TLS files; unless `any_chroot`, a chroot that is not there).
         """
         security = self._security
         if security.uses_sasl and importlib.util.find_spec("puresasl") is None:
@@ -168,7 +175,7 @@ class Session:
         try:
             self._client.start_async()
             self._await_first_connection(deadline)
-            if self.address.chroot and self.read([(GET_DATA, "/")]) == [None]:
+            if self.address.chroot and not any_chroot and self.read([(GET_DATA, "/")]) == [None]:
                 raise InputError(
                     f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",
                     hint="the chroot is that of the brokers' zookeeper.connect",
@@ -448,8 +455,48 @@ class Session:
     def _call_acl(self, path: str) -> Any:
         return self._client.get_acls_async(path)
 
+    def create(self, path: str, data: bytes | None, *, sequence: bool = False, ephemeral: bool = False) -> Create:
+        """The operation that makes a node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
+
+        Raises Unreachable and Unauthorized where that ACL has to be read first.
+        """
+        return Create(path, data, self._acl(path), 2 * sequence + ephemeral)
+
+    def _acl(self, path: str) -> list[Any]:
+        if self._security.digest is not None:
+            return self._acl_above(path)
+        acl: list[Any]
+        if not self._security.creates_as_kafka:
+            acl = OPEN_ACL_UNSAFE
+        elif znode.is_sensitive(path):
+            acl = CREATOR_ALL_ACL
+        else:
+            acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
+        return acl
+
+    def _acl_above(self, path: str) -> list[Any]:
+        """What Kafka gave the nodes above: of a node that is owned by a digest the brokers could not read.
+
+        Raises Unreachable and Unauthorized.
+        """
+        top = "/".join(path.split("/")[:3])
+        for above in dict.fromkeys((top, znode.CONFIG, "/")):
+            if above not in self._acls:
+                (self._acls[above],) = self.acls([above])
+            acl = self._acls[above] if above != path else None
+            if acl is None:
+                continue
+            if any(each.scheme == "digest" and each.id.endswith(":x") for each in acl):
+                raise Unauthorized(
+                    f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
+                )
+            owners = [each for each in acl if each.scheme != "world"]
+            chosen = owners if owners and znode.is_sensitive(path) else acl
+            return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
+        raise self.unreachable()
+
     def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[Outcome | Lost]:
-        """Executes transactions in order; each one's result per operation, or Lost."""
+        """Executes transactions of kazoo's operations in order; each one's result per operation, or Lost."""
         client = self._client
 
         class Commit(Transaction):  # type: ignore[misc,unused-ignore]
@@ -462,7 +509,7 @@ class Session:
                 return Transaction.deserialize(reply, offset)
 
         def send(operations: Sequence[Any]) -> tuple[Commit, Any]:
-            commit = Commit(operations)
+            commit = Commit([each._replace(path=self.address.chroot + each.path) for each in operations])
             return commit, self._call(commit)
 
         for operations, (commit, handle) in zip(transactions, self._pipeline(transactions, send, window), strict=True):

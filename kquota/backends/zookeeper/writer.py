@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kazoo import exceptions as kazoo
+from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeChange, NodeConfig
@@ -278,21 +279,19 @@ class Writer:
 
     def _deleted(self, session: Session, path: str, version: int) -> bool:
         """Deletes a node of that version; whether it is gone. Raises Unreachable where nobody knows."""
-        (outcome,) = session.commit([[session.operations.delete(path, version)]], 1)
+        (outcome,) = session.commit([[Delete(path, version)]], 1)
         if isinstance(outcome, Lost):
             session.settle()
             return path not in self._read_nodes(session, [path], fresh=True)
-        return not any(isinstance(error, BaseException) for error in outcome)
+        return outcome.blame is None
 
     def _conclude(self, session: Session, batch: _Batch, outcome: Outcome) -> None:
         """Takes over a transaction's result: all of it, or nothing but the operation to blame."""
-        followers = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-        errors = [(index, error) for index, error in enumerate(outcome) if isinstance(error, BaseException)]
-        if not errors:
+        if outcome.blame is None:
             for task in batch.tasks:
                 self._results[task.entity] = task.done(outcome.zxid)
             return
-        index, error = next((pair for pair in errors if not isinstance(pair[1], followers)), errors[0])
+        index, error = outcome.blame
         task = batch.owners[index]
         if isinstance(error, kazoo.BadVersionError | kazoo.NoNodeError | kazoo.NodeExistsError | kazoo.NotEmptyError):
             task.conflicts += 1
@@ -304,7 +303,8 @@ class Writer:
                     )
                 )
         else:
-            self._results[task.entity] = task.failed(session.translate(error, batch.operations[index].path))
+            path = session.address.chroot + batch.operations[index].path
+            self._results[task.entity] = task.failed(session.translate(error, path))
 
     def _settle(self, session: Session, batches: Sequence[_Batch]) -> None:
         """Finds out whether transactions were executed whose answers were lost with the connection.
@@ -353,7 +353,6 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
     """
     existing = set(nodes)
     epoch = nodes.get(znode.CONTROLLER_EPOCH)
-    make = session.operations
     batch = _Batch()
     for task in tasks:
         operations = []
@@ -364,23 +363,23 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
         for path in [*ancestors, znode.CONFIG, znode.CHANGES]:
             if path not in existing:
                 existing.add(path)
-                operations.append(make.create(path, None))
+                operations.append(session.create(path, None))
                 cost += len(path) + _OP_OVERHEAD
         if creates:
             existing.add(task.path)
-            operations.append(make.create(task.path, task.data))
+            operations.append(session.create(task.path, task.data))
         elif task.version is None:
             pass  # nothing is to go: as from Kafka's tool, the notification is all
         elif task.deletes:
-            operations.append(make.delete(task.path, task.version))
+            operations.append(Delete(task.path, task.version))
         else:
-            operations.append(make.set_data(task.path, None if task.null else task.data, task.version))
-        operations.append(make.create(znode.CHANGE_PREFIX, notification, sequence=True))
+            operations.append(SetData(task.path, None if task.null else task.data, task.version))
+        operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
             batch = _Batch()
         if not batch.tasks and epoch is not None:
-            operations.insert(0, make.check(znode.CONTROLLER_EPOCH, epoch.version))
+            operations.insert(0, CheckVersion(znode.CONTROLLER_EPOCH, epoch.version))
         batch.add(task, operations, cost)
     if batch.tasks:
         yield batch
