@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kquota import reconcile
-from kquota.backends import KeepsJournal, KnowsPlace, QuotaBackend, cluster_of, describe_entities
+from kquota.backends import QuotaBackend, cluster_of, describe_entities
 from kquota.core.change.plan import ApplyReport, Change, Cluster, Plan, plan_of
 from kquota.core.change.plan import plan as core_plan
 from kquota.core.change.review import (
@@ -50,9 +50,10 @@ def journal_of(cluster: QuotaBackend, folder: Path | None = None) -> Journal:
     folder = folder or journal_folder()
     if folder != CLUSTER:
         return Journal(folder)
-    if not isinstance(cluster, KeepsJournal):
+    kept_in = cluster.journal()
+    if kept_in is None:
         raise InputError("this cluster keeps no journal", hint="give a folder: --journal DIR")
-    return Journal(CLUSTER, kept_in=cluster.journal())
+    return Journal(CLUSTER, kept_in=kept_in)
 
 
 # --- The library's own functions -----------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def unwritten(error: KquotaError) -> KquotaError:
 
 def placed(plan: Plan, backend: QuotaBackend) -> Plan:
     """The plan with a question where brokers read their quotas from another place than this backend."""
-    place = backend.elsewhere() if plan and isinstance(backend, KnowsPlace) else None
+    place = backend.elsewhere() if plan else None
     if place is None:
         return plan
     question = NO_BROKER.objection(f"no broker was ever registered here, but at {place}: is the chroot missing?")

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kquota.backends import QuotaBackend, WritesAlone, describe_entities
+from kquota.backends import QuotaBackend, describe_entities
 from kquota.core.change.plan import ApplyReport, Change, Plan, still_due
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
@@ -108,7 +107,7 @@ def apply(plan: Plan, backend: QuotaBackend, terms: Terms) -> ApplyReport:
     with contextlib.ExitStack() as writing:
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(_turn(backend, stop))
+                held.enter_context(backend.alone(stop))
             except Stopped:
                 return ApplyReport(skipped=tuple(change.entity for change in plan.changes), interrupted=True)
             due, conflicts = still_due(plan, _shown(backend, plan.changes))
@@ -147,17 +146,12 @@ def apply(plan: Plan, backend: QuotaBackend, terms: Terms) -> ApplyReport:
         return terms.finished(report, entry)
 
 
-def _turn(backend: QuotaBackend, stop: Callable[[], bool] = lambda: False) -> AbstractContextManager[object]:
-    """The turn of a writer, where the backend's store does not compare and set by itself."""
-    return backend.alone(stop) if isinstance(backend, WritesAlone) else contextlib.nullcontext()
-
-
 def _ended(run: _Run, *, rollback: bool) -> ApplyReport:
     """The report of a run that was stopped; it stays as it is where another writer does not let it have a turn."""
     with contextlib.ExitStack() as stack:
         if rollback:
             try:
-                stack.enter_context(_turn(run.backend))
+                stack.enter_context(run.backend.alone())
             except KquotaError:
                 rollback = False
         return run.ended(rollback)

@@ -7,9 +7,9 @@ backend is a subclass, so that `help` shows the docstrings here on the object th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 
@@ -66,79 +66,51 @@ class QuotaBackend(Closable, Protocol):
         """
         ...
 
+    # What only some stores know; by default there is nothing to tell.
 
-@runtime_checkable
-class SeesCredentials(Protocol):
-    """A backend whose store holds SCRAM credentials beside the quotas.
-
-    It reports that they are there, never their content.
-    """
-
-    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
-        """The mechanisms (`SCRAM-SHA-256`) per user that matches and has any. Raises Unreachable or Unauthorized."""
-        ...
-
-
-@runtime_checkable
-class KnowsBrokers(Protocol):
-    """A backend that knows how many brokers there are, each of which grants a limit by itself."""
-
-    def broker_count(self) -> int:
-        """How many brokers are alive. Raises Unreachable, Unauthorized, and Rejected by brokers that do not say."""
-        ...
-
-
-@runtime_checkable
-class KnowsPlace(Protocol):
-    """A backend whose store may have quotas at several places, of which brokers read one."""
-
-    def elsewhere(self) -> str | None:
-        """The place where brokers are, where none ever was at this one. Raises Unreachable or Unauthorized."""
-        ...
-
-
-@runtime_checkable
-class KnowsRelease(Protocol):
-    """A backend that knows which release of Kafka the brokers are."""
-
-    def release(self) -> Version | None:
-        """The release, or the newest one that kquota knows; None before 2.6. Raises Unreachable or Unauthorized."""
-        ...
-
-
-@runtime_checkable
-class KnowsCluster(Protocol):
-    """A backend that knows which cluster it works on."""
-
-    @property
-    def cluster_address(self) -> str:
-        """The address that it was opened with: `kafka://HOST:PORT[,…]` or `zookeeper://HOST:PORT[,…][/CHROOT]`."""
-        ...
+    cluster_address: str = ""
+    """The address that it was opened with: `kafka://HOST:PORT[,…]` or `zookeeper://HOST:PORT[,…][/CHROOT]`."""
 
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None where the servers do not say. Raises Unreachable."""
-        ...
+        return None
 
+    def broker_count(self) -> int:
+        """How many brokers are alive, each of which grants a limit by itself; 0 where that is not known.
 
-@runtime_checkable
-class KeepsJournal(Protocol):
-    """A backend whose cluster can keep a journal of its own, for all hosts."""
-
-    def journal(self) -> JournalStore:
-        """The journal that the cluster keeps; it is made for its first entry."""
-        ...
-
-
-@runtime_checkable
-class WritesAlone(Protocol):
-    """A backend whose store does not compare and set, so that kquota's own writers wait for each other."""
-
-    def alone(self, stop: Callable[[], bool] = ...) -> AbstractContextManager[object]:
-        """Keeps other kquota writers of this cluster on this host waiting; a holder may enter it again.
-
-        Raises Locked when another one does not end in time, and Stopped once `stop` says so while it waits.
+        Raises Unreachable, Unauthorized, and Rejected by brokers that do not say.
         """
-        ...
+        return 0
+
+    def release(self) -> Version | None:
+        """The release of the brokers, or the newest one that kquota knows; None before 2.6, and where it is not known.
+
+        Raises Unreachable or Unauthorized.
+        """
+        return None
+
+    def elsewhere(self) -> str | None:
+        """The place where brokers are, where none ever was at this one. Raises Unreachable or Unauthorized."""
+        return None
+
+    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
+        """The mechanisms (`SCRAM-SHA-256`) per user that matches and has credentials beside the quotas.
+
+        Their content is not in it. Raises Unreachable or Unauthorized.
+        """
+        return {}
+
+    def journal(self) -> JournalStore | None:
+        """The journal that the cluster keeps for all hosts, made for its first entry; None where it keeps none."""
+        return None
+
+    def alone(self, stop: Callable[[], bool] = lambda: False) -> AbstractContextManager[object]:
+        """Keeps other kquota writers of this cluster on this host waiting, where its store does not compare and set.
+
+        A holder may enter it again. Raises Locked when another one does not end in time, and Stopped once `stop` says
+        so while it waits.
+        """
+        return nullcontext()
 
 
 _EXACT = 24
@@ -163,7 +135,7 @@ def cluster_of(backend: QuotaBackend) -> Cluster | None:
     """Which cluster a backend works on; None for one that is in no place. Raises Unreachable."""
     from kquota.core.change.plan import Cluster
 
-    return Cluster(backend.cluster_address, backend.cluster_id()) if isinstance(backend, KnowsCluster) else None
+    return Cluster(backend.cluster_address, backend.cluster_id()) if backend.cluster_address else None
 
 
 class BrokerConfigs(Closable, Protocol):

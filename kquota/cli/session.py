@@ -272,10 +272,8 @@ def count_brokers(source: QuotaSource) -> int | None:
 
 
 def _brokers_of(backend: QuotaBackend) -> int | None:
-    from kquota.backends import KnowsBrokers
-
     with contextlib.suppress(KquotaError):
-        return backend.broker_count() or None if isinstance(backend, KnowsBrokers) else None
+        return backend.broker_count() or None
     return None
 
 
@@ -300,14 +298,10 @@ def _open_live(source: QuotaSource) -> QuotaBackend:
 
 def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
     """The facts with the release of a live cluster's brokers, unless somebody gave one; it is named on stderr."""
-    if facts.is_named or access is None or access.is_zookeeper or not access.bootstrap_server:
+    if facts.is_named or access is None or access.bootstrap_controller or not access.bootstrap_server:
         return facts
-    from kquota.backends import KnowsRelease
-
     try:
         with open_backend(access) as backend:
-            if not isinstance(backend, KnowsRelease):
-                return facts
             version = backend.release()
     except KquotaError:  # whoever reads the quotas says so
         return facts

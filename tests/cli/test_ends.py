@@ -297,7 +297,7 @@ def test_a_signal_ends_the_wait_for_another_writer(
     monkeypatch.setenv("KQUOTA_LOCKS", str(tmp_path / "locks"))
 
     class Waiting(Signalled):
-        def alone(self, stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
+        def alone(self, stop: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[None]:
             threading.Timer(0.1, os.kill, (os.getpid(), self.signal)).start()
             return Turns(lambda: "it").alone(stop=stop)
 

@@ -71,6 +71,7 @@ class KafkaBackend(QuotaBackend):
         self._for_journal = (timeout_s, security)
         self._journals: list[TopicJournal] = []
         self._bootstrap = without_scheme(bootstrap, "kafka")
+        self.cluster_address = f"kafka://{self._bootstrap}"
         self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
         self._turns = Turns(self._cluster_name)
 
@@ -147,11 +148,6 @@ class KafkaBackend(QuotaBackend):
     def broker_count(self) -> int:
         """How many brokers are alive. Raises Unreachable, Unauthorized or Rejected."""
         return len(self._session.describe_cluster().brokers)
-
-    @property
-    def cluster_address(self) -> str:
-        """`kafka://` and the bootstrap servers."""
-        return f"kafka://{self._bootstrap}"
 
     def cluster_id(self) -> str | None:
         """Kafka's cluster id; None for brokers that do not say. Raises Unreachable."""

@@ -45,6 +45,7 @@ class ControllerBackend(QuotaBackend):
             Servers.parse(bootstrap, "controller"), timeout_s, security or KafkaSecurity(), patient=patient
         )
         self._bootstrap = without_scheme(bootstrap, "controller")
+        self.cluster_address = f"controller://{self._bootstrap}"
         self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
@@ -65,10 +66,6 @@ class ControllerBackend(QuotaBackend):
                 return writer.alter(alterations)
             finally:
                 self._turns.wrote(writer.written)
-
-    @property
-    def cluster_address(self) -> str:
-        return f"controller://{self._bootstrap}"
 
     def cluster_id(self) -> str | None:
         try:

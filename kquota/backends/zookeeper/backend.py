@@ -47,7 +47,7 @@ class ZooKeeperBackend(QuotaBackend):
         patient: bool = False,
     ) -> None:
         self._address = Address.parse(connect)
-        self._connect = without_scheme(connect, "zookeeper")
+        self.cluster_address = f"zookeeper://{without_scheme(connect, 'zookeeper')}"
         self._timeout_s = timeout_s
         self._security = security or ZooKeeperSecurity()
         self._patient = patient
@@ -82,11 +82,6 @@ class ZooKeeperBackend(QuotaBackend):
             return None
         below = self._open().read([(GET_CHILDREN, f"/{name}{_IDS}") for name in names])
         return next((f"/{name}" for name, ids in zip(names, below, strict=True) if isinstance(ids, list)), None)
-
-    @property
-    def cluster_address(self) -> str:
-        """`zookeeper://` and the ensemble with its chroot."""
-        return f"zookeeper://{self._connect}"
 
     def cluster_id(self) -> str | None:
         """Kafka's cluster id, which its brokers keep in `/cluster/id`; None without one. Raises Unreachable."""

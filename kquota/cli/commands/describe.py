@@ -69,7 +69,7 @@ def command(
         mechanisms: dict[Entity, Sequence[str]] = {}
         if output == "wide":
             for wanted in filters:
-                mechanisms.update(_mechanisms(backend, wanted))
+                mechanisms.update(backend.scram_mechanisms(wanted))
         # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
         missing = [
             wanted
@@ -142,12 +142,6 @@ def _note_pairs_too(wanted: QuotaFilter, pairs: int, where: str) -> None:
     user = shlex.quote(str(wanted.components[EntityType.USER]))
     have = "1 pair of this user has quotas" if pairs == 1 else f"{pairs:,} pairs of this user have quotas"
     note(safe(f"{have} too: --no-strict shows them; 'kquota resolve --user {user}{where}' shows what governs a client"))
-
-
-def _mechanisms(backend: QuotaBackend, wanted: QuotaFilter) -> Mapping[Entity, Sequence[str]]:
-    from kquota.backends import SeesCredentials
-
-    return backend.scram_mechanisms(wanted) if isinstance(backend, SeesCredentials) else {}
 
 
 def _nothing(wanted: QuotaFilter, where: str) -> str:
