@@ -5,12 +5,14 @@ Redirects are not followed: credentials go to the address that was given and now
 
 import http.client
 import io
+import json
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
+from urllib.parse import urlsplit
 
 _SLOWEST: Final = 1_000_000
 """Bytes per second: who sends faster is not cut off, however long it takes."""
@@ -25,9 +27,28 @@ class NoAnswer(Exception):
         self.code = code
         self.body = body
 
+    def said(self, *names: str) -> str:
+        """A colon, and what the body says under those names of a JSON object; nothing where it says nothing."""
+        try:
+            answer = json.loads(self.body)
+            words = [str(answer[name]) for name in names if answer.get(name)]
+        except (ValueError, AttributeError, RecursionError):
+            return ""
+        return ": " + " ".join(": ".join(words).split())[:300] if words else ""
+
 
 class TooLarge(NoAnswer):
     """The answer has more bytes than are wanted."""
+
+
+def is_url(text: str) -> bool:
+    """Whether it is an http or https URL that can be sent."""
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return known and text.isprintable() and " " not in text
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from kquota.backends.http import NoAnswer, fetch
+from kquota.backends.http import NoAnswer, fetch, is_url
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -91,8 +91,11 @@ class Page(NamedTuple):
     def parse(cls, text: str) -> Page:
         """Reads `[BROKER=]URL` or `[BROKER=]FILE`. Raises InputError for a URL that is not http, or has a login."""
         page = cls(*named(text))
-        if "://" in page.place:
-            _check(page.place)
+        if "://" in page.place and ("@" in page.place or not is_url(page.place)):
+            raise InputError(
+                "--metrics takes a file, or a URL such as http://broker-1:7071/metrics without a login in it",
+                hint="for pages behind a login, ask the Prometheus that reads them: --prometheus URL",
+            )
         return page
 
     @property
@@ -111,19 +114,6 @@ def named(text: str) -> tuple[str | None, str]:
     name, equals, place = text.partition("=")
     # A URL may hold an equals sign itself, in its query.
     return (name, place) if equals and name and "/" not in name and ":" not in name else (None, text)
-
-
-def _check(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or "@" in url or not url.isprintable() or " " in url:
-        raise InputError(
-            "--metrics takes a file, or a URL such as http://broker-1:7071/metrics without a login in it",
-            hint="for pages behind a login, ask the Prometheus that reads them: --prometheus URL",
-        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ Credentials come from the environment: `KQUOTA_PROMETHEUS_TOKEN`, or `KQUOTA_PRO
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,14 +73,9 @@ class Server:
     timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            known = False
-        if not known or not self.url.isprintable() or " " in self.url:
+        if not http.is_url(self.url):
             raise InputError("--prometheus takes an http or https URL such as http://prometheus:9090")
-        if "@" in parts.netloc:
+        if "@" in urlsplit(self.url).netloc:
             raise InputError(
                 "--prometheus takes no credentials in the URL",
                 hint="set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD",
@@ -98,7 +92,8 @@ class Server:
         Raises Unauthorized, InputError (a bad query, an answer beyond 512 MiB) and Unreachable.
         """
         where = f"Prometheus at {self.shown_url}"
-        secrets = (self.credentials.token, self.credentials.password, self._sent)
+        sent = self.credentials.header.get("Authorization", "").rpartition(" ")[2]
+        secrets = (self.credentials.token, self.credentials.password, sent)
         headers = {**self.credentials.header, "Accept": "application/json", "User-Agent": "kquota"}
         url, body = f"{self.url.rstrip('/')}/api/v1/{endpoint}", urlencode(parameters).encode()
         try:
@@ -108,7 +103,7 @@ class Server:
             hint = "--prometheus-match narrows the series, --step asks for fewer samples"
             raise InputError(f"{where}: {error}", hint=hint) from None
         except http.NoAnswer as error:
-            reason = without(_reason(error.body), *secrets)
+            reason = without(error.said("error"), *secrets)
             if error.code in (401, 403):
                 hint = "set KQUOTA_PROMETHEUS_TOKEN, or KQUOTA_PROMETHEUS_USERNAME and KQUOTA_PROMETHEUS_PASSWORD"
                 raise Unauthorized(f"{where} answers {error.code}{reason}", hint=hint) from None
@@ -122,11 +117,6 @@ class Server:
         with file.open("rb") as written:
             if b'"success"' not in written.read(200):
                 raise Unreachable(f"{where} does not answer as Prometheus does")
-
-    @property
-    def _sent(self) -> str | None:
-        """What the header says of who asks."""
-        return self.credentials.header.get("Authorization", "").rpartition(" ")[2] or None
 
 
 def selector(matchers: str | None) -> str:
@@ -153,12 +143,3 @@ def _questions(selected: str, start: int, end: int, step: int | None) -> Iterato
             yield "query", {"query": f"{selected}[{until - begin}s]", "time": until}
         else:
             yield "query_range", {"query": selected, "start": begin, "end": until, "step": step}
-
-
-def _reason(body: bytes) -> str:
-    """What an answer says of its error."""
-    try:
-        said = json.loads(body)["error"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return ""
-    return f": {' '.join(str(said).split())[:300]}"

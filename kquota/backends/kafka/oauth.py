@@ -142,7 +142,7 @@ class ClientCredentials:
         except NoAnswer as error:
             if error.code is None:
                 raise Unreachable(f"cannot reach {endpoint}: {without(_shortened(str(error)), *secrets)}") from None
-            refusal = f"{endpoint} answers {error.code}{without(_reason_of(error.body), *secrets)}"
+            refusal = f"{endpoint} answers {error.code}{without(error.said('error', 'error_description'), *secrets)}"
             if error.code in (400, 401, 403):
                 raise Unauthorized(refusal, hint="check the client's id, its secret and the scope") from None
             raise Unreachable(refusal) from None
@@ -204,16 +204,6 @@ class MskIam:
         if not region:
             raise InputError(f"the AWS region of {host} is not known", hint="set AWS_REGION")
         return region
-
-
-def _reason_of(body: bytes) -> str:
-    """What an answer says of its error in the words of RFC 6749, and no more of it."""
-    try:
-        answer = json.loads(body)
-        words = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
-    except (ValueError, AttributeError, RecursionError):
-        return ""
-    return ": " + _shortened(": ".join(words)) if words else ""
 
 
 def _shortened(text: str) -> str:
