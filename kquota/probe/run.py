@@ -106,15 +106,6 @@ class Listener:
         """The load is over: what was created is about to be deleted, which must not be disturbed."""
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where the load goes, and what governs it there."""
-
-    broker: int
-    resolution: Resolution
-    limits: Limits
-
-
 def run(
     request: ProbeRequest, bootstrap: str, security: KafkaSecurity | None = None, listener: Listener | None = None
 ) -> ProbeResult:
@@ -224,7 +215,7 @@ class _Run:
                 if request.create_topic:
                     self._create(nodes)
                 partition = self._partition(nodes)
-                target = self._prepared(partition.leader)
+                resolution, limits = self._prepared(partition.leader)
                 self._drive(partition)
             finally:
                 self._listener.ending()
@@ -234,7 +225,11 @@ class _Run:
                     except KquotaError as error:
                         left = (request.topic,)
                         self._listener.warn(f"not deleted: {request.topic}: {error.message}")
-        return self._result(target, left)
+        log = request.request_log
+        handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
+        comparison = compare(request.kind, self._exchanges, limits, handled)
+        charged = (request.kind, partition.leader, self._user, request.client_id)
+        return ProbeResult(*charged, resolution, limits, comparison, self._ended_by, left)
 
     def _create(self, nodes: Nodes) -> None:
         """Makes the topic. Raises InputError where there is one, which is never deleted."""
@@ -264,8 +259,8 @@ class _Run:
         what = "there is no such topic" if found is None else f"it has no partition {number}"
         raise InputError(f"topic {topic!r}: {what}")
 
-    def _prepared(self, broker: int) -> _Target:
-        """Reads the quotas and the broker's settings."""
+    def _prepared(self, broker: int) -> tuple[Resolution, Limits]:
+        """What governs the client there, by the quotas and the broker's settings."""
         timeout_s = self._request.timeout_s
         admin = self._request.admin or self._security
         if self._request.quotas is not None:
@@ -277,7 +272,7 @@ class _Run:
             facts = self._request.facts
             known = facts.settings() or self._settings(configs, broker)
         resolution = self._resolution(snapshot)
-        return _Target(broker, resolution, Limits(resolution.limit, known.windows, facts.generation))
+        return resolution, Limits(resolution.limit, known.windows, facts.generation)
 
     def _settings(self, configs: KafkaBrokerConfigs, broker: int) -> BrokerSettings:
         try:
@@ -313,22 +308,6 @@ class _Run:
             raise Unreachable(f"lost Kafka at {partition.address}: {lost.why}", hint=lost.hint) from None
         else:
             self._ended_by = "bound" if pace.exhausted else "duration"
-
-    def _result(self, target: _Target, left: tuple[str, ...]) -> ProbeResult:
-        request = self._request
-        log = request.request_log
-        handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
-        return ProbeResult(
-            request.kind,
-            target.broker,
-            self._user,
-            request.client_id,
-            target.resolution,
-            target.limits,
-            compare(request.kind, self._exchanges, target.limits, handled),
-            self._ended_by,
-            left,
-        )
 
 
 def handler_ms(path: Path, client_id: str, exchanges: Sequence[Exchange]) -> list[float]:

@@ -72,7 +72,7 @@ class Server(Protocol):
     log_file: str
     patience_s: float
     """How long a start may take."""
-    metrics: str | None
+    metrics: str | None = None
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         """Writes what the server reads, and returns the JVM's arguments. Raises MissingDependency."""
@@ -87,14 +87,13 @@ class Server(Protocol):
         ...
 
 
-class ZooKeeper:
+class ZooKeeper(Server):
     """A ZooKeeper; `extra_config`, `jvm_flags` and `extra_jars` as `Sandbox` has them."""
 
     title = "ZooKeeper"
     config_file = "zoo.cfg"
     log_file = "zookeeper.log"
     patience_s = 90.0
-    metrics: str | None = None
 
     def __init__(
         self,
@@ -108,7 +107,6 @@ class ZooKeeper:
         self._extra_jars = tuple(extra_jars)
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
-        """As `Server` says."""
         # ZooKeeper reads a backslash as an escape, hence the POSIX form.
         settings = {
             "dataDir": (folder / "data").as_posix(),
@@ -126,12 +124,10 @@ class ZooKeeper:
         return [*self._jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
 
     def port(self, config: str) -> int | None:
-        """As `Server` says."""
         found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
         return int(found[1]) if found else None
 
     def serves(self, folder: Path, port: int) -> bool:
-        """As `Server` says."""
         try:
             with socket.create_connection((HOST, port), timeout=1.0) as connection:
                 connection.sendall(b"conf")
@@ -218,7 +214,7 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
     something else or a port that is taken; Refused when its sandbox runs already; MissingDependency without PySpark or
     Java; Unreachable when it does not start.
     """
-    directory, chosen = directory.absolute(), server or _zookeeper()
+    directory, chosen = directory.absolute(), server or ZooKeeper()
     if port is not None and not 0 < port < 65536:
         raise InputError(f"{port} is not a port")
     running = status(directory)
@@ -246,13 +242,9 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
     return state
 
 
-def _zookeeper() -> Server:
-    return ZooKeeper()
-
-
 def last_port(directory: Path, server: Server | None = None) -> int | None:
     """The port that the folder's sandbox serves or served on; None where there was none."""
-    server = server or _zookeeper()
+    server = server or ZooKeeper()
     try:
         config = (directory / server.config_file).read_text(encoding="utf-8", errors="replace")
     except OSError:

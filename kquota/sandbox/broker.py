@@ -12,7 +12,7 @@ from kquota.access import Access, xdg_directory
 from kquota.backends import cluster_of
 from kquota.documents.foreign.prometheus import shipped
 from kquota.errors import KquotaError, MissingDependency, Unreachable
-from kquota.sandbox import HOST, JVM_FLAGS, free_port, maven, write_config
+from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, maven, write_config
 
 KAFKA = "4.4.0"
 """The release whose jars Maven retrieves."""
@@ -38,7 +38,7 @@ rootLogger.appenderRef.server.ref = server
 """
 
 
-class Broker:
+class Broker(Server):
     """A broker that keeps all in the folder: `data`, `broker.log`, `kafka-request.log`.
 
     The logger of requests is on WARN, as Kafka ships it: `kquota record` switches it on. `metrics` is the page of the
@@ -49,7 +49,6 @@ class Broker:
     config_file = "server.properties"
     log_file = "broker.log"
     patience_s = 90.0
-    metrics: str | None = None
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         """As `Server` says; also Unreachable where Maven or the formatting fails."""
@@ -79,12 +78,10 @@ class Broker:
         return [*self._exporter(folder), *jvm, "kafka.Kafka", str(properties)]
 
     def port(self, config: str) -> int | None:
-        """As `Server` says."""
         found = re.search(r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),", config, re.MULTILINE)
         return int(found[1]) if found else None
 
     def serves(self, folder: Path, port: int) -> bool:
-        """As `Server` says."""
         try:
             with Access(bootstrap_server=f"{HOST}:{port}", timeout_s=2.0).open() as backend:
                 answers = cluster_of(backend)

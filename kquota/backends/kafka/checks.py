@@ -91,16 +91,12 @@ def _explained(
     why = "the TLS handshake failed" if step == "TLS" else "nothing answered in Kafka's protocol"
     error = Unreachable(f"{why}: {lost.why}")
     if "certificate verify failed" in lost.why:
-        return error, _with_names(lost.hint or "", server)
+        return error, f"{lost.hint or ''} (openssl s_client -connect {server} -showcerts shows it)"
     if not lost.timed_out:  # who is silent would be silent again
         other = another_product(server, timeout_s) or _other_kind(server, security, timeout_s)
         if other:
             return error, other
     return error, lost.hint or "check that the address is that of a Kafka broker"
-
-
-def _with_names(remedy: str, server: Server) -> str:
-    return f"{remedy} (openssl s_client -connect {server} -showcerts shows it)"
 
 
 def _other_kind(server: Server, security: KafkaSecurity, timeout_s: float) -> str:

@@ -10,7 +10,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from kquota import __version__
@@ -66,31 +66,21 @@ class Deadline:
         return Deadline(self.left / count)
 
 
+@dataclass(eq=False)
 class Lost(Exception):
-    """The connection failed, or never was: why, in a few words, and what to do about it.
+    """The connection failed, or never was: why, in a few words, and what to do about it."""
 
-    `turned_away` is set where the broker kept it waiting and closed it unheard, as it does with one connection too many
-    from an ip (KIP-612): another one may be let in. `closed` is set where the other end closed it, however soon, and
-    `refused` where nobody takes connections (yet).
-    """
-
-    def __init__(
-        self,
-        why: str,
-        hint: str | None = None,
-        *,
-        timed_out: bool = False,
-        closed: bool = False,
-        turned_away: bool = False,
-        refused: bool = False,
-    ) -> None:
-        super().__init__(why)
-        self.why = why
-        self.hint = hint
-        self.timed_out = timed_out
-        self.closed = closed
-        self.turned_away = turned_away
-        self.refused = refused
+    why: str
+    hint: str | None = None
+    _: KW_ONLY
+    timed_out: bool = False
+    closed: bool = False
+    """Whether the other end closed it, however soon."""
+    turned_away: bool = False
+    """Whether the broker kept it waiting and closed it unheard, as it does with one connection too many from an ip
+    (KIP-612): another one may be let in."""
+    refused: bool = False
+    """Whether nobody takes connections (yet)."""
 
 
 class Measured(NamedTuple):

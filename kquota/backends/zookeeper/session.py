@@ -297,6 +297,9 @@ class Session:
             f"ZooKeeper at {self.address} refused the authentication", hint="check the username and the password"
         )
 
+    def _lost(self) -> KquotaError:
+        return self._unauthorized() if self._auth_failed else self.unreachable()
+
     def translate(self, error: BaseException, path: str | None = None) -> KquotaError:
         """The error of kazoo's as one of ours."""
         where = f" at {path}" if path else ""
@@ -369,7 +372,7 @@ class Session:
                     break
             except kazoo.KazooException as error:
                 raise self.translate(error) from None
-        raise self._unauthorized() if self._auth_failed else self.unreachable()
+        raise self._lost()
 
     def _sync(self) -> None:
         """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""
@@ -439,21 +442,18 @@ class Session:
     def acls(self, paths: Sequence[str]) -> list[list[Acl] | None]:
         """The ACL of each node, None where there is none. Raises Unreachable or Unauthorized."""
         answers: list[list[Acl] | None] = []
-        for path, handle in zip(paths, self._pipeline(paths, self._call_acl, SINGLE_WINDOW), strict=True):
+        for path, handle in zip(paths, self._pipeline(paths, self._client.get_acls_async, SINGLE_WINDOW), strict=True):
             try:
                 acl, _ = self._result(handle)
             except kazoo.NoNodeError:
                 answers.append(None)
             except Lost:
-                raise self._unauthorized() if self._auth_failed else self.unreachable() from None
+                raise self._lost() from None
             except kazoo.KazooException as error:
                 raise self.translate(error, path) from None
             else:
                 answers.append([Acl(each.id.scheme, each.id.id, each.perms) for each in acl])
         return answers
-
-    def _call_acl(self, path: str) -> Any:
-        return self._client.get_acls_async(path)
 
     def create(self, path: str, data: bytes | None, *, sequence: bool = False, ephemeral: bool = False) -> Create:
         """The operation that makes a node with the ACL that Kafka gives it (`ZkData.defaultAcls`).
@@ -523,7 +523,7 @@ class Session:
     def settle(self) -> None:
         """Waits for the connection after a loss. Raises Unreachable or Unauthorized."""
         if not self.is_open:
-            raise self._unauthorized() if self._auth_failed else self.unreachable()
+            raise self._lost()
         try:
             self._await_connection((self._waiting_since or time.monotonic()) + self._timeout_s)
         except Unreachable:
