@@ -111,7 +111,8 @@ class Asked:
     )
     engine: Engine = choice(
         ["auto", "local", "spark"],
-        "What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input.",
+        "What runs it: Spark, or for small inputs a few processes here; auto goes by the size of the input,"
+        " also under spark-submit.",
         default="auto",
     )
     master: str | None = value("URL", "The Spark master; else local[*], or what spark-submit says.")

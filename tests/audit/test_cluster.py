@@ -75,7 +75,7 @@ def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path
         cluster,
         [
             *(SPARK_SUBMIT, "--master", cluster.master, "--py-files", "kquota.zip", entry),
-            *("usage", "--quotas", "quotas.yaml", "--out", "findings", "-o", "json"),
+            *("usage", "--quotas", "quotas.yaml", "--out", "findings", "-o", "json", "--engine", "spark"),
         ],
         tmp_path,
     )

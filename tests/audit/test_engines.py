@@ -35,10 +35,14 @@ def test_the_size_decides_where_nothing_else_does(
     assert engines.choose(engine, splits, master) == chosen
 
 
-def test_under_spark_submit_it_is_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which has started it by then."""
+def test_under_spark_submit_only_what_is_small_is_audited_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN would call a driver on the cluster that starts no Spark a failure: there it is always Spark."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert engines.choose("auto", SMALL, None) == "spark"
+    small, larger = ([Split("usage", "a.parquet", 0, 1, size=engines.DRIVER_BYTES + more)] for more in (0, 1))
+    assert [engines.choose("auto", splits, None) for splits in (small, larger)] == ["local", "spark"]
+    assert engines.choose("spark", small, None) == "spark"
+    monkeypatch.setenv("SPARK_YARN_STAGING_DIR", "hdfs:///user/kafka/.sparkStaging/application_1")
+    assert engines.choose("auto", small, None) == "spark"
 
 
 @pytest.mark.parametrize(("before", "meanwhile"), [(700, 50_000), (0, 0), (60_000, 60_000)])

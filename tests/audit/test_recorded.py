@@ -180,7 +180,7 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
 
     shell = kquota("audit", *arguments, "--out", "out", "--fail-on", "throttled")
     submitted = subprocess.run(
-        [submit, "--master", "local[2]", entry, *arguments],
+        [submit, "--master", "local[2]", entry, *arguments, "--engine", "spark"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -14,6 +14,12 @@ LOCAL_BYTES = 2 << 30
 
 `benchmarks.audit`: half the CPU time for 50 million rows (300 MB); 200 million took 24 seconds and 1 GB on two cores.
 """
+DRIVER_BYTES = 8 << 20
+"""Up to this size of all files, `auto` does without executors under spark-submit, too.
+
+The driver has read the beginning of each file by then. 300 rows cost 28 seconds of processor time with executors, and
+10 without: most of these are the JVM of spark-submit itself.
+"""
 
 
 def under_spark_submit() -> bool:
@@ -25,6 +31,8 @@ def choose(engine: str, splits: Sequence[Split], master: str | None) -> str:
     """`local` or `spark`: as asked for, else (`auto`) by what Spark is there and by the size of the input."""
     if engine != "auto":
         return engine
-    if master is not None or under_spark_submit():
+    # YARN takes a driver on the cluster that never started Spark for one that failed.
+    if master is not None or "SPARK_YARN_STAGING_DIR" in os.environ:
         return "spark"
-    return "local" if sum(split.size for split in splits) <= LOCAL_BYTES else "spark"
+    most = DRIVER_BYTES if under_spark_submit() else LOCAL_BYTES
+    return "local" if sum(split.size for split in splits) <= most else "spark"
