@@ -16,13 +16,12 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import Summary
 from kquota.core.findings.verdicts import HELD_BACK
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
-from tests.support.enforcement import replay_counter
+from tests.support.enforcement import Summary, replay_counter
 
 
 class Event(NamedTuple):

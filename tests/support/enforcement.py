@@ -19,7 +19,7 @@ from kquota.core.enforcement import (
 from kquota.core.enforcement.broker import Throttle
 from kquota.core.enforcement.connection import Connection
 from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.enforcement.replay import Events, Summaries, Summary
+from kquota.core.enforcement.replay import Events, Summaries
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -44,6 +44,19 @@ def _charge_request(
 ) -> Throttle:
     counters = bandwidth.counter, bandwidth.bound, requests.counter, requests.bound
     return bandwidth.kernel.charge_request(kind, *counters, now, float(size), float(nanos), True, timed)[2]
+
+
+class Summary(NamedTuple):
+    """A row of `Summaries`."""
+
+    throttled: int
+    violated: int
+    total_ms: int
+    max_ms: int
+    first_ms: int
+    last_ms: int
+    peak_rate: float
+    peak_ms: int
 
 
 def summary_of(summaries: Summaries, row: int) -> Summary:

@@ -18,43 +18,33 @@ NEVER: Final = -1
 """The time of what did not happen."""
 
 
-class Summary(NamedTuple):
-    """What happened to one sensor. Times come from the events (ms), NEVER where there is none."""
+class Summaries(NamedTuple):
+    """What happened to k sensors, as columns of length k: int64, and float64 for `peak_rate`.
 
-    throttled: int
+    Times come from the events (ms), NEVER where there is none.
+    """
+
+    throttled: MutableSequence[int]
     """Events with a delay greater than 0; of mutations, also those that were rejected."""
-    violated: int
+    violated: MutableSequence[int]
     """Events over the limit; a violation can have a delay that rounds to 0 or wraps below it."""
-    total_ms: int
+    total_ms: MutableSequence[int]
     """The sum of the delays greater than 0."""
-    max_ms: int
-    first_ms: int
+    max_ms: MutableSequence[int]
+    first_ms: MutableSequence[int]
     """The time of the first throttled event."""
-    last_ms: int
+    last_ms: MutableSequence[int]
     """The time of the last throttled event."""
-    peak_rate: float
+    peak_rate: MutableSequence[float]
     """The highest observed rate, units per second (percent of one thread for REQUEST).
 
     For MUTATION, what was taken out of a full bucket over its N windows: the limit where the bucket is just empty.
     """
-    peak_ms: int
+    peak_ms: MutableSequence[int]
     """The time at which it was first observed."""
 
 
 _MOMENTS: Final = ("first_ms", "last_ms", "peak_ms")
-
-
-class Summaries(NamedTuple):
-    """The summaries of k sensors as columns of length k: int64, and float64 for `peak_rate`."""
-
-    throttled: MutableSequence[int]
-    violated: MutableSequence[int]
-    total_ms: MutableSequence[int]
-    max_ms: MutableSequence[int]
-    first_ms: MutableSequence[int]
-    last_ms: MutableSequence[int]
-    peak_rate: MutableSequence[float]
-    peak_ms: MutableSequence[int]
 
 
 def new_summaries(count: int, column: Callable[[Sequence[Any], str], Any]) -> Summaries:
@@ -85,7 +75,7 @@ class Events(NamedTuple):
 
 
 Tally: TypeAlias = tuple[int, int, int, int, int, int, float, int]
-"""The fields of a Summary while events are added to it."""
+"""A row of the summaries while events are added to it."""
 
 
 @inlined
@@ -125,7 +115,7 @@ def replay_many(
     The other columns have an entry for each event. `checked` is false for an event that is recorded only (network
     thread time) and for a topic of a permissive request. `event_limits` stand in place of the counters' limits.
     `delays` receives the raw delays, 0 for an event that is not checked; `rates` the observed rates; `hits` whether
-    `Summary.throttled` counts the event.
+    `Summaries.throttled` counts the event.
     """
     times, values = events.times, events.values
     for i in range(len(events.counters)):

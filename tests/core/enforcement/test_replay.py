@@ -22,11 +22,11 @@ from kquota.core.enforcement import (
 )
 from kquota.core.enforcement.counter import from_bytes, to_bytes
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import NEVER, Events, Summaries, Summary
+from kquota.core.enforcement.replay import NEVER, Events, Summaries
 from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
-from tests.support.enforcement import replay_counter
+from tests.support.enforcement import Summary, replay_counter
 
 KERNELS = [kernel(Mode.PLAIN), kernel(Mode.COMPILED)]
 Sensor = tuple[int, Value | None, list[tuple[int, int, bool]]]
