@@ -148,23 +148,10 @@ def _with_rows(members: Iterable[Member]) -> Iterator[tuple[Member, range]]:
         first += member.client.connections
 
 
-@dataclass(frozen=True)
-class _Ranges:
-    """The least and the most of several outcomes; the first has everybody."""
-
-    outcomes: Sequence[_Outcome]
-
-    def of(self, *name: object) -> tuple[int, int]:
-        """The least and the most of one number."""
-        values = [outcome[name] for outcome in self.outcomes if name in outcome]
-        return min(values), max(values)
-
-    @property
-    def matter(self) -> bool:
-        """Whether clients do not fare the same in all of them."""
-        again = self.outcomes[1] if len(self.outcomes) > 1 else {}
-        ranges = [self.of(*name) for name in again if name[0] != "counter"]
-        return any(least != most for least, most in ranges)
+def _range(outcomes: Sequence[_Outcome], *name: object) -> tuple[int, int]:
+    """The least and the most of one number in several outcomes, of which the first has everybody."""
+    values = [outcome[name] for outcome in outcomes if name in outcome]
+    return min(values), max(values)
 
 
 @dataclass(slots=True)
@@ -259,13 +246,13 @@ class _Run:
                 for scrape_ms in SCRAPES_MS:
                     again = self._play(members_again, counters_again, scrape_ms, _silent)
                     outcomes.append(_outcome(members_again, counters_again, again.traffic))
-        ranges = _Ranges(outcomes)
-        self.ranges |= ranges.matter
-        self._keep_clients(members, played, ranges)
+        ranges = [_range(outcomes, *name) for name in outcomes[-1] if name[0] != "counter"]
+        self.ranges |= any(least != most for least, most in ranges)
+        self._keep_clients(members, played, outcomes)
         self._keep_queues(counters, played.traffic)
         for row, counter in enumerate(counters):
             if played.traffic.sensors.events[row] > 0:
-                self._keep_counter(row, counter, played, ranges)
+                self._keep_counter(row, counter, played, outcomes)
 
     def _open(self, counters: Sequence[Counter], traffic: Traffic) -> set[int]:
         """The counters for which a reading could fall into a silence longer than a sample, near the limit."""
@@ -327,7 +314,7 @@ class _Run:
 
     # --- results ---
 
-    def _keep_clients(self, members: Sequence[Member], played: _Played, ranges: _Ranges) -> None:
+    def _keep_clients(self, members: Sequence[Member], played: _Played, outcomes: Sequence[_Outcome]) -> None:
         connections = played.traffic.connections
         workload = self._workload
         origin = workload.origin_ms
@@ -364,8 +351,8 @@ class _Run:
                     first_throttled_ms=min(starts) - origin if starts else None,
                     throttled_until_ms=max(ends) - origin if starts else None,
                     throttle_by=played.throttle_by.get(number, {}),
-                    throttle_range_ms=ranges.of("throttle_ms", member.name, member.broker),
-                    delivered_range=ranges.of("delivered", member.name, member.broker),
+                    throttle_range_ms=_range(outcomes, "throttle_ms", member.name, member.broker),
+                    delivered_range=_range(outcomes, "delivered", member.name, member.broker),
                     delivering_ms=max(active, delivered - origin - client.start_ms, 1),
                     exempt_ns=total(connections.exempt_nanos),
                     delivered_until_ms=None if delivered == NEVER else delivered - origin,
@@ -382,7 +369,7 @@ class _Run:
                 place = counter.place, counter.key
                 self.queues[place] = self.queues.get(place, 0) + 1
 
-    def _keep_counter(self, row: int, counter: Counter, played: _Played, ranges: _Ranges) -> None:
+    def _keep_counter(self, row: int, counter: Counter, played: _Played, outcomes: Sequence[_Outcome]) -> None:
         traffic, shares = played.traffic, played.shares[row]
         workload, sensors = self._workload, traffic.sensors
         origin, end = workload.origin_ms, workload.origin_ms + workload.duration_ms
@@ -447,7 +434,7 @@ class _Run:
             ),
             client_count=len(shares),
             total=math.fsum(value for value, _ in shares.values()),
-            throttle_range_ms=ranges.of("counter", counter.number),
+            throttle_range_ms=_range(outcomes, "counter", counter.number),
             mutation_rate=mutation_rate,
         )
         self._counters[counter.number] = result

@@ -81,14 +81,11 @@ def limit(metric: Metric, by: Sequence[str]) -> str:
 
 
 def _joined(metric: Metric, operator: str, other: str, by: Sequence[str]) -> str:
-    left = metric.name if metric.what != "counter" else _rate_of_counter(metric, by)
+    left = metric.name
+    if metric.what == "counter":  # it grows: the rate of all shards
+        left = f"sum by ({', '.join((*by, *metric.labels, 'instance'))}) (rate({metric.name}[1m]))"
     on = ", ".join((*by, *metric.labels))
     return f"{left} {operator} on ({on}) group_left ({', '.join(_OF_LIMIT)}) {other}"
-
-
-def _rate_of_counter(metric: Metric, by: Sequence[str]) -> str:
-    """Of a counter that grows, the rate of all shards."""
-    return f"sum by ({', '.join((*by, *metric.labels, 'instance'))}) (rate({metric.name}[1m]))"
 
 
 def _recorded(metrics: Sequence[Metric], by: Sequence[str]) -> Iterator[Document]:
