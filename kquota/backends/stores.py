@@ -53,14 +53,9 @@ def trusted(path: Path, password: str | None) -> Pem:
         # As in Java, our own certificates are trusted as well.
         found = [*others, *(entry.chain[0] for entry in keys if entry.chain)]
         text = "".join(_pem("CERTIFICATE", each) for each in found)
-    elif _is_pem(data):
-        return trusted_text(data.decode("utf-8", "replace"), str(path))
     else:
-        _, certificates = _pkcs12(path, data, password)
-        text = "".join(certificates)
-    if not text:
-        raise InputError(f"{path}: there are no certificates in it")
-    return Pem(text, str(path))
+        text = data.decode("utf-8", "replace") if _is_pem(data) else "".join(_pkcs12(path, data, password)[1])
+    return trusted_text(text, str(path))
 
 
 def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
@@ -71,13 +66,17 @@ def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
     """
     data = _read(path)
     if data.startswith(JKS):
-        return Pem(_jks_identity(path, data, password, key_password), str(path))
-    if _is_pem(data):
-        return identity_text(data.decode("utf-8", "replace"), str(path))
-    own, certificates = _pkcs12(path, data, password)
-    if own is None:
-        raise InputError(f"{path}: there is no private key in it")
-    return Pem("".join([own, *certificates]), str(path))
+        with _of(path):
+            keys, _ = read_jks(data, password)
+            secret = (password if key_password is None else key_password) or ""
+            parts = [_pem("PRIVATE KEY", entry.private_key(secret)) for entry in keys[:1]]
+        parts += [_pem("CERTIFICATE", each) for entry in keys[:1] for each in entry.chain]
+    elif _is_pem(data):
+        parts = [data.decode("utf-8", "replace")]
+    else:
+        own, certificates = _pkcs12(path, data, password)
+        parts = [own or "", *certificates]
+    return identity_text("".join(parts), str(path))
 
 
 def trusted_text(text: str, origin: str) -> Pem:
@@ -180,16 +179,6 @@ def _blocks(text: str, origin: str) -> list[tuple[str, str]]:
 def _pem(label: str, der: bytes) -> str:
     lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
-
-
-def _jks_identity(path: Path, data: bytes, password: str | None, key_password: str | None) -> str:
-    secret = password if key_password is None else key_password
-    with _of(path):
-        keys, _ = read_jks(data, password)
-        if not keys:
-            raise InputError("there is no private key in it")
-        key = keys[0].private_key(secret or "")
-    return _pem("PRIVATE KEY", key) + "".join(_pem("CERTIFICATE", each) for each in keys[0].chain)
 
 
 @contextlib.contextmanager

@@ -457,19 +457,20 @@ class NodeChange:
 
 def kraft_controller_epoch(data: bytes | None) -> int:
     """The epoch of a KRaft controller that owns the metadata, from the data of `/controller`; 0 or less without one."""
-    try:
-        document = _parse(data)
-    except ValueError:
-        return 0
-    epoch = document.get("kraftControllerEpoch") if isinstance(document, dict) else None
+    epoch = _member(data, "kraftControllerEpoch")
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else 0
 
 
 def cluster_id(data: bytes | None) -> str | None:
     """Kafka's cluster id, from the data of `/cluster/id`; None for anything else."""
+    found = _member(data, "id")
+    return found if isinstance(found, str) and found else None
+
+
+def _member(data: bytes | None, name: str) -> object:
+    """A member of the JSON object that the data are; None where they are none."""
     try:
         document = _parse(data)
     except ValueError:
         return None
-    found = document.get("id") if isinstance(document, dict) else None
-    return found if isinstance(found, str) and found else None
+    return document.get(name) if isinstance(document, dict) else None

@@ -8,7 +8,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from kquota import __version__
 from kquota.core.change.lint import Finding
@@ -22,7 +22,6 @@ from kquota.metrics.series import IDENTITY, Nature
 MOST_SERIES: Final = 10_000
 _PREFIX: Final = "kquota_"
 Labels = Mapping[str, str]
-T = TypeVar("T")
 
 
 class Family(NamedTuple):
@@ -31,13 +30,6 @@ class Family(NamedTuple):
     name: str
     help: str
     samples: Sequence[tuple[Labels, float]]
-
-
-class Lease(NamedTuple):
-    """A write that ends by itself: `kquota apply --for`."""
-
-    id: str
-    expires_ms: int
 
 
 @dataclass
@@ -49,7 +41,7 @@ class Part:
     at_ms: int | None = None
     error: str | None = None
 
-    def renew(self, read: Callable[[], T], now_ms: int, fatal: type[KquotaError] | None = None) -> T | None:
+    def renew(self, read: Callable[[], Any], now_ms: int, fatal: type[KquotaError] | None = None) -> Any:
         """Reads it. A failure leaves the value of before, with its age; None where there never was one.
 
         Raises the errors that are `fatal`.
@@ -60,8 +52,7 @@ class Part:
             if fatal is not None and isinstance(error, fatal):
                 raise
             self.error = error.message
-        value: T | None = self.value
-        return value
+        return self.value
 
 
 @dataclass
@@ -72,7 +63,8 @@ class Exporter:
     look: Callable[[QuotaSnapshot], View] | None = None
     """Reads live metrics; None where only the quotas themselves are exported."""
     read_drift: Callable[[QuotaSnapshot], Plan] | None = None
-    read_leases: Callable[[], Sequence[Lease]] | None = None
+    read_leases: Callable[[], Mapping[str, int]] | None = None
+    """When each write ends that ends by itself (`kquota apply --for`), in epoch ms by the entry of the journal."""
     lint: Callable[[QuotaSnapshot], Sequence[Finding]] | None = None
     labels: Labels = field(default_factory=dict)
     """Labels that every sample bears, such as the cluster."""
@@ -112,7 +104,7 @@ class Exporter:
             found.append(_drift_family(value["drift"]))
         if "journal" in value:
             help = "When 'kquota apply --for' ends, by the entry of the journal."
-            leases = [({"entry": lease.id}, lease.expires_ms / 1000) for lease in value["journal"]]
+            leases = [({"entry": entry}, ends_ms / 1000) for entry, ends_ms in value["journal"].items()]
             found.append(Family("lease_expires_timestamp_seconds", help, leases))
         if "lint" in value:
             found.append(_lint_family(value["lint"]))

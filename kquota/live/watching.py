@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -104,15 +104,11 @@ def _seen(counter: Counter, readings: Mapping[int, Mapping[tuple[Nature, str], f
 
 
 def _of_values(counter: Counter, at_ms: int, values: Mapping[tuple[Nature, str], float]) -> Observed:
+    rates = [value for (nature, _), value in values.items() if nature is Nature.RATE]
     return Observed(
         counter,
         at_ms,
-        _sum(value for (nature, _), value in values.items() if nature is Nature.RATE),
+        sum(rates) if rates else None,
         next((value for (nature, _), value in values.items() if nature is Nature.THROTTLE), None),
         next((value for (nature, _), value in values.items() if nature is Nature.TOKENS), None),
     )
-
-
-def _sum(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return sum(known) if known else None

@@ -107,7 +107,7 @@ def test_a_topic_waits_for_a_controller(elected: bool) -> None:
                 return wire.CreateTopicsResponse(0, [wire.CreatedTopic("t", 0, None)])
         return ...
 
-    with Peer(answer) as peer, contextlib.closing(Nodes(peer.bootstrap, timeout_s=30 if elected else 0.5)) as nodes:
+    with Peer(answer) as peer, contextlib.closing(Nodes(peer.bootstrap, timeout_s=30 if elected else 3)) as nodes:
         if elected:
             assert nodes.create_topic("t")
         else:

@@ -14,7 +14,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, KquotaError, Unreachable
-from kquota.live.exporter import Exporter, Lease, exposition, serve
+from kquota.live.exporter import Exporter, exposition, serve
 from kquota.live.sources import Page, Pages
 from kquota.live.watching import View, Watching
 from kquota.metrics.exposition import labels_of, parse
@@ -136,7 +136,7 @@ def test_drift_and_leases() -> None:
     exporter = Exporter(
         lambda: live,
         read_drift=lambda snapshot: plan(snapshot, wanted, prune=True),
-        read_leases=lambda: [Lease("20261122T000000Z-abc-1", 7_000)],
+        read_leases=lambda: {"20261122T000000Z-abc-1": 7_000},
     )
     exporter.refresh(1000, KquotaError)
     metrics = exported(exporter)

@@ -21,7 +21,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 
 from kquota.backends import znode
-from kquota.backends.addresses import Address
+from kquota.backends.addresses import Address, Server
 from kquota.backends.greeting import speaks_kafka
 from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.requests import (
@@ -232,10 +232,9 @@ class Session:
                 raise
             for host, port in self.address.hosts:
                 if self._security.tls is None and speaks_kafka(host, port, deadline - time.monotonic()):
-                    server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                     raise Unreachable(
                         f"cannot reach ZooKeeper at {self.address}: a broker answers there",
-                        hint=f"port {port} speaks Kafka: use --bootstrap-server {server}",
+                        hint=f"port {port} speaks Kafka: use --bootstrap-server {Server(host, port)}",
                     ) from None
             self._await_connection(deadline, patient=self._patient)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from kquota.leases import Leases
 from kquota.reconcile import now
 
 if TYPE_CHECKING:
-    from kquota.live.exporter import Exporter, Lease
+    from kquota.live.exporter import Exporter
 
 _TURN_S = 0.2
 """The longest wait in one piece: in between, a signal is noticed."""
@@ -133,10 +133,8 @@ def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
     return plan(snapshot, wanted.desired, prune=True, unmanaged=wanted.unmanaged)
 
 
-def _leases(journal: Journal, cluster: str) -> Sequence[Lease]:
+def _leases(journal: Journal, cluster: str) -> Mapping[str, int]:
     """The writes of that cluster with values that have still to end, and the recordings that are not switched back."""
-    from kquota.live.exporter import Lease
-
     pages = journal.read()
     entries = pages.of(cluster)
     ends: dict[str, int] = {}
@@ -145,7 +143,7 @@ def _leases(journal: Journal, cluster: str) -> Sequence[Lease]:
     for entry in entries:
         if entry.levels and entry.expires is not None and pages.can_be_undone(entry):
             ends[entry.id] = entry.expires
-    return [Lease(id, end) for id, end in ends.items()]
+    return ends
 
 
 def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:
