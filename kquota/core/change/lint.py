@@ -15,15 +15,12 @@ from urllib.parse import unquote
 from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
 from kquota.core.duration import duration
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_number, limit_text
+from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, QuotaKey, Value, check_value, format_number, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import enforced
 from kquota.core.quotas.version import Version
-from kquota.core.resolve.resolver import Level, Resolver, encode_user
+from kquota.core.resolve.resolver import DEFAULTS, Resolver, encode_user
 from kquota.errors import InputError
-
-_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-_CLIENT_KEYS = tuple(key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE)
 
 
 class Severity(enum.IntEnum):
@@ -131,7 +128,7 @@ def _hiding(values: Mapping[Entity, Value], entity: Entity, *, empty_client_id: 
 
 
 def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity, Value]]]:
-    for key in _CLIENT_KEYS:
+    for key in CLIENT_KEYS:
         yield key, {entity: values[key] for entity, values in snapshot.items() if key in values}
 
 
@@ -274,7 +271,7 @@ LOW_BYTE_RATE = 1000
 
 
 def _suspiciously_low(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for key in _BYTE_RATES:
+    for key in BYTE_RATES:
         for entity, value in _values(snapshot, key):
             if 0 < value < LOW_BYTE_RATE:
                 yield Finding(
@@ -332,14 +329,13 @@ def _below_one(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fi
 
 
 def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    defaults = {Level.DEFAULT_USER, Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_CLIENT}
-    for key in _CLIENT_KEYS:
+    for key in CLIENT_KEYS:
         resolver = Resolver.of(snapshot, key)
         for user in facts.internal:
             # A client-id that nobody has, and none: different defaults govern them.
             for client_id in ("\0", ""):
                 found = resolver.resolve(user, client_id)
-                if found.level in defaults and found.entity is not None and found.limit is not None:
+                if found.level in DEFAULTS and found.entity is not None and found.limit is not None:
                     yield Finding(
                         rule,
                         found.entity,
@@ -371,7 +367,7 @@ def _rejected(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
 def _oversubscribed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     if facts.capacity is None:
         return
-    for key in _BYTE_RATES:
+    for key in BYTE_RATES:
         named = {
             entity: value
             for entity, value in _values(snapshot, key)

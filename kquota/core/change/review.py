@@ -14,15 +14,13 @@ from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, QuotaKey, humanize
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Level, Resolver
+from kquota.core.resolve.resolver import DEFAULTS, Resolver
 
 _SMALLEST = 10
 """Below so many entities a share says nothing."""
-_DEFAULTS = frozenset({Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_USER, Level.DEFAULT_CLIENT})
-_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _REQUEST_BYTES = 1 << 20
 """What a producer sends at most, and a consumer takes of a partition, by their defaults."""
 _WINDOW_S = 11
@@ -248,7 +246,7 @@ def _slips(plan: Plan) -> Iterator[Objection]:
                 )
             if not is_default or before is not None or not after > 0:
                 continue
-            if key in _BYTE_RATES and LOW_BYTE_RATE <= after < _REQUEST_BYTES / (LONG_FREEZE_S + _WINDOW_S):
+            if key in BYTE_RATES and LOW_BYTE_RATE <= after < _REQUEST_BYTES / (LONG_FREEZE_S + _WINDOW_S):
                 blocked = duration(round(1000 * (_REQUEST_BYTES / after - _WINDOW_S)))
                 yield BLOCKING_DEFAULT.objection(
                     f"{entity}: {key} {humanize(key, after)} would block clients without a quota of their own at once,"
@@ -270,7 +268,7 @@ def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
     """
     after: QuotaSnapshot | None = None
     worst: dict[Entity, tuple[float, str]] = {}
-    for key in _BYTE_RATES:
+    for key in BYTE_RATES:
         touched = [change for change in plan.changes if key in change.keys]
         if not touched:
             continue
@@ -337,15 +335,13 @@ def _internal(plan: Plan, current: QuotaSnapshot, guards: Guards) -> Iterator[Ob
         return
     after = plan.applied_to(current)
     touched = {change.entity for change in plan.changes}
-    for key in QuotaKey:
-        if key is QuotaKey.CONNECTION_CREATION_RATE:
-            continue
+    for key in CLIENT_KEYS:
         was, is_ = Resolver.of(current, key), Resolver.of(after, key)
         for user in guards.internal:
             # With a client-id that nobody has and without one: these are governed by different defaults.
             for client_id in ("\0", ""):
                 now = is_.resolve(user, client_id)
-                if now.level in _DEFAULTS and now.entity in touched and now.limit != was.resolve(user, client_id).limit:
+                if now.level in DEFAULTS and now.entity in touched and now.limit != was.resolve(user, client_id).limit:
                     yield INTERNAL.objection(f"{key} of {now.entity} would limit the internal principal {user}")
                     break
 

@@ -23,14 +23,10 @@ from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, check_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Level, Resolver
+from kquota.core.resolve.resolver import PER_PAIR, Resolver
 
 DIGITS = 2
 """What a recommended value has, so that people can read it."""
-
-_PAIR_LEVELS = frozenset(
-    {Level.USER_CLIENT, Level.USER_DEFAULT_CLIENT, Level.DEFAULT_USER_CLIENT, Level.DEFAULT_USER_DEFAULT_CLIENT}
-)
 
 
 class Scope(enum.Enum):
@@ -62,7 +58,7 @@ class Scope(enum.Enum):
             assert isinstance(entity.user, str)
             assert isinstance(entity.client_id, str)
             found = Resolver.of(quotas, key).resolve(entity.user, entity.client_id)
-            return found.limit if found.level in _PAIR_LEVELS else None
+            return found.limit if found.level in PER_PAIR else None
         own = quotas.get(entity, {}).get(key)
         return own if own is not None else quotas.get(self.default, {}).get(key)
 

@@ -47,6 +47,9 @@ DEFAULT: Final = Default.DEFAULT
 Name: TypeAlias = str | Literal[Default.DEFAULT]
 
 
+_PLACES: Final = {EntityType.USER: 0, EntityType.CLIENT_ID: 1, EntityType.IP: 2}
+
+
 class _Names(NamedTuple):
     user: Name | None
     client_id: Name | None
@@ -86,8 +89,7 @@ class Entity(_Names):
     @property
     def parts(self) -> tuple[tuple[EntityType, Name], ...]:
         """The (type, name) pairs that are present, user before client-id."""
-        named = ((EntityType.USER, self.user), (EntityType.CLIENT_ID, self.client_id), (EntityType.IP, self.ip))
-        return tuple([(entity_type, name) for entity_type, name in named if name is not None])
+        return tuple([(kind, name) for kind, name in zip(_PLACES, self, strict=True) if name is not None])
 
     @property
     def types(self) -> frozenset[EntityType]:
@@ -96,13 +98,7 @@ class Entity(_Names):
 
     def name_of(self, entity_type: EntityType) -> Name | None:
         """The name under that type, or None when the entity has no such part."""
-        match entity_type:
-            case EntityType.USER:
-                return self.user
-            case EntityType.CLIENT_ID:
-                return self.client_id
-            case EntityType.IP:
-                return self.ip
+        return self[_PLACES[entity_type]]
 
     @property
     def sort_key(self) -> tuple[int, str, str]:

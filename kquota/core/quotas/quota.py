@@ -112,6 +112,10 @@ _SPECS = {
     QuotaKey.CONNECTION_CREATION_RATE: _Spec(ValueType.INT, "connections/s", _IP),
 }
 
+BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+CLIENT_KEYS = (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE)
+"""The keys of users and client-ids."""
+
 DRAFT_RATE = "controller_mutations_rate"
 """What drafts of KIP-599 call `controller_mutation_rate`."""
 DRAFT_BURST = "controller_mutations_burst"

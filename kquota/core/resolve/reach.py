@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kquota.core.quotas.entity import Entity, address
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import CLIENT_KEYS, QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.resolver import Resolution, Resolver, Sensor, encode_user, resolve_ip
@@ -64,7 +64,7 @@ class Reach:
     def keys(self) -> tuple[QuotaKey, ...]:
         """The keys of users and client-ids that are set anywhere; nobody has a limit of the others."""
         used = {key for values in self.snapshot.values() for key in values} | self.static.values.keys()
-        return tuple(key for key in QuotaKey if key in used and key is not QuotaKey.CONNECTION_CREATION_RATE)
+        return tuple(key for key in CLIENT_KEYS if key in used)
 
     def pairs(self, user: str | None = None, client_id: str | None = None) -> tuple[int, Iterator[Client]]:
         """The known clients, and their number: every user with every client-id, any other and the empty client-id.

@@ -15,7 +15,7 @@ from functools import cached_property
 from urllib.parse import quote
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name, address
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import CLIENT_KEYS, QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.errors import InputError
@@ -131,21 +131,15 @@ _UNRESERVED = re.compile(r"[\w.-]*\Z", re.ASCII)
 """Texts that stay what they are: nearly all, and looking is much faster than encoding."""
 
 
-_PAIR_LEVELS = (
-    Level.USER_CLIENT,
-    Level.USER_DEFAULT_CLIENT,
-    Level.USER,
-    Level.DEFAULT_USER_CLIENT,
-    Level.DEFAULT_USER_DEFAULT_CLIENT,
-    Level.DEFAULT_USER,
-    Level.CLIENT,
-    Level.DEFAULT_CLIENT,
+_PAIR_LEVELS = tuple(level for level in Level if level <= Level.DEFAULT_CLIENT)
+PER_PAIR = frozenset(
+    {Level.USER_CLIENT, Level.USER_DEFAULT_CLIENT, Level.DEFAULT_USER_CLIENT, Level.DEFAULT_USER_DEFAULT_CLIENT}
 )
-_PER_PAIR = frozenset({Level.USER_CLIENT, Level.USER_DEFAULT_CLIENT, Level.DEFAULT_USER_CLIENT}) | {
-    Level.DEFAULT_USER_DEFAULT_CLIENT
-}
+"""The levels whose counters are of a user and a client-id."""
 _PER_USER = frozenset({Level.USER, Level.DEFAULT_USER})
 _PER_CLIENT = frozenset({Level.CLIENT, Level.DEFAULT_CLIENT, Level.STATIC})
+DEFAULTS = frozenset({Level.DEFAULT_USER_DEFAULT_CLIENT, Level.DEFAULT_USER, Level.DEFAULT_CLIENT})
+"""The levels of those that no entity names."""
 
 _EVERY = frozenset({*_PAIR_LEVELS, Level.STATIC})
 
@@ -260,7 +254,7 @@ class Resolver:
                 return Sensor(name, client_id)
         if level in _PER_USER:
             return Sensor(name, "")
-        if level in _PER_PAIR:
+        if level in PER_PAIR:
             return Sensor(name, client_id)
         return Sensor("", client_id)
 
@@ -282,7 +276,7 @@ def _names_of(user: str, client_id: str) -> tuple[tuple[Name | None, Name | None
 def _levels_of(has_user: bool, has_client_id: bool) -> frozenset[Level]:
     """The levels that can limit a counter with these tags."""
     if has_user:
-        return _PER_PAIR if has_client_id else _PER_USER
+        return PER_PAIR if has_client_id else _PER_USER
     return _PER_CLIENT if has_client_id else frozenset()
 
 
@@ -322,11 +316,7 @@ def resolve(
     static: StaticQuotas = NO_STATIC_QUOTAS,
 ) -> tuple[Resolution, ...]:
     """Every quota key for one client; the connection quota only where an ip is given."""
-    resolutions = [
-        Resolver.of(snapshot, key, static).resolve(user, client_id)
-        for key in QuotaKey
-        if key is not QuotaKey.CONNECTION_CREATION_RATE
-    ]
+    resolutions = [Resolver.of(snapshot, key, static).resolve(user, client_id) for key in CLIENT_KEYS]
     if ip is not None:
         resolutions.append(resolve_ip(snapshot, ip))
     return tuple(resolutions)
