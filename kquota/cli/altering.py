@@ -18,7 +18,7 @@ from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, Uncertain
@@ -193,7 +193,7 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
         return Csv([name.lower() for name in COLUMNS], [(str(entity), *rest) for entity, *rest in changes])
 
     def shown(key: QuotaKey, value: Value | str | None) -> str:
-        return "-" if value is None else value if isinstance(value, str) else humanize(key, value)
+        return "-" if value is None else value if isinstance(value, str) else limit_text(key, value)
 
     def screen() -> Iterator[Part]:
         for result in results:

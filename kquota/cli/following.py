@@ -23,7 +23,7 @@ from kquota.cli.text import entity_text, many, moment, rate_text
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change
 from kquota.core.findings.episode import Episode, State, Under
-from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.audit import episode_document
 from kquota.documents.derive import utc
@@ -316,7 +316,7 @@ def line(episode: Episode) -> str:
         utc(episode.begin_ms if began else episode.end_ms),
         f"{episode.state.value:<5}",
         f"{episode.subject}{f' on broker {episode.broker}' if episode.broker else ''}",
-        f"{key} {humanize(key, value)} of {entity_text(episode.entity)}",
+        f"{key} {limit_text(key, value)} of {entity_text(episode.entity)}",
     ]
     if episode.under is Under.AGAINST:
         parts.append("(under --against)")

@@ -12,7 +12,7 @@ from kquota.access import Access
 from kquota.cli.contexts import journal_folder
 from kquota.cli.streams import note, warn
 from kquota.cli.text import entity_text, many, moment, safe
-from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.errors import InputError, KquotaError
 from kquota.state import CLUSTER
 
@@ -29,7 +29,7 @@ _MOST = 5
 
 def shown(key: QuotaKey, value: Value | None) -> str:
     """A value of a lease in words."""
-    return "no quota" if value is None else humanize(key, value)
+    return "no quota" if value is None else limit_text(key, value)
 
 
 def named(lease: Lease) -> str:

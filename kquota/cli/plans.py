@@ -11,7 +11,7 @@ from kquota.core.change.lint import Finding, concerning
 from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.change.review import SHORT_FREEZE
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.quota import limit_text
 from kquota.documents.plan import plan_document, subject
 
 Labels = Mapping["Entity", Mapping[str, str]]
@@ -187,10 +187,10 @@ def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> 
             before, after = change.before.get(key), change.after.get(key)
             mark, style = MARKS["create" if before is None else "delete" if after is None else "update"]
             row = [mark, entity_text(change.entity), key.value]
-            row += ["-" if value is None else humanize(key, value) for value in (before, after)]
+            row += ["-" if value is None else limit_text(key, value) for value in (before, after)]
             if several:
                 assert brokers is not None
-                row.append("-" if after is None else humanize(key, key.on_brokers(after, brokers)))
+                row.append("-" if after is None else limit_text(key, key.on_brokers(after, brokers)))
             if labelled:
                 row.append(" ".join(f"{name}={text}" for name, text in labels.get(change.entity, {}).items()))
             rows.append(row)

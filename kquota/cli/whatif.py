@@ -18,7 +18,7 @@ from kquota.cli.verdicts import lines, markdown_lines
 from kquota.cli.views import Csv, Note, Part, Shown, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
 from kquota.documents.audit import comparison_document
@@ -274,7 +274,7 @@ def _changes(comparison: Comparison) -> Sequence[Change]:
 
 
 def _limit(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
-    return ("none" if standing.limit is None else humanize(key, standing.limit),)
+    return ("none" if standing.limit is None else limit_text(key, standing.limit),)
 
 
 def _delayed(change: Change) -> tuple[str, ...]:

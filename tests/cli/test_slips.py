@@ -132,6 +132,16 @@ def test_unlimited_is_the_largest_value_where_there_is_one(kquota: Kquota) -> No
     assert "so large that no client reaches it; deleting the key gives the default)" in done.complaint
 
 
+def test_unlimited_is_shown_as_it_was_typed(kquota: Kquota, tmp_path: Path) -> None:
+    """Before a write and in a plan, as `describe` shows it afterwards."""
+    head = "kind: kquota.quotas\nversion: 1\nquotas:\n"
+    (tmp_path / "now.yaml").write_text(head + "- entity: {user: alice}\n  values: {producer_byte_rate: 1MB}\n")
+    (tmp_path / "wanted.yaml").write_text(head + "- entity: {user: alice}\n  values: {producer_byte_rate: unlimited}\n")
+    done = kquota("plan", str(tmp_path / "wanted.yaml"), "--quotas", str(tmp_path / "now.yaml"))
+    assert "unlimited (Long.MAX_VALUE)" in done.out
+    assert "9223372036854775807" not in done.out
+
+
 def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:
     """Who writes an entity and its values in turns wants different values, not all of them for each."""
     words = (

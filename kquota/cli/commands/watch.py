@@ -14,7 +14,7 @@ from kquota.cli.streams import note, reader_is_gone, say
 from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
 from kquota.core.change.plan import Change
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.documents.clusters import change_document
 from kquota.documents.derive import utc
 from kquota.errors import KquotaError, Unauthorized
@@ -100,7 +100,7 @@ def changes_view(seen: Iterator[tuple[int, Change, QuotaKey]]) -> View:
     def line(time_ms: int, change: Change, key: QuotaKey) -> str:
         before, after = (values.get(key) for values in (change.before, change.after))
         mark, colour = MARKS["create" if before is None else "delete" if after is None else "update"]
-        texts = ["-" if value is None else humanize(key, value) for value in (before, after)]
+        texts = ["-" if value is None else limit_text(key, value) for value in (before, after)]
         text = f"{mark} {entity_text(change.entity)}  {key}  {texts[0]} -> {texts[1]}"
         return f"{utc(time_ms)}  {click.style(text, fg=colour)}"
 
