@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota.errors import InputError
-from kquota.files import read_bytes
 
 if TYPE_CHECKING:
     from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
 Ask = Callable[[str], str]
 """Asks a person for a secret, which it names."""
-
-USERNAME, PASSWORD, PASSWORD_FILE, SCHEME = (
-    f"KQUOTA_ZOOKEEPER_{name}" for name in ("USERNAME", "PASSWORD", "PASSWORD_FILE", "SCHEME")
-)
-"""The environment variables that log in to ZooKeeper."""
 
 
 def ask_nobody(what: str) -> str:
@@ -104,9 +98,11 @@ class Access:
         Raises InputError, MissingDependency.
         """
         environment: Mapping[str, str] = {} if self.isolated else os.environ
-        if self.zk_tls_config_file is None and self.zk_jaas_file is None and not environment.get(USERNAME):
+        if not (self.zk_tls_config_file or self.zk_jaas_file or environment.get("KQUOTA_ZOOKEEPER_USERNAME")):
             return None
-        return zookeeper_security(self.zk_tls_config_file, self.zk_jaas_file, environment, ask)
+        from kquota.backends import clientprops
+
+        return clientprops.zookeeper_security(self.zk_tls_config_file, self.zk_jaas_file, environment, ask)
 
     def security(self, ask: Ask = ask_nobody) -> KafkaSecurity | ZooKeeperSecurity | None:
         """How to log in to whoever answers."""
@@ -151,34 +147,6 @@ class Access:
         if not address:
             raise InputError("no brokers: give bootstrap_server or context")
         return KafkaLoggers(address, controllers=bool(self.bootstrap_controller), **settings)
-
-
-def zookeeper_security(
-    tls_file: Path | None, jaas_file: Path | None, environment: Mapping[str, str], ask: Ask = ask_nobody
-) -> ZooKeeperSecurity:
-    """How those files and KQUOTA_ZOOKEEPER_* of that environment log in. Raises InputError, MissingDependency."""
-    from kquota.backends import clientprops
-
-    username, password = environment.get(USERNAME) or None, environment.get(PASSWORD)
-    if password is None and (secret := environment.get(PASSWORD_FILE)):
-        password = _content(Path(secret))
-    return clientprops.zookeeper_security(
-        tls_file,
-        username,
-        password,
-        scheme=environment.get(SCHEME) or "sasl",
-        jaas_file=jaas_file,
-        ask=ask,
-    )
-
-
-def _content(path: Path) -> str:
-    try:
-        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: it is not text") from None
 
 
 def config_path() -> Path:

@@ -62,7 +62,8 @@ class QuotaBackend(Closable, Protocol):
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         """Waits until a describe shows what the results changed; returns the entities that it does not show in time.
 
-        Only KRaft has something to wait for: a broker answers from its own copy of the metadata.
+        An entity that another writer changes meanwhile is among them. Only KRaft has something to wait for: a broker
+        answers from its own copy of the metadata. Raises Unreachable, Unauthorized or Rejected.
         """
         ...
 

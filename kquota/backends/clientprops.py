@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -69,21 +70,24 @@ def without_effect(file: Path) -> list[str]:
 
 def zookeeper_security(
     tls_file: Path | None = None,
-    username: str | None = None,
-    password: str | None = None,
-    *,
-    scheme: str = "sasl",
     jaas_file: Path | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
     ask: Ask = nobody,
 ) -> ZooKeeperSecurity:
-    """What `--zk-tls-config-file`, a username with its password, or a JAAS file say.
+    """What `--zk-tls-config-file`, a JAAS file and KQUOTA_ZOOKEEPER_* of that environment say.
 
     Of the TLS file, as in Kafka, only the `zookeeper.ssl.*` and `zookeeper.clientCnxnSocket` names count. Of the JAAS
-    file it is the DigestLoginModule of the context Client; a username that is given comes before it. Raises InputError
-    for what cannot be used, MissingDependency.
+    file it is the DigestLoginModule of the context Client; a username of the environment comes before it. Raises
+    InputError for what cannot be used, MissingDependency.
     """
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
+    username, password, secret, scheme = (
+        environment.get(f"KQUOTA_ZOOKEEPER_{name}") for name in ("USERNAME", "PASSWORD", "PASSWORD_FILE", "SCHEME")
+    )
+    username = username or None
+    if password is None and secret:
+        password = _content(Path(secret))
     if username is None and password is None and jaas_file is not None:
         username, password = _zookeeper_login(jaas_file)
     if username is not None and password is None:
@@ -96,7 +100,17 @@ def zookeeper_security(
         default = "true" if any(map(properties.get, locations)) else "false"
         if properties.get("zookeeper.ssl.client.enable", default).strip().lower() == "true":
             tls = stores.tls_of(properties, "zookeeper.ssl.", str(tls_file), ask)
-    return ZooKeeperSecurity(username=username, password=password, scheme=scheme, tls=tls)
+    return ZooKeeperSecurity(username, password, scheme or "sasl", tls)
+
+
+def _content(path: Path) -> str:
+    """The secret in a file. Raises InputError where it cannot be read."""
+    try:
+        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: it is not text") from None
 
 
 def has_zookeeper_login(file: Path) -> bool:

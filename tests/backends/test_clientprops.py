@@ -12,6 +12,11 @@ from kquota.errors import InputError
 from tests.support.certificates import authority, tls_from_files
 
 
+def login(username: str, password: str) -> dict[str, str]:
+    """The environment that logs in."""
+    return {"KQUOTA_ZOOKEEPER_USERNAME": username, "KQUOTA_ZOOKEEPER_PASSWORD": password}
+
+
 @pytest.fixture
 def pem(tmp_path: Path) -> Path:
     """A file with a certificate and its private key, which is encrypted."""
@@ -35,7 +40,7 @@ def test_zookeeper_tls(tmp_path: Path, pem: Path) -> None:
         "ssl.keystore.location=/nowhere.jks\n"
     )
 
-    security = zookeeper_security(file, "kafka", "secret")
+    security = zookeeper_security(file, environment=login("kafka", "secret"))
 
     expected = tls_from_files(truststore=pem, keystore=pem, key_password="k3y")
     assert security == ZooKeeperSecurity("kafka", "secret", tls=expected)
@@ -103,7 +108,7 @@ Client {{
     security = zookeeper_security(jaas_file=file)
 
     assert security == ZooKeeperSecurity("kafka", "s3;cr{et")
-    assert zookeeper_security(None, "other", "else", jaas_file=file) == ZooKeeperSecurity("other", "else")
+    assert zookeeper_security(None, file, login("other", "else")) == ZooKeeperSecurity("other", "else")
     assert "s3;cr" not in repr(security)
 
 

@@ -81,7 +81,6 @@ class KafkaBackend(QuotaBackend):
             self._journals.pop().close()
 
     def journal(self) -> TopicJournal:
-        """The journal that this cluster keeps in a topic."""
         timeout_s, security = self._for_journal
         self._journals.append(TopicJournal(Nodes(self._bootstrap, timeout_s=timeout_s, security=security)))
         return self._journals[-1]
@@ -107,7 +106,6 @@ class KafkaBackend(QuotaBackend):
 
     @contextlib.contextmanager
     def alone(self, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Keeps other writers of kquota to this cluster on this host waiting; see `Turns.alone`."""
         with self._turns.alone(self._expect, stop):
             yield
 
@@ -125,10 +123,6 @@ class KafkaBackend(QuotaBackend):
         return f"the cluster {id}" if id is not None else f"the cluster at {self._bootstrap}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
-        """Waits until the broker shows what the results changed; returns the entities that it does not show in time.
-
-        An entity that another writer changes meanwhile is among them. Raises Unreachable, Unauthorized or Rejected.
-        """
         expected = {
             result.entity: {
                 key: result.after.get(key) for key in QuotaKey if differ(result.before.get(key), result.after.get(key))
@@ -146,18 +140,15 @@ class KafkaBackend(QuotaBackend):
         return tuple(entity for entity, values in expected.items() if not _shows(shown.get(entity, {}), values))
 
     def broker_count(self) -> int:
-        """How many brokers are alive. Raises Unreachable, Unauthorized or Rejected."""
         return len(self._session.describe_cluster().brokers)
 
     def cluster_id(self) -> str | None:
-        """Kafka's cluster id; None for brokers that do not say. Raises Unreachable."""
         try:
             return self._session.describe_cluster().cluster_id or None
         except (Rejected, Unauthorized):
             return None
 
     def release(self) -> Version | None:
-        """The brokers' release, as far as their messages show it; None before 2.6. Raises Unreachable, Unauthorized."""
         self._session.ask([], wire.DescribeClusterResponse)
         return self._session.version
 

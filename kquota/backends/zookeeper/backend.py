@@ -71,12 +71,10 @@ class ZooKeeperBackend(QuotaBackend):
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
 
     def broker_count(self) -> int:
-        """How many brokers are alive: the registered brokers are counted. Raises Unreachable or Unauthorized."""
         (names,) = self._open().read([(GET_CHILDREN, _IDS)])
         return len(names) if isinstance(names, list) else 0
 
     def elsewhere(self) -> str | None:
-        """The chroot below which brokers are registered, where none ever was here."""
         ids, names = self._open().read([(GET_CHILDREN, _IDS), (GET_CHILDREN, "/")])
         if isinstance(ids, list) or not isinstance(names, list):
             return None
@@ -84,7 +82,6 @@ class ZooKeeperBackend(QuotaBackend):
         return next((f"/{name}" for name, ids in zip(names, below, strict=True) if isinstance(ids, list)), None)
 
     def cluster_id(self) -> str | None:
-        """Kafka's cluster id, which its brokers keep in `/cluster/id`; None without one. Raises Unreachable."""
         (node,) = self._open().read([(GET_DATA, znode.CLUSTER_ID)])
         return znode.cluster_id(node.data) if isinstance(node, Node) else None
 
@@ -115,7 +112,6 @@ class ZooKeeperBackend(QuotaBackend):
         return tuple(nodes)
 
     def journal(self) -> ZooKeeperJournal:
-        """The journal that is kept in this ZooKeeper."""
         return ZooKeeperJournal(self._open)
 
     def _open(self) -> Session:

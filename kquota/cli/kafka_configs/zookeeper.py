@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_plus
 
-from kquota.access import zookeeper_security
 from kquota.backends import znode
+from kquota.backends.clientprops import zookeeper_security
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.raw import RawConfigs
 from kquota.cli.kafka_configs import configs, journal
