@@ -31,7 +31,7 @@ from tests.support.compiled import COMPILED
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
 from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler, waits_for_night
-from tests.support.warm import Forks
+from tests.support.warm import Forks, shared
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
 sys.dont_write_bytecode = False
@@ -211,10 +211,9 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
+def forks() -> Forks:
     """Runs kquota's command lines as processes that start quickly."""
-    with Forks() as forks:
-        yield forks
+    return shared()
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ from kquota.reconcile import Terms, apply
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.core.strategies import snapshots
+from tests.support.scheduling import examples
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, CAROL = (Entity(user=name) for name in ("alice", "bob", "carol"))
@@ -66,7 +67,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Journal:
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -35,6 +35,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit.oracle import START_MS
 from tests.audit.request_lines import fields, line
+from tests.support.scheduling import examples
 
 SETTINGS = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100}})))
 ROWS = 300
@@ -190,7 +191,7 @@ def bytes_read() -> int:
 
 
 @given(parts=st.lists(st.sampled_from([b"\n", b"\r\n", b" \t\n", b"x\n", b"{}\n", b"long enough\n"]), max_size=900))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_places_are_the_same_among_blank_lines(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     """In a whole file and in a piece of one."""
     path = tmp_path_factory.mktemp("lines") / "usage.jsonl"

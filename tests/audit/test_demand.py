@@ -27,6 +27,7 @@ from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.support.enforcement import replay_counter
+from tests.support.scheduling import examples
 
 KINDS = {
     QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,
@@ -171,7 +172,7 @@ def measure(
     buckets=st.integers(1, 5),
     windows=st.builds(QuotaWindows, st.integers(1, 11), st.integers(1, 2)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_equals_a_plain_count(
     events: list[Event],
     in_force: QuotaHistory,

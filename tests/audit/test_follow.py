@@ -30,6 +30,7 @@ from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, Refused
 from tests.audit import oracle
 from tests.audit.test_cuts import ALL_LIMITED, rows, write
+from tests.support.scheduling import examples
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -91,7 +92,7 @@ DEEDS = st.lists(
 
 
 @given(made=rows(), deeds=DEEDS, quotas=oracle.quota_histories(), compared=st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_however_a_file_grows_and_the_follower_is_killed(
     made: list[dict[str, Any]], deeds: list[tuple[int, str]], quotas: QuotaHistory, compared: bool
 ) -> None:
@@ -151,7 +152,7 @@ def test_an_episode_does_not_depend_on_what_was_read_with_it(tmp_path: Path) -> 
 
 
 @given(made=rows(), cuts=st.lists(st.integers(1, 900), min_size=1, max_size=6), quotas=oracle.quota_histories())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[int], quotas: QuotaHistory) -> None:
     """The findings and the episodes are those under the history that was seen."""
     begun = AuditSettings(QuotaHistory.of(quotas.snapshots[0]), read=ReadSettings(broker="1"))
@@ -189,7 +190,7 @@ def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[
     order=st.randoms(use_true_random=False),
     settle_ms=st.sampled_from([0, 1000, 1_000_000]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_in_whatever_order_files_come(made: list[dict[str, Any]], order: Any, settle_ms: int) -> None:
     """Files of several forms and brokers; however late a line is, the findings have it."""
     audit_settings = AuditSettings(QuotaHistory.of(ALL_LIMITED))

@@ -35,6 +35,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.oracle import Event
+from tests.support.scheduling import examples
 
 QUOTAS = QuotaSnapshot(
     {
@@ -277,7 +278,7 @@ def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes,
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_throttled_fetches_have_the_same_sizes_however_the_usage_is_cut(seed: int, parts: int) -> None:
     """What a retry tells is looked for beyond the end of a ledger, and what was read last before its beginning."""
     random = np.random.default_rng(seed)

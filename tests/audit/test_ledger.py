@@ -30,6 +30,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
+from tests.support.scheduling import examples
 
 ALICE = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1}})))
 
@@ -72,7 +73,7 @@ def audit(
     generation=st.sampled_from(Generation),
     windows=st.builds(QuotaWindows, st.integers(1, 11), st.integers(1, 2)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_equals_a_plain_replay(
     events: list[Event],
     quotas: QuotaHistory,

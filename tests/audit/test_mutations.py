@@ -24,6 +24,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.history import read_history
 from tests.audit import recorded
+from tests.support.scheduling import examples
 from tools.accuracy import throttles
 
 KEYS = {"CREATE_TOPICS": 19, "DELETE_TOPICS": 20, "CREATE_PARTITIONS": 37, "BROKER_HEARTBEAT": 63}
@@ -385,7 +386,7 @@ def test_a_rotated_log_tells_what_a_whole_one_does(
 
 
 @given(cuts=st.lists(st.integers(1, 1098), max_size=8, unique=True).map(sorted))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_it_does_not_matter_where_a_log_was_cut(lines: list[bytes], whole: AuditResult, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         splits = plan_splits([str(rotate(lines, cuts, Path(folder)))], "auto")

@@ -18,6 +18,7 @@ from kquota.core.findings.verdicts import Verdict
 from kquota.documents.audit import prediction_document
 from kquota.documents.derive import plain
 from kquota.documents.encoding import to_json
+from tests.support.scheduling import examples
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 1 << 60), st.floats(1, 1e12), st.floats(1, 9).map(np.float64))
 INTERVALS = st.one_of(st.builds(Interval, NUMBERS, NUMBERS, NUMBERS), NUMBERS.map(lambda value: Interval(*[value] * 3)))
@@ -47,7 +48,7 @@ def test_counters_of_which_the_same_is_said_share_its_bytes() -> None:
     assert set(kept.values()) == {same}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(NAMES, PREDICTIONS, max_size=4), NAMES, PREDICTIONS)
 def test_predictions_come_back_as_they_were(
     given: dict[CounterName, Prediction], name: CounterName, other: Prediction
@@ -118,7 +119,7 @@ def rank(found: Finding) -> tuple[object, ...]:
     return ORDER.index(found.verdict), *harm, -(found.peak_share or 0.0), found.name
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(ROWS, max_size=8, unique_by=lambda each: each["sensor"]), st.lists(PREDICTIONS, max_size=4))
 def test_findings_are_ranked_by_harm(rows: list[dict[str, Any]], predictions: list[Prediction]) -> None:
     """The table is ranked as the values are, and gives each of them by its place."""

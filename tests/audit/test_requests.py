@@ -27,6 +27,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit.mangled import check as check_mangled
 from tests.audit.request_lines import STAMP, compact, fields
+from tests.support.scheduling import examples
 
 JAVA = {"softwareName": "apache-kafka-java", "softwareVersion": "3.9.0"}
 LIMITS = {"slow": 100, "fast": 1_000_000, "absent": 1_000}
@@ -71,7 +72,7 @@ def verdicts(result: AuditResult) -> dict[str, Verdict]:
 WHOLE = {"slow": Verdict.THROTTLED, "fast": Verdict.NOT_THROTTLED, "absent": Verdict.NOBODY_SEEN}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @example(1073741824)  # epoch milliseconds behind the time of a container's runtime
 @example(4000000154)  # and behind an apostrophe
 @example(10492333)  # a piece of a line holds a whole request

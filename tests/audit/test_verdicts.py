@@ -36,6 +36,7 @@ from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.quotas import quotas_document
 from tests.audit.request_lines import STAMP, fields
+from tests.support.scheduling import examples
 
 DATA = Path(__file__).parents[1] / "data"
 START_MS = 1_700_000_000_000
@@ -329,7 +330,7 @@ def test_rows_that_cannot_be(tmp_path: Path, row: Mapping[str, Any], reason: str
     limit=st.sampled_from([1, 2, 5]),
     seed=st.integers(0, 3),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_connections_as_the_manager_admits_them(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], limit: int, seed: int
 ) -> None:
@@ -363,7 +364,7 @@ def test_connections_as_the_manager_admits_them(
     topics=st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 40), st.booleans()), min_size=1, max_size=40),
     limit=st.sampled_from([0.5, 1, 7]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_topics_as_the_manager_charges_them(
     tmp_path_factory: pytest.TempPathFactory, topics: list[tuple[int, int, bool]], limit: float
 ) -> None:
@@ -519,7 +520,7 @@ def test_connections_that_were_there_before_are_not_counted(tmp_path: Path) -> N
     delays=st.randoms(use_true_random=False),
     limit=st.sampled_from([1, 2, 3]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_lower_bound_is_one(gaps: list[int], delays: random.Random, limit: int) -> None:
     """Whenever it says throttled, the manager refuses some connection, however long each took to its first request."""
     from kquota.audit.evidence.bounds import Window
@@ -652,7 +653,7 @@ def same(one: AuditResult, other: AuditResult) -> None:
 
 
 @given(seed=st.integers(0, 50), cuts=st.lists(st.integers(0, 600), max_size=6), value=st.sampled_from([1, 40, 10**6]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_verdicts_are_a_function_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, seed: int, cuts: list[int], value: int
 ) -> None:

@@ -19,6 +19,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.audit.test_ledger import audit
+from tests.support.scheduling import examples
 
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 NEWLY = Outcome.NEWLY_THROTTLED
@@ -33,7 +34,7 @@ def compared(events: list[Event], before: QuotaHistory, after: QuotaHistory) -> 
 
 
 @given(events=oracle.event_lists(), before=oracle.quota_histories(), after=oracle.quota_histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_is_the_difference_of_two_replays(events: list[Event], before: QuotaHistory, after: QuotaHistory) -> None:
     """For every client: how often and how long it is throttled, where, and by what."""
     comparison, asked = compared(events, before, after)

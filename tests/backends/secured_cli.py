@@ -15,6 +15,8 @@ from tests.backends.conftest import JKS_KEY_PASSWORD, KEY_PASSWORD, STORE_PASSWO
 from tests.brokers.kafka import password_of
 from tests.cli.conftest import Ran
 from tests.support.oauth import CLIENT_SECRET
+from tests.support.waiting import PATIENCE_S
+from tests.support.warm import shared
 
 ROOT = Path(__file__).parents[2]
 WRONG = "wr0ng-marker"
@@ -29,17 +31,7 @@ TIMEOUT_S = 15
 def kquota(*arguments: str, cwd: Path, **environment: str) -> Ran:
     """Runs kquota without a terminal, and without the developer's own settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "KAFKA_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "kquota", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=clean | {"PYTHONPATH": str(ROOT)} | environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        timeout=180,
-        check=False,
-    )
+    done = shared().run(arguments, cwd, clean | {"PYTHONPATH": str(ROOT)} | environment, timeout=PATIENCE_S)
     shows_nothing(done.stdout + done.stderr)
     return Ran(done.returncode, done.stdout, done.stderr)
 

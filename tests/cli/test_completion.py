@@ -178,10 +178,10 @@ def test_names_of_the_cluster(online: Terminal, line: str, expected: str) -> Non
     patiently(last_word(online, f"kquota {line}"), expected)
 
 
-def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, tmp_path: Path) -> None:
+def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, forks: Forks, tmp_path: Path) -> None:
     with connect(bootstrap_server=kraft.bootstrap) as backend:
         backend.wait_visible(backend.alter([Alteration(Entity(user="zz-by-tab"), RATE)]))
-    with Terminal(shell, tmp_path, {"KQUOTA_BOOTSTRAP_SERVER": kraft.bootstrap}) as terminal:
+    with Terminal(shell, tmp_path, {"KQUOTA_BOOTSTRAP_SERVER": kraft.bootstrap}, forks) as terminal:
         patiently(last_word(terminal, "kquota describe --user zz-b"), "zz-by-tab")
 
 

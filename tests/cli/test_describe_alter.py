@@ -8,28 +8,66 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota import Alteration, Entity, QuotaKey, connect
+from kquota.core.quotas.entity import DEFAULT
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Kquota
 
 Golden = Callable[[str, str], None]
 
 
+FILLED: dict[str, tuple[Entity, dict[QuotaKey, float]]] = {
+    "--user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB": (
+        Entity(user="alice"),
+        {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000, QuotaKey.CONSUMER_BYTE_RATE: 20 * 2**20},
+    ),
+    "--user alice --client app1 --add-config request_percentage=50%": (
+        Entity(user="alice", client_id="app1"),
+        {QuotaKey.REQUEST_PERCENTAGE: 50},
+    ),
+    "--user alice --client-defaults --add-config producer_byte_rate=1048576": (
+        Entity(user="alice", client_id=DEFAULT),
+        {QuotaKey.PRODUCER_BYTE_RATE: 1_048_576},
+    ),
+    "--user-defaults --add-config controller_mutation_rate=2.5": (
+        Entity(user=DEFAULT),
+        {QuotaKey.CONTROLLER_MUTATION_RATE: 2.5},
+    ),
+    "--entity-type clients --entity-name app2 --add-config consumer_byte_rate=1.5MB/s": (
+        Entity(client_id="app2"),
+        {QuotaKey.CONSUMER_BYTE_RATE: 1_500_000},
+    ),
+    "--entity-type clients --entity-default --add-config consumer_byte_rate=1000001": (
+        Entity(client_id=DEFAULT),
+        {QuotaKey.CONSUMER_BYTE_RATE: 1_000_001},
+    ),
+    "--ip 10.0.0.7 --add-config connection_creation_rate=20": (
+        Entity(ip="10.0.0.7"),
+        {QuotaKey.CONNECTION_CREATION_RATE: 20},
+    ),
+    "--ip-defaults --add-config connection_creation_rate=100": (
+        Entity(ip=DEFAULT),
+        {QuotaKey.CONNECTION_CREATION_RATE: 100},
+    ),
+}
+"""A quota on each kind of entity, by the words that set it."""
+
+
 @pytest.fixture
-def filled(kquota: Kquota, chroot: str) -> str:
+def filled(chroot: str) -> str:
     """A chroot with a quota on each kind of entity."""
-    for arguments in (
-        "--user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB",
-        "--user alice --client app1 --add-config request_percentage=50%",
-        "--user alice --client-defaults --add-config producer_byte_rate=1048576",
-        "--user-defaults --add-config controller_mutation_rate=2.5",
-        "--entity-type clients --entity-name app2 --add-config consumer_byte_rate=1.5MB/s",
-        "--entity-type clients --entity-default --add-config consumer_byte_rate=1000001",
-        "--ip 10.0.0.7 --add-config connection_creation_rate=20",
-        "--ip-defaults --add-config connection_creation_rate=100",
-    ):
+    with connect(zookeeper=chroot) as backend:
+        results = backend.alter([Alteration(entity, values) for entity, values in FILLED.values()])
+    assert {result.error for result in results} == {None}
+    return chroot
+
+
+def test_alter_sets_each_kind_of_entity(kquota: Kquota, chroot: str) -> None:
+    for arguments in FILLED:
         done = kquota("alter", *arguments.split(), KQUOTA_ZOOKEEPER=chroot)
         assert (done.code, done.rest) == (0, "")
-    return chroot
+    with connect(zookeeper=chroot) as backend:
+        assert dict(backend.describe()) == dict(FILLED.values())
 
 
 def validated(text: str, name: str) -> dict[str, Any]:

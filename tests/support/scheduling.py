@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 UNITS: Mapping[str, Sequence[str]] = {
     "a secured cluster": (
@@ -209,6 +210,11 @@ def needs_server(item: pytest.Item) -> bool:
 def waits_for_night(item: pytest.Item) -> bool:
     """Whether `make nightly` runs the test, and `make test` does not."""
     return item.nodeid.startswith(tuple(NIGHTLY))
+
+
+def examples(many: int) -> int:
+    """How many examples a law that takes long gets: `make nightly` tries that many, and each day has a third."""
+    return max(10, many // 3) if settings.get_current_profile_name() in ("daily", "quick") else many
 
 
 def hide_java() -> None:

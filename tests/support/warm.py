@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -88,6 +89,14 @@ class Forks:
         return self._warm[kind]
 
 
+@functools.cache
+def shared() -> Forks:
+    """One for all tests of this process; it ends with it."""
+    forks = Forks().__enter__()
+    atexit.register(forks.__exit__, None, None, None)
+    return forks
+
+
 class Warm:
     """A warm process, as a context manager. It listens on a socket, whose file has the name of its kind.
 
@@ -108,6 +117,7 @@ class Warm:
                 pass_fds=(listener.fileno(), ours),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,  # forks have no terminal to prompt on
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
             )

@@ -19,6 +19,7 @@ from kquota.core.enforcement.connection import Connection, ConnectionSensor
 from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
 from tests.support.enforcement import Arrival, accept
+from tests.support.scheduling import examples
 
 T0 = 1_700_000_000_000
 TWO = QuotaWindows(samples=2)
@@ -167,7 +168,7 @@ def state(sensor: ConnectionSensor) -> list[object]:
     return [list(sensor.counter.ints), list(sensor.counter.floats)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(managers(), events)
 def test_connections_may_be_added_when_those_before_them_are_taken(
     quotas: dict[str, Any], events: list[tuple[int, int, str]]

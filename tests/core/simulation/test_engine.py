@@ -27,6 +27,7 @@ from kquota.core.simulation.workload import ORIGIN_MS, Brokers, Burst, Change, C
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
 from tests.support.enforcement import replay_counter
+from tests.support.scheduling import examples
 
 PLAIN = kernel(Mode.PLAIN)
 KIND = Generation.N_PLUS_1_BY_LAST
@@ -127,7 +128,7 @@ def test_equals_a_second_simulator(workload: Workload, snapshot: QuotaSnapshot, 
     assert {client.name: came(client) for client in result.clients} == by_client(workload, snapshot, generation)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(workloads(), quotas, given_.generations)
 def test_compiled_is_the_same(workload: Workload, snapshot: QuotaSnapshot, generation: Generation) -> None:
     """Both kernels give equal results, to the last double; ranges included."""
@@ -207,7 +208,7 @@ def test_an_open_loop_is_the_replay_of_its_own_events(drawn: list[Client], limit
     assert (counter.peak, counter.peak_ms) == (replayed.peak_rate, replayed.peak_ms - ORIGIN_MS)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.sampled_from([2_000, 50_000]),
     st.integers(1, 4),
