@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit import settings as audit_settings_module
-from kquota.audit.engines import local
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.findings import SCHEMA
 from kquota.audit.ledger import charge, loops
@@ -22,7 +20,6 @@ from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import Ledger
 from kquota.audit.settings import AuditSettings, Together
-from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.quotas.entity import Entity
@@ -102,7 +99,6 @@ def test_loops_run_plain_without_numba(rows: list[tuple[int, int]]) -> None:
     codes, values = (np.array(column) for column in zip(*rows, strict=True))
     for loop, arguments in (
         (loops.totals, (codes, values, 4)),
-        (loops.unsorted, (np.array([0, len(rows)]), values)),
         (loops._dense_codes, (values, np.zeros(len(rows), np.int32), 64)),
         (loops.client_keys, (codes, values, 0 * codes, values, 0 * codes, values, 0 * codes, 3)),
     ):
@@ -169,16 +165,6 @@ def test_a_ledger_says_who_its_rows_are_of(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(charge, "KEPT_CLIENTS", 1)
     assert [taken(charger), taken(charger)] == [first, first]
     assert not list(charger.take((0, 0)))
-
-
-def test_each_split_is_taken_once(tmp_path: Path) -> None:
-    """Two processes that look for splits at the same time share them, whoever is faster."""
-    splits = [Split("usage", f"{number}.csv", 0, -1, 1) for number in range(7)]
-    one, other = (local._taken(splits, tmp_path) for _ in range(2))
-    taken = [next(one), next(other), next(other), *one, *other]
-
-    assert [number for number, _ in taken[:3]] == [0, 1, 2]
-    assert sorted(taken) == list(enumerate(splits))
 
 
 def test_how_counters_are_kept_together_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:

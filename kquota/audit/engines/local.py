@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
@@ -30,6 +30,8 @@ from kquota.garbage import look_seldom, looking_seldom
 ROWS_PER_PROCESS = 32_000_000
 """Another process is worth its cost when there is so much more to do: two take half as much processor time again, and
 with 20 million rows they end hardly sooner."""
+TASKS_PER_PROCESS = 8
+"""So the processes end at about the same time, and the progress is seen."""
 ROWS_PER_LINE = 10
 """How many rows of Parquet take as long as a line of a text file."""
 BYTES_PER_BUCKET = 256 << 20
@@ -121,24 +123,27 @@ def _on_disk(
 def _in_processes(
     splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, processes: int, progress: Progress
 ) -> list[stages.Output]:
+    tasks = stages.deal(splits, TASKS_PER_PROCESS * processes)
+    progress(0, len(tasks) + buckets)
     # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.
-    with ProcessPoolExecutor(processes, get_context("spawn"), look_seldom) as pool:
-        charged = [_submit(pool, _charge, splits, settings, buckets, folder, number) for number in range(processes)]
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (settings,)) as pool:
         try:
-            places = [place for some in _charged(charged, progress, folder, len(splits) + buckets) for place in some]
-            tasks = [_submit(pool, _find, mine, settings) for mine in by_bucket(places)]
-            return [decode(output) for some in _finished(tasks, progress, len(splits)) for output in some]
+            with _main_hidden():
+                charging = [
+                    pool.submit(_charge, task, buckets, folder / f"{number}.ledger")
+                    for number, task in enumerate(tasks)
+                ]
+            charged = _finished(charging, lambda done: progress(done, len(tasks) + buckets))
+            mine = by_bucket(place for places in charged for place in places)
+            with _main_hidden():
+                finding = [pool.submit(_find, places) for places in mine]
+            found = _finished(finding, lambda done: progress(len(tasks) + done, len(tasks) + len(mine)))
+            return [decode(output) for outputs in found for output in outputs]
         except BrokenProcessPool:
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _submit(pool: ProcessPoolExecutor, task: Callable[..., T], *arguments: Any) -> Future[T]:
-    """As the pool's own, which starts a process where none is idle."""
-    with _main_hidden():
-        return pool.submit(task, *arguments)
 
 
 _hiding = threading.Lock()
@@ -165,54 +170,36 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _charged(futures: Sequence[Future[T]], progress: Progress, folder: Path, known: int) -> Iterator[T]:
-    """The results of the map tasks; meanwhile the progress goes by the splits that were taken."""
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
-        yield from (future.result() for future in done)
-        progress(max(0, len(list(folder.glob(f"*{_TAKEN}"))) - len(waiting)), known)
-
-
-def _finished(futures: Sequence[Future[T]], progress: Progress, before: int) -> Iterator[T]:
-    """The results as they come; so many tasks were done before them."""
-    for done, future in enumerate(as_completed(futures), before + 1):
+def _finished(futures: Sequence[Future[T]], progress: Callable[[int], None]) -> Iterator[T]:
+    """The results as they come; the progress is told how many there are."""
+    for done, future in enumerate(as_completed(futures), 1):
         yield future.result()
-        progress(done, before + len(futures))
+        progress(done)
 
 
-_LOOK_S = 0.5
-"""How often the progress is looked at."""
-_TAKEN = ".taken"
+_chargers: list[Charger] = []
+"""In a process of an audit its one charger: who the clients are is found once in a process."""
 
 
-def _taken(splits: Sequence[Split], folder: Path) -> Iterator[tuple[int, Split]]:
-    """The splits that this process takes, numbered in the order of the export: those that no other one took before.
-
-    The process that makes a split's file takes the split. So the processes are busy for equally long, and each has one
-    task: who the clients are is found once in a process.
-    """
-    for number, split in enumerate(splits):
-        try:
-            (folder / f"{number}{_TAKEN}").touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        yield number, split
+def _begin(settings: AuditSettings) -> None:
+    look_seldom()
+    _chargers.append(Charger(settings))
 
 
-def _charge(splits: Sequence[Split], settings: AuditSettings, buckets: int, folder: Path, number: int) -> list[Place]:
-    """The first half in one process; its parcels go into a file."""
-    with Store(folder / f"{number}.ledger") as store:
-        for parcel in stages.charged(_taken(splits, folder), Charger(settings), buckets):
+def _charge(task: list[tuple[int, Split]], buckets: int, path: Path) -> list[Place]:
+    """The first half of a task; its parcels go into a file."""
+    with Store(path) as store:
+        for parcel in stages.charged(task, _chargers[0], buckets):
             store.add(*parcel)
         return store.places
 
 
-def _find(places: list[Place], settings: AuditSettings) -> list[bytes]:
+def _find(places: list[Place]) -> list[bytes]:
     """The second half of one bucket."""
     with ExitStack() as opened:
         stores = {path: opened.enter_context(Store(path)) for path in {place.path for place in places}}
-        return [encode(each) for each in stages.found((stores[each.path].read(each) for each in places), settings)]
+        parcels = (stores[each.path].read(each) for each in places)
+        return [encode(each) for each in stages.found(parcels, _chargers[0].settings)]
 
 
 class Place(NamedTuple):

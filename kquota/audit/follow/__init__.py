@@ -1,6 +1,6 @@
 """The audit of usage that is still being written.
 
-tail.py        which files there are, and what came in each since the last look; topic.py, the same of a topic.
+tail.py        which files there are, and what came in each since the last look; the same of a topic.
 checkpoint.py  what is kept on the disk: the state, and ledgers for the findings at the end.
 counters.py    the state of one broker's counters, as a value that goes to bytes and back.
 episodes.py    delays without a pause become episodes; who was loud in the last half minute.

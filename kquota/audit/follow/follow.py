@@ -16,8 +16,7 @@ from kquota.audit.engines.portable import decode, encode
 from kquota.audit.follow import checkpoint
 from kquota.audit.follow.checkpoint import Place, Spool
 from kquota.audit.follow.counters import Counters
-from kquota.audit.follow.tail import Increment, Tail
-from kquota.audit.follow.topic import TopicTail
+from kquota.audit.follow.tail import Increment, Tail, TopicTail
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult, DataQuality

@@ -3,7 +3,7 @@
 A file is known by its inode and by its first bytes, so it is followed through a rename. Another file with the same
 inode is another file. A copy of a file whose original was emptied (copytruncate), or packed with gzip, goes on
 where the original was read to. Request logs and JSON lines are read up to their last line end; other files are read
-whole, once they stopped growing.
+whole, once they stopped growing. A topic of usage records is followed in the same way, by its partitions.
 """
 
 import os
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from kquota.audit.sources import Split, detect, module, own_document, plan_splits
+from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_text
 from kquota.errors import InputError, KquotaError
 
@@ -260,6 +260,61 @@ class Tail:
         """The files that were void since the last call."""
         replaced, self.replaced = self.replaced, []
         return replaced
+
+
+@dataclass
+class TopicTail(Tail):
+    """The partitions of the topic `paths[0]`, from look to look, by a client of these librdkafka settings.
+
+    A partition is a file of records: it grows, and its offsets count in records. Transactions show when they end.
+    The first look waits at most `timeout_s` for each answer. Later looks are more patient: a broker may restart.
+    """
+
+    kafka: dict[str, Any] = field(default_factory=dict, repr=False)
+    timeout_s: float = 10.0
+    _met: bool = False
+
+    def look(self, *, last: bool = False) -> list[Increment]:
+        """What came since the last look. Raises InputError for a topic that is not there, Unreachable."""
+        (topic,) = self.paths
+        known = {each.path: each for each in self.files}
+        with usage_topic.consuming(self.kafka) as (consumer, kafka):
+            patience_s = max(self.timeout_s, usage_topic.PATIENCE_S) if self._met else self.timeout_s
+            ends = usage_topic.ends(topic, consumer, kafka, patience_s)
+        self._met = True
+        increments = []
+        for partition, (first, end) in ends.items():
+            each = known.get(f"{topic}/{partition}")
+            if each is None:
+                if first == end:
+                    continue
+                path = f"{topic}/{partition}"
+                each = Followed(len(self.files), path, (0, partition), usage_topic.DIALECT, True, offset=first)
+                self.files.append(each)
+            self.lost_bytes += max(first - each.offset, 0)
+            each.offset = max(each.offset, first)
+            each.size = max(end, each.offset)
+            splits = usage_topic.pieces(topic, partition, each.offset, each.size)
+            increments += [Increment(each, split) for split in splits]
+        self.order = [each.number for each in sorted(self.files, key=lambda each: each.identity)]
+        return increments
+
+    def brokers(self) -> list[str]:
+        """Empty names: the records name their brokers."""
+        return [""] * len(self.files)
+
+    @property
+    def lost(self) -> str | None:
+        """What was deleted before it was read."""
+        return f"{self.lost_bytes:,} records were deleted before they were read" if self.lost_bytes else None
+
+    def check(self) -> None:
+        """Raises InputError where the topic is not there or empty, and Unreachable."""
+        usage_topic.plan_topic(self.paths[0], self.kafka, self.timeout_s)
+
+    def took(self, increment: Increment) -> None:
+        """Notes that an increment was read."""
+        increment.file.offset = increment.split.end
 
 
 def _identity(file: File) -> tuple[int, int]:

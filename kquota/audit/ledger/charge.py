@@ -70,7 +70,7 @@ class _Interner:
 
 
 class _Memo:
-    """A dictionary of whole numbers to pairs of them that is asked for many at once."""
+    """A dictionary of whole numbers to pairs of them that is asked for many at once; 24 bytes each, a dict has 159."""
 
     def __init__(self) -> None:
         self._keys = np.zeros(0, np.int64)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit.batch import Int64s
+from kquota.audit.ledger.retries import keys_of
 from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Measured, estimate
@@ -117,6 +118,8 @@ def _held(part: Part, delays: Any, owners: Int64s, measured: Any) -> Int64s:
     rows_measured = measured[owners]
     if part.member is not None:
         kinds = part.kinds[owners]
+        # Who sent a request to which broker when: the same for one request at all counters that it meets.
+        requests = keys_of(part.homes[owners], part.times, part.member)
         met = np.flatnonzero((held > 0) & ~rows_measured)
         for kind in np.unique(kinds[rows_measured]).tolist():
             # A mute for thread time holds back bytes too, and the other way round.
@@ -124,26 +127,14 @@ def _held(part: Part, delays: Any, owners: Int64s, measured: Any) -> Int64s:
             rows = np.flatnonzero(rows_measured & (kinds == kind))
             if len(mine) == 0 or len(rows) == 0:
                 continue
-            mine = mine[np.argsort(held[mine], kind="stable")]
-            requests = _requests(part, owners, mine)
-            order = np.argsort(requests, kind="stable")
-            requests, delayed = requests[order], held[mine][order]
-            places = np.searchsorted(requests, _requests(part, owners, rows), side="right") - 1
-            known = (places >= 0) & (requests[places] == _requests(part, owners, rows))
-            held[rows[known]] = delayed[places[known]]
+            mine = mine[np.lexsort((held[mine], requests[mine]))]
+            places = np.searchsorted(requests[mine], requests[rows], side="right") - 1
+            known = (places >= 0) & (requests[mine[places]] == requests[rows])
+            held[rows[known]] = held[mine[places[known]]]
     if part.throttle_ms is not None:
         told = rows_measured & (part.throttle_ms >= 0)
         held[told] = part.throttle_ms[told]
     return np.maximum(held, 0)
-
-
-def _requests(part: Part, owners: Int64s, rows: Int64s) -> Int64s:
-    """A number for who sent a request to which broker when: the same for one request at all counters that it meets."""
-    assert part.member is not None
-    # Multiplied by odd constants, which wraps and mixes: they share the 64 bits.
-    where = part.homes[owners[rows]] * np.int64(-4417276706812531889)
-    requests: Int64s = part.member[rows] ^ where ^ part.times[rows] * np.int64(-7046029254386353131)
-    return requests
 
 
 def _bins(rates: Any) -> Int64s:

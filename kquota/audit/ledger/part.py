@@ -97,7 +97,9 @@ class Part:
         names = ["times", "values", *(name for name in _ROWS if getattr(self, name) is not None)]
         columns = {name: getattr(self, name) for name in names}
         if ordered:
-            for counter in loops.unsorted(self.offsets, self.times).tolist():
+            back = np.flatnonzero(self.times[1:] < self.times[:-1]) + 1
+            back = back[~np.isin(back, self.offsets)]  # the first row of a counter is behind no other
+            for counter in np.unique(self.owners(back)).tolist():
                 rows = slice(self.offsets[counter], self.offsets[counter + 1])
                 order = np.argsort(self.times[rows], kind="stable")
                 for column in columns.values():

@@ -56,7 +56,7 @@ _MIXERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
 def keys_of(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
-    """A number for each (counter, time, connection)."""
+    """A number for each (counter, time, connection), or for three other columns."""
     mixed = connections.astype(np.uint64)
     for column, mixer in zip((counters, times), _MIXERS, strict=True):
         mixed = (mixed ^ column.astype(np.uint64)) * mixer
