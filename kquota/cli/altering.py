@@ -26,7 +26,6 @@ from kquota.errors import Conflict, Uncertain
 
 def carry_out(
     alterations: Sequence[Alteration],
-    access: Access,
     writing: params.Writing,
     *,
     guards: Guards | None = None,
@@ -40,7 +39,8 @@ def carry_out(
     """
     check_sorting(COLUMNS)
     begun: list[Entry] = []
-    terms = replace(terms_of(writing, access, command, file), begun=begun.append)
+    access = writing.access
+    terms = replace(terms_of(writing, command, file), begun=begun.append)
     book, named, dry_run, expires = terms.journal, terms.named, terms.dry_run, terms.expires
     if writing.wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")

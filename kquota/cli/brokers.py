@@ -55,7 +55,6 @@ def alter(
     broker: Broker,
     additions: Mapping[str, str],
     deletions: list[str],
-    access: Access,
     writing: Writing,
     *,
     strict_delete: bool,
@@ -64,8 +63,8 @@ def alter(
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
     check_sorting(_COLUMNS)
+    access, dry_run = writing.access, writing.dry_run
     named = session.label(access)
-    dry_run = writing.dry_run
     with session.open_broker_configs(access) as configs:
         consent.name_cluster(named)
         result = configs.alter(alteration, validate_only=dry_run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +19,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
 from kquota.cli.contexts import SETTINGS, Given, requires_message
 from kquota.cli.leases import cluster_words
-from kquota.cli.options import DURATION as DURATION  # noqa: PLC0414
-from kquota.cli.options import Decorator, F, by, collected, gathered, option, path, value
+from kquota.cli.options import Decorator, F, by, collected, flag, gathered, lasting, option, path, value
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -426,67 +426,80 @@ quotas_options = gathered("source", _source)
 
 # --- How to write ---------------------------------------------------------------------------------------------------
 
-quota_file_options = _stack(
-    click.option("--prune", is_flag=True, help="Delete the entities and keys that the file does not name."),
-    click.option("--cluster", metavar="NAME", help="The cluster of the file's overlays that this one is."),
-)
-"""`--prune` and `--cluster`: how a quotas file is meant."""
-dry_run_option: Decorator = click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-"""`--dry-run` of a command that sets quotas."""
-yes_option: Decorator = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+PRUNE: Any = flag("Delete the entities and keys that the file does not name.")
+CLUSTER: Any = value("NAME", "The cluster of the file's overlays that this one is.")
+"""How a quotas file is meant."""
+DRY_RUN: Any = flag("Show what would change and write nothing.")
+DRY_UNDO: Any = flag("Show what would be reverted and write nothing.")
+YES: Any = flag("Do not ask; needed where there is no terminal.")
 """`--yes` of a command that always asks."""
-journal_option: Decorator = click.option(
-    "--journal",
-    type=click.Path(path_type=Path, file_okay=False),
+FORCE: Any = flag("Apply in spite of the review: 'kquota help review' lists what it lifts.")
+JOURNAL: Any = path(
+    "Where every change is written down before it is made: a folder, or 'cluster' for a journal that the cluster keeps"
+    " and all hosts share.",
+    metavar="DIR",
     default=state.journal_folder,
     envvar="KQUOTA_JOURNAL",
     show_envvar=True,
     show_default="~/.local/state/kquota/journal",
-    metavar="DIR",
-    help="Where every change is written down before it is made: a folder, or 'cluster' for a journal that the"
-    " cluster keeps and all hosts share.",
 )
-"""`--journal DIR`: where every write is kept; `session.journal` opens it."""
-_MESSAGE = "kquota.message"
+"""`--journal`, of a parameter of that name; `session.journal` opens it."""
 _LONGEST_MESSAGE = 1000
 
 
-def _keep_message(ctx: click.Context, param: click.Parameter, message: str | None) -> None:
+def _checked_message(ctx: click.Context, param: click.Parameter, message: str | None) -> str | None:
     if message is not None and not 0 < len(message.strip()) <= _LONGEST_MESSAGE:
         raise click.BadParameter(f"a message has 1 to {_LONGEST_MESSAGE} characters", ctx, param)
-    ctx.meta[_MESSAGE] = message and message.strip()
+    return message and message.strip()
 
 
-message_option: Decorator = click.option(
+MESSAGE: Any = value(
+    "TEXT",
+    "Why, such as a ticket: plans keep it, and 'kquota history' shows it.",
     "-m",
     "--message",
-    metavar="TEXT",
-    expose_value=False,
-    callback=_keep_message,
-    help="Why, such as a ticket: plans keep it, and 'kquota history' shows it.",
+    callback=_checked_message,
 )
-"""`-m`, `--message`: why somebody writes; `open_journal` knows it."""
 
 
-def message() -> str | None:
-    """The message of the command line."""
-    found: str | None = click.get_current_context().meta.get(_MESSAGE)
-    return found
+@dataclass(frozen=True)
+class Writing:
+    """How a command writes, where, and what it prints: each field is an option, or several."""
 
+    yes: bool = YES
+    force: bool = FORCE
+    dry_run: bool = DRY_RUN
+    wait: bool = flag("Fail when a describe does not show the change in time.")
+    lasts_ms: int | None = lasting(
+        "Only for this long, such as 2h or 30m. 'kquota reconcile' takes it back when it next runs after that:"
+        " run it from cron.",
+        "--for",
+    )
+    message: str | None = MESSAGE
+    journal: Path = JOURNAL
+    given: Given = by(given_cluster_options)
+    output: str = by(shown_as("table", "json", takes_output=True))
 
-def open_journal(
-    folder: Path, access: Access, file: Path | None = None, planned: str | None = None, *, needs_reason: bool = True
-) -> Journal:
-    """The journal for a write: with the message of the command line, and the quotas file with its commit.
+    @cached_property
+    def access(self) -> Access:
+        """The cluster that is meant. Raises as `Given.access` does."""
+        return self.given.access()
 
-    Without one there, the message of the plan that was kept counts.
+    def open_journal(
+        self, file: Path | None = None, planned: str | None = None, *, needs_reason: bool = True
+    ) -> Journal:
+        """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
-    Raises click.UsageError where the cluster's context wants a message, the write `needs_reason`, and none was given.
-    """
-    why = message() or planned
-    if needs_reason and why is None and access.context is not None and requires_message(access.context):
-        raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
-    return replace(session.journal(folder, access), message=why, file=None if file is None else _with_commit(file))
+        Without a message there, the one of the plan that was kept counts (`planned`).
+
+        Raises click.UsageError where the cluster's context wants a message, the write `needs_reason`, and none was
+        given.
+        """
+        why, access = self.message or planned, self.access
+        if needs_reason and why is None and access.context is not None and requires_message(access.context):
+            raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
+        book = session.journal(self.journal, access)
+        return replace(book, message=why, file=None if file is None else _with_commit(file))
 
 
 def _with_commit(file: Path) -> str:
@@ -505,45 +518,17 @@ def _with_commit(file: Path) -> str:
     return f"{file} ({commit})" if commit else str(file)
 
 
-lease_option: Decorator = click.option(
-    "--for",
-    "lasts_ms",
-    type=DURATION,
-    metavar="TIME",
-    help="Only for this long, such as 2h or 30m. 'kquota reconcile' takes it back when it next runs after that:"
-    " run it from cron.",
+def writing_options(**instead: Any) -> Decorator:
+    """The options of `Writing`, as the argument `writing`; `instead` has other ones, or None for fields without any."""
+    return gathered("writing", Writing, **instead)
+
+
+alter_options = writing_options(
+    yes=flag("Do not ask where the review has a question; needed without a terminal."),
+    force=flag("Write in spite of the review: 'kquota help review' lists what it lifts."),
+    output=by(shown_as("table", "json", "yaml", "csv", takes_output=True)),
 )
-"""`--for TIME`: a write that `kquota reconcile` takes back, in ms as the argument `lasts_ms`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How a command writes, and what it prints, by its options."""
-
-    journal: Path
-    yes: bool = False
-    force: bool = False
-    dry_run: bool = False
-    wait: bool = False
-    lasts_ms: int | None = None
-    output: str = "table"
-
-
-alter_options = _stack(
-    click.option("--yes", is_flag=True, help="Do not ask where the review has a question; needed without a terminal."),
-    click.option(
-        "--force", is_flag=True, help="Write in spite of the review: 'kquota help review' lists what it lifts."
-    ),
-    dry_run_option,
-    click.option("--wait", is_flag=True, help="Fail when a describe does not show the change in time."),
-    lease_option,
-    message_option,
-    journal_option,
-    given_cluster_options,
-    shown_as("table", "json", "yaml", "csv", takes_output=True),
-    collected("writing", Writing),
-)
-"""How alter and delete write, as the argument `writing`, and where, as `given`."""
+"""How alter and delete write."""
 
 
 # --- What the brokers are -------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import click
 
-from kquota.access import Access
 from kquota.cli import consent, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import ask, note, say, warn
@@ -19,11 +18,11 @@ from kquota.errors import InputError
 from kquota.reconcile import now
 
 
-def switch_back(entry: Entry, access: Access, terms: Terms) -> int:
+def switch_back(entry: Entry, terms: Terms) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.recorder import take_back as switched
 
-    if access.is_zookeeper:
+    if terms.access.is_zookeeper:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
     check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
@@ -35,7 +34,7 @@ def switch_back(entry: Entry, access: Access, terms: Terms) -> int:
     if not terms.yes:
         ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
     consent.name_cluster(terms.named)
-    with session.open_broker_loggers(access) as loggers:
+    with session.open_broker_loggers(terms.access) as loggers:
         settled = switched(entry, loggers, journal=terms.journal, clock=now, command=terms.command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))

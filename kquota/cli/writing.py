@@ -34,36 +34,30 @@ class Terms(reconcile.Terms):
     """
 
     named: str
+    access: Access
     output: str
     yes: bool = False
     force: bool = False
     dry_run: bool = False
-    access: Access | None = None
     stop: Stop = field(default_factory=Stop)
 
 
 def terms_of(
-    writing: params.Writing,
-    access: Access,
-    command: Command = "apply",
-    file: Path | None = None,
-    why: str | None = None,
+    writing: params.Writing, command: Command = "apply", file: Path | None = None, why: str | None = None
 ) -> Terms:
-    """The terms of a command line, with the journal opened. Raises as `params.open_journal` does."""
+    """The terms of a command line, with the journal opened. Raises as `Writing.open_journal` does."""
     return Terms(
-        named=session.label(access),
-        cluster=session.cluster_name(access),
+        named=session.label(writing.access),
+        cluster=session.cluster_name(writing.access),
         # The reason of a reconcile is the reason of the write that it takes back.
-        journal=params.open_journal(
-            writing.journal, access, file, why, needs_reason=not writing.dry_run and command != "reconcile"
-        ),
+        journal=writing.open_journal(file, why, needs_reason=not writing.dry_run and command != "reconcile"),
         command=command,
         expires=None if writing.lasts_ms is None else reconcile.now() + writing.lasts_ms,
         output=writing.output,
         yes=writing.yes,
         force=writing.force,
         dry_run=writing.dry_run,
-        access=access,
+        access=writing.access,
     )
 
 

@@ -248,8 +248,16 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     journal = Journal(tmp_path)
     entry = journal.begin(Plan(()), cluster="kafka://h:1", command="record", now=0, expires=1, levels=levels)
     access = Access(bootstrap_server="h:1")
-    terms = Terms(journal=journal, cluster="kafka://h:1", named="h:1", output="table", dry_run=True, command="undo")
-    assert switch_back(entry, access, terms) == 0
+    terms = Terms(
+        journal=journal,
+        cluster="kafka://h:1",
+        named="h:1",
+        access=access,
+        output="table",
+        dry_run=True,
+        command="undo",
+    )
+    assert switch_back(entry, terms) == 0
     said = capfd.readouterr().err
     assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
     assert len(journal.read().entries) == 1

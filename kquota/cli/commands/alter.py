@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from kquota.access import Access
 from kquota.backends import describe_entities
 from kquota.changes import place_of
 from kquota.cli import brokers, grammar, params, session
 from kquota.cli.altering import all_keys, carry_out
-from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import known_leases
+from kquota.cli.options import declared, flag, path, values
 from kquota.cli.text import entity_text, safe
 from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
@@ -30,37 +29,25 @@ from kquota.leases import kept
 
 @click.command("alter", cls=grammar.Command)
 @params.entity_options
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities.",
-)
-@click.option(
-    "--add-config",
-    multiple=True,
-    metavar="KEY=VALUE[,…]",
-    shell_complete=params.completed_by("additions"),
-    help="Values to set; units are understood: 10MB, 10MiB, 50%.",
-)
-@click.option(
-    "--delete-config",
-    multiple=True,
-    metavar="KEY[,…]",
-    shell_complete=params.completed_by("deletions"),
-    help="Keys to delete; all: every one that is set.",
-)
-@click.option(
-    "--strict-delete", is_flag=True, help="It is an error to delete a key that is not set; with all, where none is set."
-)
+@declared
 @params.alter_options
 def command(
+    *,
+    file: Path | None = path(
+        "Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities."
+    ),
+    add_config: tuple[str, ...] = values(
+        "KEY=VALUE[,…]",
+        "Values to set; units are understood: 10MB, 10MiB, 50%.",
+        shell_complete=params.completed_by("additions"),
+    ),
+    delete_config: tuple[str, ...] = values(
+        "KEY[,…]",
+        "Keys to delete; all: every one that is set.",
+        shell_complete=params.completed_by("deletions"),
+    ),
+    strict_delete: bool = flag("It is an error to delete a key that is not set; with all, where none is set."),
     selection: params.Selection,
-    add_config: tuple[str, ...],
-    delete_config: tuple[str, ...],
-    strict_delete: bool,
-    file: Path | None,
-    given: Given,
     writing: params.Writing,
 ) -> int:
     """Set and delete quotas.
@@ -103,7 +90,7 @@ def command(
     if selection.broker is not None:
         if file is not None:
             raise click.UsageError("brokers are altered alone: no --file beside them")
-        _alter_broker(selection.broker, add_config, delete_config, given, writing, strict_delete=strict_delete)
+        _alter_broker(selection.broker, add_config, delete_config, writing, strict_delete=strict_delete)
         return ExitCode.OK
     guards, everything = None, False
     if file is not None:
@@ -113,7 +100,7 @@ def command(
     else:
         chosen = selection.entities()
         if writing.lasts_ms is not None and not add_config and not delete_config:
-            return carry_out(_prolonged(chosen, given.access(), writing.journal), given.access(), writing)
+            return carry_out(_prolonged(chosen, writing), writing)
         _check_changes(add_config, delete_config)
         for option, lists in (("--add-config", add_config), ("--delete-config", delete_config)):
             if len(chosen) > 1 and len(lists) > 1:
@@ -133,16 +120,17 @@ def command(
             )
             for entity in chosen
         ]
-    return carry_out(alterations, given.access(), writing, guards=guards, everything=everything, file=file)
+    return carry_out(alterations, writing, guards=guards, everything=everything, file=file)
 
 
-def _prolonged(entities: Sequence[Entity], access: Access, journal: Path) -> list[Alteration]:
+def _prolonged(entities: Sequence[Entity], writing: params.Writing) -> list[Alteration]:
     """The alterations that wish the leased values of entities once more. Raises InputError where one has none."""
+    access = writing.access
     if access.bootstrap_controller:
         raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
     with session.open_backend(access) as backend:
         current = describe_entities(backend, entities)
-        book = session.journal(journal, access)
+        book = session.journal(writing.journal, access)
         leases = known_leases(book, lambda: place_of(backend))
     leased = dict(kept(leases.kept_by_quotas(current, current, prune=True)))
     missing = [entity_text(entity) for entity in dict.fromkeys(entities) if entity not in leased]
@@ -165,7 +153,6 @@ def _alter_broker(
     broker: Broker | AnyName,
     add_config: tuple[str, ...],
     delete_config: tuple[str, ...],
-    given: Given,
     writing: params.Writing,
     *,
     strict_delete: bool,
@@ -179,7 +166,6 @@ def _alter_broker(
         broker,
         brokers.parse_additions(_items(add_config)),
         _items(delete_config),
-        given.access(),
         writing,
         strict_delete=strict_delete,
     )

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.changes import check_cluster, placed, unwritten
 from kquota.cli import grammar, params, session
-from kquota.cli.options import collected
+from kquota.cli.options import argument, declared, flag, option
 from kquota.cli.streams import say
-from kquota.cli.views import DRY_RUN, shown_as
+from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import carry_out, terms_of
 from kquota.core.change.plan import Cluster, Plan, plan
 from kquota.core.change.review import Guards, with_review
@@ -22,43 +22,23 @@ from kquota.errors import Unreachable
 from kquota.leases import Lease, Leases
 
 
+def _percent(about: str, most: int) -> Any:
+    return option(about, type=click.IntRange(0, 100), default=most, metavar="PERCENT")
+
+
 @click.command("apply", cls=grammar.Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@params.quota_file_options
-@params.yes_option
-@click.option(
-    "--max-deleted",
-    type=click.IntRange(0, 100),
-    default=20,
-    show_default=True,
-    metavar="PERCENT",
-    help="Refuse to delete more of the cluster's entities, where it has ten or more.",
-)
-@click.option(
-    "--max-changed",
-    type=click.IntRange(0, 100),
-    default=50,
-    show_default=True,
-    metavar="PERCENT",
-    help="Refuse to change or delete more of the cluster's entities, where it has ten or more.",
-)
-@click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
-@params.dry_run_option
-@params.lease_option
-@params.message_option
-@click.option("--no-rollback", is_flag=True, help="When something fails, leave what was done.")
-@params.journal_option
-@params.cluster_options
-@shown_as("table", "json", takes_output=True)
-@collected("writing", params.Writing, ("yes", "force", "dry_run", "lasts_ms", "journal", "output"))
+@declared
+@params.writing_options(wait=None)
 def command(
-    file: Path,
-    prune: bool,
-    cluster: str | None,
-    max_deleted: int,
-    max_changed: int,
-    no_rollback: bool,
-    access: Access,
+    *,
+    file: Path = argument(type=click.Path(path_type=Path)),
+    prune: bool = params.PRUNE,
+    cluster: str | None = params.CLUSTER,
+    max_deleted: int = _percent("Refuse to delete more of the cluster's entities, where it has ten or more.", 20),
+    max_changed: int = _percent(
+        "Refuse to change or delete more of the cluster's entities, where it has ten or more.", 50
+    ),
+    no_rollback: bool = flag("When something fails, leave what was done."),
     writing: params.Writing,
 ) -> int:
     """Apply a quotas file, or a plan that 'kquota plan --out' kept.
@@ -77,6 +57,7 @@ def command(
     """
     quota_file: QuotaFile | None = None
     planned: Plan | None = None
+    access = writing.access
     if is_plan(file):
         if prune or cluster is not None:
             raise click.UsageError("--prune and --cluster were decided when the plan was made")
@@ -87,7 +68,7 @@ def command(
             )
     else:
         quota_file = session.load_quota_file(file, cluster)
-    terms = terms_of(writing, access, file=file, why=None if planned is None else planned.message)
+    terms = terms_of(writing, file=file, why=None if planned is None else planned.message)
     with session.open_backend(access) as backend:
         try:
             current = backend.describe()

@@ -4,14 +4,13 @@ import click
 
 from kquota.cli import grammar, params
 from kquota.cli.altering import all_keys, carry_out
-from kquota.cli.contexts import Given
 from kquota.core.quotas.alteration import Alteration
 
 
 @click.command("delete", cls=grammar.Command)
 @params.entity_options
 @params.alter_options
-def command(selection: params.Selection, given: Given, writing: params.Writing) -> int:
+def command(selection: params.Selection, writing: params.Writing) -> int:
     """Delete all quotas of entities.
 
     The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,
@@ -26,4 +25,4 @@ def command(selection: params.Selection, given: Given, writing: params.Writing) 
     if selection.broker is not None:
         raise click.UsageError("brokers have no quotas: 'kquota alter --broker ID --delete-config KEY' deletes a limit")
     alterations = [Alteration(entity, remove=all_keys(entity)) for entity in selection.entities()]
-    return carry_out(alterations, given.access(), writing, everything=True, command="delete")
+    return carry_out(alterations, writing, everything=True, command="delete")

@@ -26,13 +26,12 @@ from kquota.state import CLUSTER
 
 @click.command("doctor", cls=grammar.Command)
 @declared
-@params.journal_option
 @params.given_cluster_options
 @shown_as("table", "json", takes_output=True, tables=False)
 def command(
     *,
     fail_on: str | None = choice(["warn"], "Exit with 1 when there is a warning and no failure."),
-    journal: Path,
+    journal: Path = params.JOURNAL,
     given: Given,
     output: str,
 ) -> int:

@@ -12,14 +12,11 @@ from pathlib import Path
 
 import click
 
-from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import collected
 from kquota.cli.streams import note, say, warn
 from kquota.cli.text import safe
-from kquota.cli.views import shown_as
 from kquota.cli.writing import carry_out, terms_of
 from kquota.core.change.plan import plan_of_edit
 from kquota.core.change.review import Guards, with_review
@@ -38,16 +35,8 @@ _MARK = "# kquota: "
 @params.entity_options
 @params.strict_option
 @params.match_option
-@params.yes_option
-@click.option("--force", is_flag=True, help="Apply in spite of the review: 'kquota help review' lists what it lifts.")
-@params.message_option
-@params.journal_option
-@params.cluster_options
-@shown_as("table", "json", takes_output=True)
-@collected("writing", params.Writing, ("yes", "force", "journal", "output"))
-def command(
-    selection: params.Selection, strict: bool, match: NamePatterns, access: Access, writing: params.Writing
-) -> int:
+@params.writing_options(dry_run=None, wait=None, lasts_ms=None)
+def command(selection: params.Selection, strict: bool, match: NamePatterns, writing: params.Writing) -> int:
     """Edit quotas of a cluster in an editor, review the plan, and apply it.
 
     The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and
@@ -66,12 +55,12 @@ def command(
     """
     filters = selection.filters(strict=strict)
     editor = _editor()
-    terms = terms_of(writing, access)
+    terms = terms_of(writing)
 
     def is_asked(entity: Entity) -> bool:
         return match.matches(entity) and any(wanted.matches(entity) for wanted in filters)
 
-    with session.open_backend(access) as backend:
+    with session.open_backend(terms.access) as backend:
         current = backend.describe()
         session.warn_problems(current)
         shown, unsaid = writable(current.part(is_asked))

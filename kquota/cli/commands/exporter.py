@@ -35,7 +35,6 @@ _TURN_S = 0.2
 @click.command("exporter", cls=grammar.Command)
 @watched.source_options
 @declared
-@params.journal_option
 @params.broker_options
 @params.quotas_options
 def command(
@@ -58,7 +57,7 @@ def command(
         "NAME=VALUE", "A label for every sample, such as cluster=prod; repeat it for several.", "--label"
     ),
     live: watched.Asked,
-    journal: Path,
+    journal: Path = params.JOURNAL,
     facts: BrokerFacts,
     source: session.QuotaSource,
 ) -> int:

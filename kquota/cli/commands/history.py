@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,6 +11,8 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
+from kquota.cli.options import argument, by, declared, flag, lasting, value
+from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, many, moment
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
@@ -21,32 +24,25 @@ from kquota.leases import prune as pruned
 from kquota.reconcile import now
 from kquota.state import CLUSTER
 
+_ABOUT: Any = by(params.about_options("Only writes about"))
+
 
 @click.command("history", cls=grammar.Command)
-@click.argument("id", required=False, shell_complete=params.completed_by("journal_ids"))
-@click.option("--since", type=params.DURATION, metavar="TIME", help="Only what began in this time until now, as 1h.")
-@click.option("-n", "count", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
-@params.about_options("Only writes about")
-@click.option("--cluster", metavar="TEXT", help="Only writes to clusters with this in their address, as in CLUSTER.")
-@click.option(
-    "--prune",
-    type=params.DURATION,
-    metavar="TIME",
-    help="Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them.",
-)
-@click.option("--leases", is_flag=True, help="Only the values that have still to end ('kquota help temporary').")
-@params.journal_option
+@declared
 @params.given_cluster_options
 @shown_as("table", "json")
 def command(
-    id: str | None,
-    since: int | None,
-    count: int | None,
-    about: params.Selection,
-    cluster: str | None,
-    prune: int | None,
-    leases: bool,
-    journal: Path,
+    *,
+    id: str | None = argument(required=False, shell_complete=params.completed_by("journal_ids")),
+    since: int | None = lasting("Only what began in this time until now, as 1h."),
+    count: int | None = number_of("Only the newest N.", "-n"),
+    about: params.Selection = _ABOUT,
+    cluster: str | None = value("TEXT", "Only writes to clusters with this in their address, as in CLUSTER."),
+    prune: int | None = lasting(
+        "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."
+    ),
+    leases: bool = flag("Only the values that have still to end ('kquota help temporary')."),
+    journal: Path = params.JOURNAL,
     given: Given,
 ) -> View:
     """Show the writes of kquota and kafka-configs, and what became of each.

@@ -8,6 +8,7 @@ from kquota.cli import params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
+from kquota.cli.options import choice, declared
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
 from kquota.core.change.migration import Finding, compare
@@ -27,14 +28,16 @@ def command() -> None:
 @command.command("check")
 @params.entity_options
 @params.strict_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(["differences"]),
-    help="Exit with 1 when anything was found.",
-)
+@declared
 @params.given_cluster_options
 @shown_as("table", "json", "yaml")
-def check(selection: params.Selection, strict: bool, fail_on: str | None, given: Given) -> View:
+def check(
+    *,
+    fail_on: str | None = choice(["differences"], "Exit with 1 when anything was found."),
+    selection: params.Selection,
+    strict: bool,
+    given: Given,
+) -> View:
     """Compare the quotas in ZooKeeper with the quotas of the migrated brokers.
 
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, consent, grammar, leases, params, session
 from kquota.cli.exit_codes import ExitCode
+from kquota.cli.options import argument, choice, count, declared, flag, path, values
 from kquota.cli.plans import Labels, Review, plan_view
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
@@ -28,47 +28,34 @@ from kquota.errors import InputError
 
 
 @click.command("plan", cls=grammar.Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@params.quota_file_options
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Keep the plan for 'kquota apply FILE'.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when something would change.")
-@click.option(
-    "--brokers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Show the sum of each limit over N brokers: every broker grants it by itself, but for mutations, which one"
-    " controller counts. Default: the number of brokers of the live cluster.",
-)
-@click.option(
-    "--usage",
-    multiple=True,
-    type=click.Path(),
-    metavar="PATH",
-    help="Recorded usage, as 'kquota audit' reads it: also show who would be throttled anew, more or less. May be"
-    " repeated.",
-)
-@partial(RECORDED_UNDER.add, "recorded_under")
-@params.message_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(["newly-throttled", "throttled-more", "undetermined"]),
-    multiple=True,
-    help="Exit with 1 when a client of --usage would be newly throttled, or throttled more than it is, or when that is"
-    " undetermined. May be given several times.",
-)
+@declared
 @params.broker_options
 @params.quotas_options
 @shown_as("table", "json", "markdown", takes_output=True)
 def command(
-    file: Path,
-    prune: bool,
-    cluster: str | None,
-    out: Path | None,
-    exit_code: bool,
-    brokers: int | None,
-    usage: tuple[str, ...],
-    recorded_under: str | None,
-    fail_on: tuple[str, ...],
+    *,
+    file: Path = argument(type=click.Path(path_type=Path)),
+    prune: bool = params.PRUNE,
+    cluster: str | None = params.CLUSTER,
+    out: Path | None = path("Keep the plan for 'kquota apply FILE'."),
+    exit_code: bool = flag("Exit with 1 when something would change."),
+    brokers: int | None = count(
+        "Show the sum of each limit over N brokers: every broker grants it by itself, but for mutations, which one"
+        " controller counts. Default: the number of brokers of the live cluster."
+    ),
+    usage: tuple[str, ...] = values(
+        "PATH",
+        "Recorded usage, as 'kquota audit' reads it: also show who would be throttled anew, more or less. May be"
+        " repeated.",
+    ),
+    recorded_under: str | None = RECORDED_UNDER,
+    message: str | None = params.MESSAGE,
+    fail_on: tuple[str, ...] = choice(
+        ["newly-throttled", "throttled-more", "undetermined"],
+        "Exit with 1 when a client of --usage would be newly throttled, or throttled more than it is, or when that is"
+        " undetermined. May be given several times.",
+        multiple=True,
+    ),
     facts: BrokerFacts,
     source: session.QuotaSource,
     output: str,
@@ -100,7 +87,7 @@ def command(
     quota_file = session.load_quota_file(file, cluster)
     current, alive, where = session.load_quotas_and_brokers(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
-    planned = replace(planned, cluster=where, message=params.message())
+    planned = replace(planned, cluster=where, message=message)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     usual = Guards()
     guards = quota_file.guards(usual.most_deleted, usual.most_changed)

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from kquota import reconcile
-from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import place_of, with_freezes
 from kquota.cli import grammar, params, session
@@ -27,10 +26,10 @@ from kquota.reconcile import now
 
 
 @click.command("reconcile", cls=grammar.Command)
-@click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
-@params.journal_option
-@params.cluster_options
-def command(dry_run: bool, journal: Path, access: Access) -> int:
+@params.writing_options(
+    yes=None, force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None, message=None, output=None
+)
+def command(writing: params.Writing) -> int:
     """Revert writes with --for when their time is over, and recordings that were killed.
 
     Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. It reads the journal that
@@ -48,8 +47,8 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
     """
     from kquota.recorder import is_due
 
-    terms = terms_of(params.Writing(journal, yes=True, dry_run=dry_run), access, "reconcile")
-    book, stop = terms.journal, terms.stop
+    terms = terms_of(replace(writing, yes=True, output="table"), "reconcile")
+    book, stop, dry_run = terms.journal, terms.stop, terms.dry_run
     pages, time = book.read(), now()
     session.warn_unreadable(pages)
     recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
@@ -63,13 +62,13 @@ def command(dry_run: bool, journal: Path, access: Access) -> int:
         count = len(on) + len(ends)
         _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], book.folder)
         return worst
-    with session.open_backend(access) as backend:
+    with session.open_backend(terms.access) as backend:
         here = place_of(backend)
         found = False
         for entry in reversed([entry for entry in over if entry.is_of(here)]):
             found = True
             try:
-                code = switch_back(entry, access, terms)
+                code = switch_back(entry, terms)
             except KquotaError as error:
                 code = _complained(entry, error)
             worst = max(worst, code)

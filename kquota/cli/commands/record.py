@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,12 @@ import click
 from kquota.access import Access
 from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
-from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.options import DURATION, choice, count, declared, flag, lasting, value, values
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
-from kquota.cli.views import Document, Note, Part, View, check_sorting, show, shown_as, table_of
+from kquota.cli.views import Document, Note, Part, View, check_sorting, show, table_of
 from kquota.core.change.broker import parse_broker
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate
 from kquota.core.duration import duration
@@ -77,10 +77,12 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command("record", cls=grammar.Command)
 @declared
-@params.message_option
-@params.journal_option
-@params.given_cluster_options
-@shown_as("table", "json", takes_output=True)
+@params.writing_options(
+    force=flag("Record in spite of the review: 'kquota help review' lists what it lifts."),
+    dry_run=flag("Show the levels, the estimate and the review, and switch nothing."),
+    wait=None,
+    lasts_ms=None,
+)
 def command(
     *,
     brokers: tuple[str, ...] = values(
@@ -102,12 +104,7 @@ def command(
         "[ID=]FILE", "The request log of a broker, where it can be read here: its lines and bytes are counted.", "--log"
     ),
     appender: str | None = choice(APPENDERS, "Print the appender for the broker's log4j, and end."),
-    yes: bool = flag("Do not ask; needed where there is no terminal."),
-    force: bool = flag("Record in spite of the review: 'kquota help review' lists what it lifts."),
-    dry_run: bool = flag("Show the levels, the estimate and the review, and switch nothing."),
-    journal: Path,
-    given: Given,
-    output: str,
+    writing: params.Writing,
 ) -> int:
     """Record the requests of brokers for a while: their request log, switched on and always back.
 
@@ -137,7 +134,7 @@ def command(
 
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
-    access = given.access()
+    access, dry_run, output = writing.access, writing.dry_run, writing.output
     named = session.label(access)
     bounds = Bounds(duration, requests, size, rotate)
     nodes = _nodes(brokers)
@@ -151,14 +148,14 @@ def command(
                 f"{option} needs --metrics or --log for each {loggers.noun}: {', '.join(map(str, unmetered))} has none"
             )
         drafted = draft(loggers, nodes, bounds, meters)
-        answers = params.Writing(journal, yes=yes or dry_run, force=force)
+        answers = replace(writing, yes=writing.yes or dry_run)
         consent.refuse(drafted.objections, answers)
         if output == "table":
             check_sorting(DRAFTED, SETTLED)
             show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
         consent.heed(drafted.objections, answers)
         if drafted.on:
-            _say_who(drafted, loggers, session.journal(journal, access))
+            _say_who(drafted, loggers, session.journal(writing.journal, access))
         if dry_run or not drafted.changes:
             if output == "json":
                 show(View(document=lambda: _document(drafted, loggers, None)), output)
@@ -169,7 +166,7 @@ def command(
             "each request is about to be logged with its principal, client-id, address and topics; whoever reads the"
             " broker's log files reads them"
         )
-        if not yes:
+        if not writing.yes:
             ask(_question(drafted, bounds, named, loggers.noun), done="switched", yes="switches on")
         consent.name_cluster(named)
         begun: list[Entry] = []
@@ -178,7 +175,7 @@ def command(
                 recorded = record(
                     drafted,
                     loggers,
-                    journal=params.open_journal(journal, access),
+                    journal=writing.open_journal(),
                     clock=now,
                     meters=meters,
                     stop=stop,

@@ -5,17 +5,16 @@ from dataclasses import replace
 import click
 
 from kquota import reconcile
-from kquota.access import Access
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import check_cluster, place_of, to_undo, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.options import collected
+from kquota.cli.options import argument, declared
 from kquota.cli.settled import switch_back
 from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
-from kquota.cli.views import DRY_RUN, shown_as
+from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, terms_of
 from kquota.core.change.plan import Plan, still_due
 from kquota.core.change.review import related
@@ -29,16 +28,15 @@ from kquota.reconcile import now
 
 
 @click.command("undo", cls=grammar.Command)
-@click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids"))
+@declared
 @params.about_options("Only the values of")
-@params.yes_option
-@click.option("--dry-run", is_flag=True, help="Show what would be reverted and write nothing.")
-@params.message_option
-@params.journal_option
-@params.cluster_options
-@shown_as("table", "json", takes_output=True)
-@collected("writing", params.Writing, ("yes", "dry_run", "journal", "output"))
-def command(ids: tuple[str, ...], about: params.Selection, access: Access, writing: params.Writing) -> int:
+@params.writing_options(force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None)
+def command(
+    *,
+    ids: tuple[str, ...] = argument(nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids")),
+    about: params.Selection,
+    writing: params.Writing,
+) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
     ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
@@ -63,10 +61,10 @@ def command(ids: tuple[str, ...], about: params.Selection, access: Access, writi
     if len(ids) > 1 and writing.dry_run:
         # The plan of the second depends on what the first leaves.
         raise click.UsageError("--dry-run is for one ID")
-    terms = terms_of(writing, access, "undo")
+    terms = terms_of(writing, "undo")
     pages = terms.journal.read()
     session.warn_unreadable(pages)
-    with session.open_backend(access) as backend:
+    with session.open_backend(terms.access) as backend:
         here = place_of(backend)
         meant = about.covers if about else None
         found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
@@ -78,7 +76,7 @@ def command(ids: tuple[str, ...], about: params.Selection, access: Access, writi
             if entry.levels:
                 if about:
                     raise InputError(f"entry {entry.name} switched request loggers on, and changed no quotas")
-                code = switch_back(entry, access, terms)
+                code = switch_back(entry, terms)
             else:
                 of_entry = replace(terms, cluster=entry.cluster, undoes=entry.id)
                 code = take_back(entry, pages, backend, of_entry, about)
