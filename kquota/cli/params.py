@@ -19,7 +19,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
 from kquota.cli.contexts import SETTINGS, Given, requires_message
 from kquota.cli.leases import cluster_words
-from kquota.cli.options import Decorator, F, by, collected, flag, gathered, lasting, option, path, value
+from kquota.cli.options import Decorator, F, by, choice, collected, flag, gathered, lasting, option, path, value, values
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Journal
 
 _BROKERS = "brokers"
+_TYPES = (*entity_order.TYPES, _BROKERS)
 _FILE = click.Path(path_type=Path)
 
 
@@ -128,21 +129,58 @@ class Selection:
         return [dict(zip(self.matches, each, strict=True)) for each in choices]
 
 
+def named(kind: Literal["user", "client", "ip"], about: str, **how: Any) -> Any:
+    """`--user`, `--client` or `--ip`. `--client-id` is understood as `--client`."""
+    names = ("--client", "--client-id") if kind == "client" else (f"--{kind}",)
+    metavar = "ADDRESS" if kind == "ip" else "NAME"
+    return option(about, *names, metavar=metavar, shell_complete=completed_by(f"{kind}s"), **how)
+
+
+def _entity_option(about: str) -> Decorator:
+    entities = values("TYPE=NAME[,…]", about, "--entity", shell_complete=completed_by("entities"))
+    return lambda function: entities.add("entities", function)
+
+
+def _in_order(about: str, *names: str, **how: Any) -> Decorator:
+    """An option that goes with an `--entity-type` by its place, and is no parameter."""
+    return click.option(*names, callback=entity_order.keep, expose_value=False, help=about, **how)
+
+
 def _given_by(kind: EntityType, names: tuple[str, ...], defaults: bool) -> list[tuple[EntityType, tuple[Match, ...]]]:
     return [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
 
 
+_ENTITIES: Any = by(
+    _stack(
+        _in_order(
+            "The name that goes with an --entity-type.",
+            "--entity-name",
+            "entity_names",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=completed_by("entity_names"),
+        ),
+        _in_order("The default that goes with an --entity-type.", "--entity-default", count=True),
+        _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
+    )
+)
+
+
 def _selection(
-    user: tuple[str, ...],
-    user_defaults: bool,
-    client: tuple[str, ...],
-    client_defaults: bool,
-    ip: tuple[str, ...],
-    ip_defaults: bool,
-    broker: str | None,
-    broker_defaults: bool,
-    entity_types: tuple[str, ...],
-    entities: tuple[str, ...],
+    user: tuple[str, ...] = named(
+        "user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several.", multiple=True
+    ),
+    user_defaults: bool = flag("The default of users."),
+    client: tuple[str, ...] = named("client", "The client-id; repeat it for several.", multiple=True),
+    client_defaults: bool = flag("The default of client-ids."),
+    ip: tuple[str, ...] = named("ip", "The ip address; repeat it for several.", multiple=True),
+    ip_defaults: bool = flag("The default of ips."),
+    broker: str | None = value("ID", "A broker: its limits of connections."),
+    broker_defaults: bool = flag("The cluster-wide default of brokers."),
+    entity_types: tuple[str, ...] = choice(
+        _TYPES, "The long form of the above; repeat it for a pair.", "--entity-type", multiple=True
+    ),
+    entities: tuple[str, ...] = _ENTITIES,
 ) -> Selection:
     """What the entity options name.
 
@@ -203,10 +241,10 @@ def _broker(
 
 def _about(
     user: tuple[str, ...],
-    user_defaults: bool,
     client: tuple[str, ...],
-    client_defaults: bool,
     ip: tuple[str, ...],
+    user_defaults: bool,
+    client_defaults: bool,
     ip_defaults: bool,
     entities: tuple[str, ...],
 ) -> Selection:
@@ -223,85 +261,22 @@ def _about(
     return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 
 
-def name_option(kind: Literal["user", "client", "ip"], help_text: str) -> Decorator:
-    """`--user`, `--client` or `--ip`, which may be repeated. `--client-id` is understood as `--client`."""
-    return click.option(*_names(kind), kind, multiple=True, help=help_text, **_named(kind))
-
-
-def one_name(kind: Literal["user", "client", "ip"], about: str) -> Any:
-    """The same of one name: several are refused."""
-    return option(about, *_names(kind), **_named(kind))
-
-
-def _names(kind: str) -> tuple[str, ...]:
-    return ("--client", "--client-id") if kind == "client" else (f"--{kind}",)
-
-
-def _named(kind: str) -> dict[str, Any]:
-    return {"metavar": "ADDRESS" if kind == "ip" else "NAME", "shell_complete": completed_by(f"{kind}s")}
-
-
-def _entity_option(help_text: str) -> Decorator:
-    return click.option(
-        "--entity",
-        "entities",
-        multiple=True,
-        metavar="TYPE=NAME[,…]",
-        shell_complete=completed_by("entities"),
-        help=help_text,
-    )
-
-
-entity_options = _stack(
-    name_option("user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several."),
-    click.option("--user-defaults", is_flag=True, help="The default of users."),
-    name_option("client", "The client-id; repeat it for several."),
-    click.option("--client-defaults", is_flag=True, help="The default of client-ids."),
-    name_option("ip", "The ip address; repeat it for several."),
-    click.option("--ip-defaults", is_flag=True, help="The default of ips."),
-    click.option("--broker", metavar="ID", help="A broker: its limits of connections."),
-    click.option("--broker-defaults", is_flag=True, help="The cluster-wide default of brokers."),
-    click.option(
-        "--entity-type",
-        "entity_types",
-        multiple=True,
-        type=click.Choice([*entity_order.TYPES, _BROKERS]),
-        help="The long form of the above; repeat it for a pair.",
-    ),
-    click.option(
-        "--entity-name",
-        "entity_names",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=completed_by("entity_names"),
-        callback=entity_order.keep,
-        expose_value=False,
-        help="The name that goes with an --entity-type.",
-    ),
-    click.option(
-        "--entity-default",
-        count=True,
-        callback=entity_order.keep,
-        expose_value=False,
-        help="The default that goes with an --entity-type.",
-    ),
-    _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
-    collected("selection", _selection),
-)
+entity_options = gathered("selection", _selection)
 """`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
 
 
 def about_options(what: str) -> Decorator:
     """`--user`, `--client` and `--ip` of a command that reads the journal, as the argument `about`."""
-    return _stack(
-        name_option("user", f"{what} this user; repeat it for more."),
-        name_option("client", f"{what} this client-id."),
-        name_option("ip", f"{what} this ip."),
-        click.option("--user-defaults", is_flag=True, help=f"{what} the default of users."),
-        click.option("--client-defaults", is_flag=True, help=f"{what} the default of client-ids."),
-        click.option("--ip-defaults", is_flag=True, help=f"{what} the default of ips."),
-        _entity_option(f"{what} this entity, such as user=alice,client-id=app1."),
-        collected("about", _about),
+    return gathered(
+        "about",
+        _about,
+        user=named("user", f"{what} this user; repeat it for more.", multiple=True),
+        client=named("client", f"{what} this client-id.", multiple=True),
+        ip=named("ip", f"{what} this ip.", multiple=True),
+        user_defaults=flag(f"{what} the default of users."),
+        client_defaults=flag(f"{what} the default of client-ids."),
+        ip_defaults=flag(f"{what} the default of ips."),
+        entities=by(_entity_option(f"{what} this entity, such as user=alice,client-id=app1.")),
     )
 
 
@@ -490,7 +465,7 @@ class Writing:
     ) -> Journal:
         """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
-        Without a message there, the one of the plan that was kept counts (`planned`).
+        Without a message there, the message of the kept plan counts (`planned`).
 
         Raises click.UsageError where the cluster's context wants a message, the write `needs_reason`, and none was
         given.

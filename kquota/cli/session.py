@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
     from kquota.documents.journal import Journal, Pages
     from kquota.documents.quotas import QuotaFile
-    from kquota.leases import Lease
+    from kquota.leases import Lease, Leases
 
 
 def open_backend(access: Access) -> QuotaBackend:
@@ -215,7 +215,8 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
 
     here = None
     if source.file is None:
-        snapshot, _, here = (load_quotas(source), None, None) if folder is None else load_quotas_and_brokers(source)
+        snapshot, live = (load_quotas(source), Live()) if folder is None else load_quotas_and_live(source, leases=False)
+        here = live.cluster
         history = QuotaHistory.of(snapshot)
     else:
         if only_a_file:
@@ -251,15 +252,28 @@ def read_history_file(file: Path) -> QuotaHistory:
     return history
 
 
-def load_quotas_and_brokers(source: QuotaSource) -> tuple[QuotaSnapshot, int | None, Cluster | None]:
-    """What `load_quotas` reads, how many brokers the live cluster has, and which cluster it is; None for a file.
+@dataclass(frozen=True)
+class Live:
+    """What a plan needs of the live cluster beside its quotas; of a file nothing of it is known.
 
-    (An ensemble that no broker is registered at does not say how many there are.)
+    An ensemble that no broker is registered at does not say how many there are.
     """
+
+    brokers: int | None = None
+    cluster: Cluster | None = None
+    leases: Leases | None = None
+
+
+def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[QuotaSnapshot, Live]:
+    """What `load_quotas` reads, and what is known of the live cluster; `leases`: by this user's journal, too."""
     from kquota.backends import cluster_of
 
-    snapshot, found = _load_quotas(source, ask=lambda backend: (_brokers_of(backend), cluster_of(backend)))
-    return snapshot, *(found or (None, None))
+    def ask(backend: QuotaBackend) -> Live:
+        here = cluster_of(backend)
+        return Live(_brokers_of(backend), here, leases_of(backend, here) if leases and here is not None else None)
+
+    snapshot, found = _load_quotas(source, ask=ask)
+    return snapshot, found or Live()
 
 
 def count_brokers(source: QuotaSource) -> int | None:

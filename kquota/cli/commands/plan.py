@@ -85,9 +85,9 @@ def command(
     if is_plan(file):
         raise InputError(f"{file} is a plan already", hint=f"'kquota apply {file} --dry-run' shows it")
     quota_file = session.load_quota_file(file, cluster)
-    current, alive, where = session.load_quotas_and_brokers(source)
+    current, live = session.load_quotas_and_live(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
-    planned = replace(planned, cluster=where, message=message)
+    planned = replace(planned, cluster=live.cluster, message=message)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     usual = Guards()
     guards = quota_file.guards(usual.most_deleted, usual.most_changed)
@@ -101,13 +101,11 @@ def command(
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
     under = _under(usage, planned, current, source.file, facts, recorded_under)
-    review = Review(brokers or alive, concerning(findings, named), None if under is None else under[1], unnamed)
+    review = Review(brokers or live.brokers, concerning(findings, named), None if under is None else under[1], unnamed)
     show(plan_view(planned, quota_file.labels, review), output)
-    if where is not None and source.access is not None:
-        with session.open_backend(source.access) as backend:
-            known = leases.leases_of(backend, where)
-        kept = known.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
-        leases.note_changed(kept, known.ended_by(planned), None)
+    if live.leases is not None:
+        kept = live.leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
+        leases.note_changed(kept, live.leases.ended_by(planned), None)
         if kept and out is not None:
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     consent.foretell(planned.objections)

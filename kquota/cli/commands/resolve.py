@@ -46,9 +46,9 @@ def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) 
 @shown_as("table", "wide", "tree", "json", "yaml", "csv", takes_output=True)
 def command(
     *,
-    user: str | None = params.one_name("user", "The user's principal name; connections without one are ANONYMOUS."),
-    client: str | None = params.one_name("client", "The client-id. Default: the empty client-id."),
-    ip: str | None = params.one_name("ip", "The ip address that the client connects from."),
+    user: str | None = params.named("user", "The user's principal name; connections without one are ANONYMOUS."),
+    client: str | None = params.named("client", "The client-id. Default: the empty client-id."),
+    ip: str | None = params.named("ip", "The ip address that the client connects from."),
     all_pairs: bool = flag("Every known user with every known client-id.", "--all"),
     who: str | None = value(
         "ENTITY", "Whom that entity governs, such as user=alice or client-id=<default>.", callback=_entity_text

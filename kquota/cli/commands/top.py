@@ -58,9 +58,9 @@ _REDRAW_S = 1.0
 class _Wanted:
     """Which counters are shown."""
 
-    user: str | None = params.one_name("user", "Only counters of that user.")
-    client: str | None = params.one_name("client", "Only counters of that client-id.")
-    ip: str | None = params.one_name("ip", "Only connections of that ip.")
+    user: str | None = params.named("user", "Only counters of that user.")
+    client: str | None = params.named("client", "Only counters of that client-id.")
+    ip: str | None = params.named("ip", "Only connections of that ip.")
     key: str | None = choice([key.value for key in QuotaKey], "Only counters of that quota key.")
     broker: str | None = value("NAME", "Only counters of that broker.")
     everything: bool = flag("Counters within their limit too, and those without a limit.", "--all")

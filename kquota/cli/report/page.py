@@ -252,6 +252,6 @@ def _side(change: ClientChange, standing: Standing) -> dict[str, Any]:
         "entity": "" if standing.entity is None else str(standing.entity),
         "limit": "no limit" if standing.limit is None else humanize(change.key, standing.limit),
         "delayed": _delayed(standing),
-        "longest": " ".join(words.longest_parts(standing)).strip("-?"),
+        "longest": " ".join(words.predicted_parts("throttle_time_max_ms", standing)).strip("-?"),
         "wanted": None if standing.wanted is None else rate_text(standing.wanted, change.key.unit),
     }

@@ -1,9 +1,9 @@
 """Findings in words, for the page and for Markdown: who, which quota, when, how bad."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kquota.cli.text import amount_text, duration, first_of, many, period, range_text, rate_text
 from kquota.cli.verdicts import count_text
@@ -124,19 +124,29 @@ def probable(value: Interval, show: Callable[[float], str]) -> str:
     return bounds if bounds in {most, f"≥ {most}", f"≤ {most}"} else f"about {most} ({bounds})"
 
 
-def muted(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str] = interval) -> str:
+_SAID: Final[Mapping[str, Callable[[float], str]]] = {
+    "muted_share": lambda part: share(min(part, 1.0), 1.0),
+    "throttle_time_max_ms": lambda ms: length(round(ms)),
+}
+"""How a number of a prediction is said."""
+Tell: TypeAlias = Callable[[Interval, Callable[[float], str]], str]
+
+
+def _told(predicted: Prediction | None, name: str, tell: Tell = interval) -> str:
+    return "" if predicted is None else tell(getattr(predicted, name), _SAID[name])
+
+
+def muted(found: Finding, tell: Tell = interval) -> str:
     """The share of the time in which the busiest connection is muted; `-` where it is not known."""
-    if found.prediction is None:
-        return "-"
-    return tell(found.prediction.muted_share, lambda part: share(min(part, 1.0), 1.0)) or "-"
+    return _told(found.prediction, "muted_share", tell) or "-"
 
 
-def longest(found: Finding, tell: Callable[[Interval, Callable[[float], str]], str] = interval) -> str:
+def longest(found: Finding, tell: Tell = interval) -> str:
     """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either.
 
     Where neither is known, the longest that the log itself shows: `logged 1.0 s`.
     """
-    told = found.prediction and tell(found.prediction.throttle_time_max_ms, lambda ms: length(round(ms)))
+    told = _told(found.prediction, "throttle_time_max_ms", tell)
     if told:
         return told
     if found.throttle_time_max_ms is not None:
@@ -152,21 +162,18 @@ LOGGED: Final = "logged"
 """Before a number that the log itself shows."""
 
 
-def muted_parts(standing: Standing) -> tuple[str, ...]:
-    """The predicted share of the time muted; `-` where nobody is throttled, `?` if not known. A range has two parts."""
-    told = standing.predicted
-    return _sided(standing, None if told is None else told.muted_share, lambda part: share(min(part, 1.0), 1.0))
+def predicted_parts(name: str, standing: Standing) -> tuple[str, ...]:
+    """A number of the prediction by its field; `-` where nobody is throttled, `?` if not known. A range has two parts.
 
-
-def longest_parts(standing: Standing) -> tuple[str, ...]:
-    """The predicted longest wait likewise."""
-    told = standing.predicted
-    return _sided(standing, None if told is None else told.throttle_time_max_ms, lambda ms: length(round(ms)))
+    The share of the time muted is `muted_share`, the longest wait `throttle_time_max_ms`.
+    """
+    return _parts(_told(standing.predicted, name)) or ("-" if standing.verdict == "not throttled" else "?",)
 
 
 def delivered_of(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
     """What the clients of its counter get likewise; `?` where it is not known."""
-    parts = _parts(standing.delivered, lambda value: rate_text(_scaled(key, value), key.unit))
+    got = standing.delivered
+    parts = _parts("" if got is None else interval(got, lambda value: rate_text(_scaled(key, value), key.unit)))
     return (*parts, *_in_short(standing.predicted)) if parts else ("?",)
 
 
@@ -177,13 +184,8 @@ def _in_short(predicted: Prediction | None) -> tuple[str, ...]:
     return (f"in {length(max(predicted.recorded_ms, 1000))}",)
 
 
-def _sided(standing: Standing, value: Interval | None, show: Callable[[float], str]) -> tuple[str, ...]:
-    return _parts(value, show) or ("-" if standing.verdict == "not throttled" else "?",)
-
-
-def _parts(value: Interval | None, show: Callable[[float], str]) -> tuple[str, ...]:
+def _parts(text: str) -> tuple[str, ...]:
     """A number with its bounds; the second bound of a range is a part of its own."""
-    text = "" if value is None else interval(value, show)
     least, to, most = text.partition(" to ")
     return tuple(filter(None, (least, f"to {most}" if to else "")))
 
