@@ -23,6 +23,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
+from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
 from tests.support.waiting import settled, until
 from tests.support.warm import Forks
@@ -33,6 +34,7 @@ NAMES = (
 )  # fmt: skip
 LIST = "request_percentage,producer_byte_rate"
 RATE = {QuotaKey.PRODUCER_BYTE_RATE: 1000}
+CONTEXTS = "contexts: {prod: {zookeeper: z, comment: 'a: b'}, 'old one': {bootstrap-server: b:1}}\n"
 
 
 def patiently(try_it: Callable[[], object], expected: object) -> None:
@@ -61,7 +63,7 @@ def terminal(shell: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory)
     )
     config = folder / ".config" / "kquota" / "config.yaml"
     config.parent.mkdir(parents=True)
-    config.write_text("contexts: {prod: {zookeeper: z, comment: 'a: b'}, 'old one': {bootstrap-server: b:1}}\n")
+    config.write_text(CONTEXTS)
     with Terminal(shell, folder, {}, forks) as opened:
         yield opened
 
@@ -70,33 +72,46 @@ def terminal(shell: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory)
     ("line", "expected"),
     [
         ("res", ["resolve"]),
-        ("config us", ["config", "use-context"]),
-        ("help prec", ["help", "precedence"]),
-        ("help descr", ["help", "describe"]),
-        ("describe --user-d", ["describe", "--user-defaults"]),
-        ("describe --entity-type us", ["describe", "--entity-type", "users"]),
         ("describe --entity-type=us", ["describe", "--entity-type=users"]),
-        ("describe -o js", ["describe", "-o", "json"]),
         ("alter --user a --add-config prod", ["alter", "--user", "a", "--add-config", "producer_byte_rate="]),
         ("alter --add-config=prod", ["alter", "--add-config=producer_byte_rate="]),
         (
             "alter --add-config producer_byte_rate=1,cons",
             ["alter", "--add-config", "producer_byte_rate=1,consumer_byte_rate="],
         ),
-        ("alter --ip 1 --add-config ", ["alter", "--ip", "1", "--add-config", "connection_creation_rate="]),
         ("alter --delete-config request_percentage,p", ["alter", "--delete-config", LIST]),
-        ("alter --entity us", ["alter", "--entity", "user="]),
-        ("describe --context p", ["describe", "--context", "prod"]),
         ("describe --context o", ["describe", "--context", "old one"]),
-        ("config use-context o", ["config", "use-context", "old one"]),
         ("resolve --quotas m", ["resolve", "--quotas", "my quotas.yaml"]),
         ("resolve --quotas=m", ["resolve", "--quotas=my quotas.yaml"]),
         ("audit m", ["audit", "my quotas.yaml"]),
     ],
 )
 def test_words_of_the_command_line(terminal: Terminal, line: str, expected: list[str]) -> None:
-    """Commands, options, their values, lists of keys, contexts and files."""
+    """What shells split, quote or complete by themselves: options with =, lists of keys, names with blanks, files."""
     patiently(lambda: terminal.complete(f"kquota {line}"), ["kquota", *expected])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("config us", "use-context"),
+        ("help prec", "precedence"),
+        ("help descr", "describe"),
+        ("describe --user-d", "--user-defaults"),
+        ("describe --entity-type us", "users"),
+        ("describe -o js", "json"),
+        ("alter --ip 1 --add-config ", "connection_creation_rate="),
+        ("alter --entity us", "user="),
+        ("describe --context p", "prod"),
+        ("config use-context o", "old one"),
+    ],
+)
+def test_words_that_the_program_answers(kquota: Kquota, tmp_path: Path, line: str, expected: str) -> None:
+    """Commands, topics, options, their values, keys and contexts: of any shell, here as fish gets them."""
+    config = tmp_path / "config.yaml"
+    config.write_text(CONTEXTS)
+    asked = {"_KQUOTA_COMPLETE": "fish_complete", "_KQUOTA_BEFORE": f"kquota {line}", "KQUOTA_CONFIG": str(config)}
+    assert [answer.split("\t")[0] for answer in kquota(**asked).out.splitlines()] == [expected]
 
 
 def test_candidates_are_listed(terminal: Terminal, shell: str) -> None:

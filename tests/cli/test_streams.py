@@ -120,16 +120,17 @@ def test_rows_keep_their_colour_when_they_are_sorted(kquota: Kquota, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("options", "no_color", "coloured"),
+    ("arguments", "options", "no_color", "coloured"),
     [
-        ([], "", True),
-        ([], "1", False),
-        (["--color", "auto"], "1", False),
-        (["--color", "always"], "1", True),
-        (["--color", "never"], "", False),
+        (PLAN, [], "", True),
+        (("lint", "quotas.yaml"), [], "", True),
+        (COLOURED[-1], [], "", True),
+        (PLAN, [], "1", False),
+        (COLOURED[-1], ["--color", "auto"], "1", False),
+        (PLAN, ["--color", "always"], "1", True),
+        (PLAN, ["--color", "never"], "", False),
     ],
 )
-@pytest.mark.parametrize("arguments", [PLAN, ("lint", "quotas.yaml"), COLOURED[-1]])
 def test_a_terminal_is_coloured_unless_told_not_to(
     tmp_path: Path, arguments: tuple[str, ...], options: list[str], no_color: str, coloured: bool
 ) -> None:
