@@ -380,6 +380,17 @@ def test_a_lost_write_ends_in_its_time() -> None:
     assert time.monotonic() - started < 2 * 8
 
 
+def test_a_writer_does_not_wait_twice_for_a_cluster_that_went_silent() -> None:
+    """It asks for the cluster's name first; what comes after it would wait as long once more."""
+    with (
+        Peer(lambda request, header: None if isinstance(request, wire.DescribeClusterRequest) else ...) as peer,
+        KafkaBackend(peer.bootstrap, timeout_s=1) as backend,
+        pytest.raises(Unreachable, match="did not answer within 1 s"),
+        backend.alone(),
+    ):
+        pytest.fail("nothing is written then")
+
+
 def test_an_answer_that_forgets_an_entity() -> None:
     def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
         if isinstance(request, wire.AlterClientQuotasRequest):

@@ -116,10 +116,7 @@ class KafkaBackend(QuotaBackend):
 
     def _cluster_name(self) -> str:
         """The cluster's id; the addresses that were given where it is not told (before Kafka 2.8)."""
-        try:
-            id = self.cluster_id()
-        except Unreachable:  # whether that is so, the write itself will find out
-            id = None
+        id = self.cluster_id()
         return f"the cluster {id}" if id is not None else f"the cluster at {self._bootstrap}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
