@@ -13,7 +13,7 @@ from kquota.backends.zookeeper import Address, ZooKeeperBackend
 from kquota.backends.zookeeper.requests import REQUEST_BYTES, MultiRead
 from kquota.backends.zookeeper.writer import Writer
 from kquota.changes import rehearse
-from kquota.core.change.lint import lint
+from kquota.core.change.lint import Severity, lint
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
@@ -230,8 +230,8 @@ def test_a_user_that_is_not_encoded_governs_nobody(backend: ZooKeeperBackend, zn
         str(Entity(user="svc@corp", client_id="w5")),
     ]
     assert all("governs nobody" in each.reason for each in snapshot.ignored)
-    findings = [each for each in lint(snapshot) if each.rule.name == "not-enforced"]
-    assert len(findings) == 3
+    findings = [each for each in lint(snapshot) if each.rule.name == "not-encoded"]
+    assert [each.rule.severity for each in findings] == [Severity.ERROR] * 3
     assert resolve(snapshot, "CN=jakub", "x")[0].limit is None
     backend.alter([rate(Entity(user="CN=jakub"), 5)])
     assert dict(backend.describe()[Entity(user="CN=jakub")]) == {PRODUCER: 5}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from kquota.core.change.lint import RULES, Facts, Finding, Severity, concerning, lint
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from tests.core.strategies import snapshots
 
@@ -21,7 +22,8 @@ APP, CLIENTS = Entity(client_id="app"), Entity(client_id=DEFAULT)
 MB = 10**6
 
 # Rule, facts, a snapshot with the entity to blame first, and one without anything to find.
-CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, dict[QuotaKey, Value]]]] = {
+Quotas = Mapping[Entity, Mapping[QuotaKey, Value]]
+CASES: dict[str, tuple[Facts, Quotas, Quotas]] = {
     "unreachable": (
         Facts(),
         {APP: {PRODUCER: MB}, USERS: {PRODUCER: MB}},
@@ -76,12 +78,18 @@ CASES: dict[str, tuple[Facts, dict[Entity, dict[QuotaKey, Value]], dict[Entity, 
         },
     ),
     "not-enforced": (Facts(version=(0, 10, 2)), {ALICE: {REQUEST: 50.0}}, {ALICE: {PRODUCER: MB}}),
+    "not-encoded": (
+        Facts(),
+        QuotaSnapshot({ALICE: {PRODUCER: MB}}, (), (Ignored(ALICE, PRODUCER, MB, "governs nobody"),)),
+        {ALICE: {PRODUCER: MB}},
+    ),
     "custom-callback": (Facts(callback="acme.Quotas"), {ALICE: {PRODUCER: MB}}, {}),
 }
 
 
-def found(name: str, quotas: dict[Entity, dict[QuotaKey, Value]], facts: Facts) -> list[Finding]:
-    return [finding for finding in lint(QuotaSnapshot(quotas), facts) if finding.rule.name == name]
+def found(name: str, quotas: Quotas, facts: Facts) -> list[Finding]:
+    snapshot = quotas if isinstance(quotas, QuotaSnapshot) else QuotaSnapshot(quotas)
+    return [finding for finding in lint(snapshot, facts) if finding.rule.name == name]
 
 
 def test_every_rule_has_its_cases() -> None:
