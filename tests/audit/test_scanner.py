@@ -16,7 +16,7 @@ import pytest
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.sources import ReadSettings, Split, request_log
 from kquota.audit.sources.connections import ConnectionLog
-from kquota.audit.sources.data_log import DATA_APIS, DataLog
+from kquota.audit.sources.data_log import DATA_APIS, Appended, DataLog, Fetched, Part, table
 from kquota.audit.sources.names import Names, row_of
 from kquota.audit.sources.request_line import parse
 from kquota.audit.sources.requests import Requests
@@ -117,7 +117,7 @@ def slow(text: bytes, zone: Any = UTC, data: DataLog | None = None) -> Any:
     event = parsed.event
     if data is not None and parsed.fields and not parsed.fields["isForwarded"] and event.api.upper() in DATA_APIS:
         who = (event.user, event.client_id, names.connections[event.connection], event.time_ms)
-        with suppress(KeyError, TypeError, AttributeError, ValueError):
+        with suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
             data.add(parsed.fields, parsed.moment, who)
     if event.exempt:
         return "follower" if event.exemption == "follower_fetch" else ValueError(event.exemption)
@@ -127,16 +127,11 @@ def slow(text: bytes, zone: Any = UTC, data: DataLog | None = None) -> Any:
 
 def shown(log: DataLog) -> list[Any]:
     """What a log shows of the data, with names for codes."""
-    topics, transactions, users, clients = (
-        {code: name for name, code in known.items()} for known in (log.topics, log.transactions, log.users, log.clients)
-    )
-    tables = [np.stack(table, axis=1).tolist() for table in (log.appended, log.copied, log.fetched, log.parts)]
+    topics, users, clients = ([*known] for known in (log.topics, log.users, log.clients))
     return [
-        [(*row[:2], topics[row[2]], *row[3:6], transactions.get(row[6])) for row in tables[0]],
-        [(row[0], topics[row[1]], *row[2:]) for row in tables[1]],
-        [(*row[:4], users[row[4]], clients[row[5]], *row[6:]) for row in tables[2]],
-        [(topics[row[0]], *row[1:]) for row in tables[3]],
-        sorted(log.throttled),
+        [(row[0], topics[row[1]], *row[2:]) for row in table(log.appended, Appended).tolist()],
+        [(*row[:3], users[row[3]], clients[row[4]], *row[5:]) for row in table(log.fetched, Fetched).tolist()],
+        [(topics[row[0]], *row[1:]) for row in table(log.parts, Part).tolist()],
     ]
 
 

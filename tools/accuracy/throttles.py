@@ -27,7 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kquota.audit.batch import Tally
-from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
+from kquota.audit.ledger.fetch_sizes import sizes_of
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.event import UNKNOWN, UsageEvent
@@ -123,20 +123,16 @@ Sizes = Mapping[tuple[int, int], int]
 
 def rebuilt_sizes(logs: Mapping[str, Path]) -> dict[str, Sizes]:
     """What follows from the data that was produced, by broker."""
-    found: dict[str, list[DataLog]] = {}
+    found: list[DataLog] = []
     for broker, path in logs.items():
         for split in plan_splits([str(path)], "request-log"):
             pieces = read(split, ReadSettings(broker, data=True), Tally())
-            found.setdefault(broker, []).extend(piece for piece in pieces if isinstance(piece, DataLog))
-    shared = [log.shared for mine in found.values() for log in mine]
+            found += [piece for piece in pieces if isinstance(piece, DataLog)]
     sizes: dict[str, Sizes] = {}
-    for broker, mine in found.items():
-        rebuilder = Rebuilder(broker, shared)
-        for log in mine:
-            rebuilder.add(log, first_us(log))
+    for broker in logs:
         sizes[broker] = {
             (connection, time_ms): size
-            for batch in rebuilder.finish()
+            for batch in sizes_of(broker, found)
             if batch.connection is not None
             for connection, time_ms, size in zip(
                 batch.connection.tolist(), batch.time_ms.tolist(), batch.bytes.tolist(), strict=True

@@ -22,7 +22,7 @@ from kquota.audit.evidence.verdict import settled
 from kquota.audit.findings import SCHEMA, ordered
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.demand import measured
-from kquota.audit.ledger.fetch_sizes import Rebuilder, first_us
+from kquota.audit.ledger.fetch_sizes import sizes_of
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger, fingerprint
 from kquota.audit.ledger.timeline import Timeline, in_step, worst
@@ -220,12 +220,8 @@ def batches_of(topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: Aud
 def _sizes(data: Sequence[DataLog], settings: AuditSettings) -> list[Ledger]:
     """The throttled fetches whose sizes follow from the data, charged as the fetches are."""
     charger = Charger(settings)
-    shared = [log.shared for log in data]
     for broker in sorted({log.broker for log in data if log.rows}):
-        rebuilder = Rebuilder(broker, shared)
-        for log in sorted((log for log in data if log.rows and log.broker == broker), key=first_us):
-            rebuilder.add(log, first_us(log))
-        for batch in rebuilder.finish():
+        for batch in sizes_of(broker, data):
             charger.charge(batch)
     return list(charger.take((0, 0)))
 

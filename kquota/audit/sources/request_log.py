@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
-from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
@@ -226,7 +225,7 @@ class _Rows:
         if self.data is None or fields is None or fields["isForwarded"] or event.api.upper() not in DATA_APIS:
             return
         who = (event.user, event.client_id, self._names.connections[event.connection], event.time_ms)
-        with suppress(KeyError, TypeError, AttributeError, ValueError, StructError):
+        with suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
             self.data.add(fields, line.moment, who)
 
     def check(self, split: Split) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
 from kquota.audit.sources.connections import OPENING_API
-from kquota.audit.sources.data_log import DATA_APIS, ID, NO_TRANSACTION, UNBOUNDED, UNKNOWN_OFFSET, DataLog
+from kquota.audit.sources.data_log import DATA_APIS, FORGOTTEN, ID, DataLog
 from kquota.audit.sources.envelope import START
 from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
 from kquota.audit.sources.moments import Layout, layout_before, second_of
@@ -106,10 +106,7 @@ SCHEMA: Final[dict[str, dict[str, Any]]] = {
         "request": {
             "replicaId": INT,
             "replicaState": {"replicaId": INT},
-            "sessionId": INT,
             "sessionEpoch": INT,
-            "isolationLevel": INT,
-            "maxBytes": INT,
             "topics": [
                 {
                     "topic": TEXT,
@@ -120,7 +117,6 @@ SCHEMA: Final[dict[str, dict[str, Any]]] = {
             "forgottenTopicsData": [{"topic": TEXT, "topicId": TEXT, "partitions": [INT]}],
         },
         "response": {
-            "sessionId": INT,
             "responses": [
                 {
                     "topic": TEXT,
@@ -340,14 +336,9 @@ class Scanner:
         if data is not None:
             self._topics = _Meaning(lambda text: data.topics.setdefault(text, len(data.topics)))
             self._ids = _Meaning(lambda text: data.topics.setdefault(ID + text, len(data.topics)))
-            self._transactions = _Meaning(
-                lambda text: (
-                    NO_TRANSACTION if text is None else data.transactions.setdefault(text, len(data.transactions))
-                )
-            )
             self._data_users = _Meaning(lambda text: data.users.setdefault(text.partition(":")[2], len(data.users)))
             self._data_clients = _Meaning(lambda text: data.clients.setdefault(text or "", len(data.clients)))
-            self._meanings += [self._topics, self._ids, self._transactions, self._data_users, self._data_clients]
+            self._meanings += [self._topics, self._ids, self._data_users, self._data_clients]
 
     def read(self, buffer: Any, start: int, stop: int, path: str = "") -> Usual:
         """Reads lines of a file, some thousands at most.
@@ -584,8 +575,9 @@ class _Reading:
         both = produced | fetched
         refuse(both & ((remote < 0) | (response == UNSET) | ((response != 1) & (self.line("request.acks") != 0))))
         usable = self.usual_lines
-        begun_us, done_us = (
-            np.rint(np.where(usable, each * 1000, 0)).astype(np.int64) for each in (done - local - remote, done)
+        since_us, read_us = (
+            np.rint(np.where(usable, each * 1000, 0)).astype(np.int64)
+            for each in (done - local, done - np.where(remote > 0, 0, local / 2))
         )
         connection = scanner._connections.of(scanner, np.where(usable, self.line("connection"), UNSET))
         # What was produced, with the answers to it.
@@ -596,7 +588,7 @@ class _Reading:
         acks = self.line("request.acks")
         wanted = acks[stored.line] != 0
         refuse(answers.line[(answers.cells == UNSET).any(axis=0)])
-        offset, failed = np.full(len(stored.rows), UNKNOWN_OFFSET), np.zeros(len(stored.rows), bool)
+        offset, failed = np.zeros(len(stored.rows), np.int64), np.zeros(len(stored.rows), bool)
         asked_keys = self._keys(stored, topics, wanted)
         answer_keys = self._keys(answers, self.items(base[1]), acks[answers.line] != 0)
         alike = np.zeros(self.count, np.int64)
@@ -615,20 +607,9 @@ class _Reading:
             offset[one], failed[one] = answers.cells[2][other], answers.cells[1][other] != 0
         topic = self._topic_codes(topics)[owners]
         index, size, _ = stored.cells
-        kept = usable[stored.line] & (size > 0) & ~failed
+        kept = usable[stored.line] & (size > 0) & wanted & ~failed
         lines = stored.line[kept]
-        transaction = scanner._transactions.of(
-            scanner, np.where(produced & usable, np.maximum(self.line("request.transactionalId"), 0), UNSET)
-        )
-        rows = (
-            begun_us[lines],
-            done_us[lines],
-            topic[kept],
-            index[kept],
-            size[kept],
-            offset[kept],
-            transaction[lines],
-        )
+        rows = (since_us[lines], topic[kept], index[kept], size[kept], offset[kept])
         # What was fetched.
         asked, gone, given = (
             (self.items(f"FETCH.{path}"), self.items(f"FETCH.{path}.partitions"))
@@ -640,44 +621,30 @@ class _Reading:
         tables = []
         for topics, parts in (asked, gone, given):
             codes = self._topic_codes(topics)[np.searchsorted(topics.rows, parts.parent)]
-            first, second = (
-                (parts.cells[1], parts.cells[2]) if topics is asked[0]
-                else (parts.cells[1] if topics is given[0] else 0 * parts.line, 0 * parts.line)
-            )  # fmt: skip
-            tables.append(np.stack([codes, parts.cells[0], first, second, parts.line], axis=1))
+            nothing = np.zeros(len(codes), np.int64)
+            amount = nothing + FORGOTTEN if topics is gone[0] else parts.cells[1]
+            most = parts.cells[2] if topics is asked[0] else nothing
+            tables.append(np.stack([codes, parts.cells[0], amount, most, parts.line], axis=1))
         usable = self.usual_lines
-        data.show("appended", np.stack(rows, axis=1)[usable[lines]])
-        follows = tables[0][(replica[tables[0][:, 4]] >= 0) & usable[tables[0][:, 4]]]
-        at = follows[:, 4]
-        data.show("copied", np.stack([begun_us[at], follows[:, 0], follows[:, 1], replica[at], follows[:, 2]], axis=1))
+        data.appended.frombytes(np.stack(rows, axis=1)[usable[lines]].tobytes())
         reads = fetched & usable & (replica < 0)
         lines = np.flatnonzero(reads)
-        counts = [np.bincount(table[:, 4], minlength=self.count)[lines] for table in tables]
+        many, forgotten, answered = (np.bincount(table[:, 4], minlength=self.count)[lines] for table in tables)
         table = np.concatenate(tables)
         table = table[reads[table[:, 4]]]
-        data.show("parts", table[np.argsort(table[:, 4], kind="stable"), :4])
-        read_us = np.where(remote > 0, done_us, begun_us + np.rint(np.where(reads, local * 500, 0)).astype(np.int64))
+        data.parts.frombytes(table[np.argsort(table[:, 4], kind="stable"), :4].tobytes())
         silent = (throttle > 0) & (self.line("response.responses") == 0)
         columns = (
             read_us,
             np.where(reads, charged, 0).astype(np.int64),
-            (moment % 1 == 0.5).astype(np.int64),
             connection,
             scanner._data_users.of(scanner, np.where(reads, self.line("principal"), UNSET)),
             scanner._data_clients.of(scanner, np.where(reads, self.line("requestHeader.clientId"), UNSET)),
-            _given(self.line("request.sessionId"), 0),
-            _given(self.line("request.sessionEpoch"), -1),
-            _given(self.line("response.sessionId"), 0),
-            _given(self.line("request.isolationLevel"), 0),
-            _given(self.line("request.maxBytes"), UNBOUNDED),
+            (_given(self.line("request.sessionEpoch"), -1) <= 0).astype(np.int64),
             np.where(silent, ~version, version),
         )
-        unsent = np.flatnonzero(reads & silent)
-        who = (self.line(path)[unsent].tolist() for path in ("principal", "requestHeader.clientId"))
-        for user, client in set(zip(*who, strict=True)):
-            name = (scanner.text(user) or "").partition(":")[2]
-            data.throttled.add((data.broker, name, scanner.text(client) or ""))
-        data.show("fetched", np.stack([*(column[lines] for column in columns), *counts], axis=1))
+        fetches = np.stack([*(column[lines] for column in columns), many + forgotten, answered], axis=1)
+        data.fetched.frombytes(fetches.tobytes())
 
     def _keys(self, parts: _Items, topics: _Items, wanted: Flags) -> tuple[Int64s, Int64s]:
         """(line, topic and partition of each as one number, the order of those that are wanted)."""
