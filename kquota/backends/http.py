@@ -3,16 +3,17 @@
 Redirects are not followed: credentials go to the address that was given and nowhere else.
 """
 
-import http.client
+from __future__ import annotations
+
 import io
 import json
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import ssl
 
 _SLOWEST: Final = 1_000_000
 """Bytes per second: who sends faster is not cut off, however long it takes."""
@@ -51,11 +52,6 @@ def is_url(text: str) -> bool:
     return known and text.isprintable() and " " not in text
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 def fetch(
     url: str,
     headers: Mapping[str, str],
@@ -71,6 +67,14 @@ def fetch(
     Each silence may last `timeout_s`, and so may all of the answer; each megabyte that comes adds a second. Raises
     NoAnswer (TooLarge beyond `most` bytes), and ValueError for what cannot be sent.
     """
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            return None
+
     end = time.monotonic() + timeout_s
     kept = io.BytesIO()
 
@@ -85,7 +89,7 @@ def fetch(
             out.write(piece)
 
     request = urllib.request.Request(url, body, dict(headers))  # noqa: S310 - the callers know http and https only
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect())
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirect())
     try:
         try:
             with opener.open(request, timeout=timeout_s) as response:

@@ -19,7 +19,7 @@ from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
-from kquota.documents.journal import Command, Entry, name_of
+from kquota.documents.journal import Command, Entry, Journal, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, Uncertain
 
@@ -81,7 +81,7 @@ def carry_out(
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None and not altered.interrupted:
         if isinstance(results[0].error, Uncertain):
-            _note_way_back(altered, access)
+            _note_way_back(altered, access, book)
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), terms.output)
@@ -98,7 +98,7 @@ def carry_out(
             session.note_slips(others, dict(entity.parts))
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:
-        _note_way_back(altered, access)
+        _note_way_back(altered, access, book)
     if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
         then = [
             f"{leases.shown(key, altered.leases.beneath(result.entity, key, result.before.get(key), expires))} again"
@@ -121,15 +121,13 @@ def carry_out(
     return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 
 
-def _note_way_back(altered: Altered, access: Access) -> None:
+def _note_way_back(altered: Altered, access: Access, journal: Journal) -> None:
     made = [result for result in altered.results if result.error is None]
     lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and (altered.plan is None or altered.plan.inverse):
-        commands = " and ".join(
-            f"'kquota undo {name_of(entry)}{params.there(access)}'" for entry in reversed(altered.entries)
-        )
+        commands = " and ".join(params.way_back(name_of(entry), access, journal) for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")

@@ -184,9 +184,16 @@ def journal_folder() -> Path:
     return named or state.journal_folder()
 
 
-def requires_message(name: str) -> bool:
-    """Whether writes to that context need a reason (`-m`)."""
-    return load_config().context(name).require_message
+def requiring_reason(access: Access) -> str | None:
+    """The context that has writes to that cluster give a reason (`-m`), also where its address was given instead."""
+    if access.context is not None:
+        return access.context if load_config().context(access.context).require_message else None
+    given = {access.bootstrap_server, access.bootstrap_controller, access.zookeeper}
+    with contextlib.suppress(InputError):  # the file is not needed
+        for context in load_config().contexts.values():
+            if context.require_message and not given.isdisjoint(context.addresses.values()):
+                return context.name
+    return None
 
 
 def _name_left_out(address: Setting) -> None:

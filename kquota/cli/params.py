@@ -17,7 +17,7 @@ from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
-from kquota.cli.contexts import SETTINGS, Given, requires_message
+from kquota.cli.contexts import SETTINGS, Given, requiring_reason
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import Decorator, F, by, choice, collected, flag, gathered, lasting, option, path, value, values
 from kquota.cli.views import shown_as
@@ -66,6 +66,12 @@ def there(access: Access | None) -> str:
     if access is None or not any(map(on_command_line, _CLUSTER_PARAMETERS)):
         return ""
     return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
+
+
+def way_back(entry: str, access: Access | None, journal: Journal) -> str:
+    """The command that takes the entry of that name back, as `'kquota undo 2 --journal cluster'`."""
+    named = f" --journal {shlex.quote(str(journal.folder))}" if on_command_line("journal") else ""
+    return f"'kquota undo {entry}{there(access)}{named}'"
 
 
 # --- Which entity ---------------------------------------------------------------------------------------------------
@@ -471,8 +477,8 @@ class Writing:
         given.
         """
         why, access = self.message or planned, self.access
-        if needs_reason and why is None and access.context is not None and requires_message(access.context):
-            raise click.UsageError(f"the context {access.context} requires a reason: give -m TEXT, such as a ticket")
+        if needs_reason and why is None and (context := requiring_reason(access)) is not None:
+            raise click.UsageError(f"the context {context} requires a reason: give -m TEXT, such as a ticket")
         book = session.journal(self.journal, access)
         return replace(book, message=why, file=None if file is None else _with_commit(file))
 

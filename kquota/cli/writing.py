@@ -104,7 +104,8 @@ def carry_out(
         report = reconcile.apply(planned, backend, watched)
     _show(report, planned, terms)
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
-    code = _conclude(report, terms.stop.exit_code, changed_leases, params.there(terms.access))
+    back = "" if report.entry is None else params.way_back(name_of(report.entry), terms.access, terms.journal)
+    code = _conclude(report, terms.stop.exit_code, changed_leases, back)
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.access, terms.journal.folder, dry_run=False)
     return code
@@ -121,10 +122,10 @@ def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> 
         return False
 
 
-def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0, there: str = "") -> int:
+def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kept: int = 0, back: str = "") -> int:
     """What came of it, on stderr, and the exit code; `kept` leases got another end, or none.
 
-    `there` are the options of the cluster, for the command that takes it back.
+    `back` is the command that takes it back.
     """
     complaints = [(entity, safe(error.message)) for entity, error in report.failed]
     known = {entity for entity, _ in complaints}
@@ -149,7 +150,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
     entry = ""
     if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""
-        entry = f"; {again}'kquota undo {name_of(report.entry)}{there}' takes it back"
+        entry = f"; {again}{back} takes it back"
     if report.unfinished is not None:
         say(f"kquota: {report.entry} stays unfinished: {report.unfinished}")
     if report.outcome == "applied":

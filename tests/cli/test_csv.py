@@ -40,6 +40,8 @@ def test_as_spreadsheets_save_it() -> None:
     assert csv.read("t", german) == QuotaSnapshot(
         {Entity(user=DEFAULT): {PRODUCER: 1_500_000}, Entity("007"): {REQUEST: 12.5}}
     )
+    with pytest.raises(InputError, match=r"column 3 \(value\): producer_byte_rate: 2\.500 may be 2500 or 2,500"):
+        csv.read("t", "user;key;value;unit\na;producer_byte_rate;2.500;MB/s\n")
     tabs = 'Key\tValue\tUser\tClient-Id\nproducer_byte_rate\t"1024"\ta\t\\<default>\n'
     assert csv.read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
 

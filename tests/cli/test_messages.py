@@ -56,11 +56,16 @@ def test_the_file_has_its_commit(kquota: Kquota, there: dict[str, str], tmp_path
 
 def test_a_context_can_require_a_reason(kquota: Kquota, there: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(f"contexts:\n  prod: {{zookeeper: {there.pop('KQUOTA_ZOOKEEPER')}, require-message: true}}\n")
+    address = there.pop("KQUOTA_ZOOKEEPER")
+    config.write_text(f"contexts:\n  prod: {{zookeeper: {address}, require-message: true}}\n")
     alter = ("alter", "--context", "prod", "--user", "a", "--add-config", "producer_byte_rate=1MB")
     refused = kquota(*alter, KQUOTA_CONFIG=str(config), **there)
     assert refused.code == 2
     assert "requires a reason: give -m" in refused.err
+    # Whoever names the cluster by its address is asked as well.
+    by_address = (*alter[:1], "--zookeeper", address, *alter[3:])
+    refused = kquota(*by_address, KQUOTA_CONFIG=str(config), **there)
+    assert (refused.code, "the context prod requires a reason: give -m" in refused.err) == (2, True)
     assert kquota(*alter, "--dry-run", KQUOTA_CONFIG=str(config), **there).code == 0
     assert kquota(*alter, "-m", "OPS-5", KQUOTA_CONFIG=str(config), **there).code == 0
 

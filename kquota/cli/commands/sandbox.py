@@ -11,6 +11,7 @@ from kquota import sandbox
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
 from kquota.cli.options import declared, flag, gathered, path, value
+from kquota.cli.progress import progress
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
 from kquota.sandbox import SandboxState, Server, ZooKeeper
@@ -88,7 +89,8 @@ def start(
         note(f"the sandbox in {running.directory} runs already")
         state = running
     else:
-        state = sandbox.start(directory, port, server)
+        with progress(f"starting {'a broker' if which.broker else 'ZooKeeper'}: this takes up to a minute"):
+            state = sandbox.start(directory, port, server)
         if last is not None and state.port != last:
             note(f"its address is new: it was {sandbox.HOST}:{last}")
     if sys.stdout is not None and sys.stdout.isatty():

@@ -158,6 +158,10 @@ def _add(quotas: Quotas, columns: list[str], cells: list[str], *, decimal_comma:
 
 
 def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
+    if decimal_comma and re.match(r"[1-9]\d{0,2}(\.\d{3})+(?![\d,])", text):
+        raise InputError(
+            f"{key}: {text} may be {text.replace('.', '')} or {text.replace('.', ',', 1)}", hint="write one of them"
+        )
     if decimal_comma and re.match(r"[\d.]*,\d+(?!\S*,)", text):
         text = text.replace(",", ".")
     if re.match(r"[\d.,]+[eE][+-]?\d", text):
