@@ -61,6 +61,14 @@ def put(s3: tuple[Any, str], path: str, content: bytes) -> str:
     return f"s3://{path}{query}"
 
 
+def test_the_topics_of_a_broker_beside_its_logs_are_no_logs(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "clicks-0").mkdir(parents=True)
+    for file in ("server.log", "data/meta.properties", "data/clicks-0/00000000000000000000.log"):
+        (tmp_path / file).write_text("x\n")
+    assert [Path(file.path).name for file in files.find(str(tmp_path))] == ["server.log"]
+
+
 @pytest.mark.parametrize("form", ["parquet", "orc", "csv", "csv.gz", "jsonl"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_usage_tables_in_s3(s3: tuple[Any, str], tmp_path: Path, form: str, processes: int) -> None:

@@ -176,7 +176,9 @@ def _find_local(path: Path) -> list[File]:
                 raise InputError(f"{path}: not a file or a folder", hint="write what comes from a pipe to a file first")
             return [_local_file(path)]
         found = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
-        return [_local_file(file) for file in found]
+        # Where the logs of a broker are collected, its topics may lie beside them: their segments end in .log, too.
+        topics = {file.parent for file in found if file.name == "meta.properties"}
+        return [_local_file(file) for file in found if topics.isdisjoint(file.parents)]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
