@@ -271,7 +271,8 @@ def test_a_terminal_is_asked_what_becomes_of_a_stopped_apply(
         os.close(outer)
     assert "100 of 300 entities are written. Take them back?" in heard
     assert said in heard
-    assert ("'kquota undo 1 --zookeeper nowhere:2181' takes it back" in heard) is not back
+    way_back = f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back"
+    assert (way_back in heard) is not back
     assert (tmp_path / "left").read_text() == str(back)
     (entry,) = Journal(tmp_path / "journal").read().entries
     assert (entry.outcome, len(entry.certain)) == (outcome, 0 if back else 100)
@@ -402,7 +403,8 @@ def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
     out, err = capfd.readouterr()
     for entity in Stale.hidden:
         assert f"kquota: {entity}: written, but not shown\n" in err
-    assert f"\n{COUNT} applied; the same once more completes it, 'kquota undo 1 --zookeeper nowhere:2181' takes" in err
+    way_back = f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back"
+    assert f"\n{COUNT} applied; the same once more completes it, {way_back}" in err
     changes = json.loads(out)["changes"]
     assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
         entity.user for entity in Stale.hidden
@@ -424,7 +426,7 @@ def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
     said = capfd.readouterr().err
     late = "written, but not shown in time" if wait else "warning: written, but not shown yet"
     assert f"kquota: {late}: user=user-0002 (the broker lags behind, or somebody else altered it meanwhile" in said
-    assert "'kquota undo 1 --zookeeper nowhere:2181' takes it back" in said
+    assert f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back" in said
 
 
 def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
