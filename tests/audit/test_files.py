@@ -67,6 +67,8 @@ def test_the_topics_of_a_broker_beside_its_logs_are_no_logs(tmp_path: Path) -> N
     for file in ("server.log", "data/meta.properties", "data/clicks-0/00000000000000000000.log"):
         (tmp_path / file).write_text("x\n")
     assert [Path(file.path).name for file in files.find(str(tmp_path))] == ["server.log"]
+    with pytest.raises(InputError, match="a folder without files"):
+        files.find(str(data))
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "csv", "csv.gz", "jsonl"])
@@ -104,6 +106,8 @@ def test_a_folder_in_s3(s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) ->
     put(s3, "logs/all/broker-2/kafka-request.log.gz", gzip.compress(other))
     put(s3, "logs/all/_SUCCESS", b"no data")
     put(s3, "logs/all/.hidden/x.log", b"no data")
+    put(s3, "logs/all/broker-2/data/meta.properties", b"no data")
+    put(s3, "logs/all/broker-2/data/clicks-0/00000000000000000000.log", b"no data")
 
     splits = plan_splits([f"s3://logs/all/{s3[1]}"], "auto")
     tally = Tally()

@@ -171,7 +171,7 @@ def _cores() -> int:
 
 
 def _finished(futures: Sequence[Future[T]], progress: Callable[[int], None]) -> Iterator[T]:
-    """The results as they come; the progress is told how many there are."""
+    """The results as they come; `progress` is called with their number so far."""
     for done, future in enumerate(as_completed(futures), 1):
         yield future.result()
         progress(done)

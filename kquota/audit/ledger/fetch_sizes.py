@@ -165,10 +165,9 @@ def _fetches(logs: Sequence[DataLog], names: Mapping[str, str]) -> Iterator[_Fet
     """The fetches of the clients that were throttled once: where nobody was, there is nothing to do."""
     who = [([*log.users], [*log.clients], table(log.fetched, Fetched)) for log in logs]
     throttled = {
-        (users[user], clients[client])
+        (users[row.user], clients[row.client])
         for users, clients, rows in who
-        for _, _, _, user, client, _, layout, *_ in rows.tolist()
-        if layout < 0
+        for row in map(Fetched._make, rows[rows[:, 6] < 0].tolist())  # by their layout
     }
     for log, (users, clients, rows) in zip(logs, who, strict=True):
         if not throttled:

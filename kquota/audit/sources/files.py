@@ -65,12 +65,16 @@ class UnreadableFile(InputError):
 def find(path: str) -> list[File]:
     """The file at a path, or all files below a folder in the order of their names.
 
-    Hidden files and the markers of Spark and Hadoop (_SUCCESS) are not data. Raises InputError for what is not there or
-    cannot be read, for a folder without files, and for a file system that is not known.
+    Hidden files, the markers of Spark and Hadoop (_SUCCESS), and the topics of a broker, which are below its
+    meta.properties, are not data. Raises InputError for what is not there or cannot be read, for a folder without
+    files, and for a file system that is not known.
     """
     if path.startswith("file:/"):
         path = unquote(urlsplit(path).path)
     found = _find_remote(_parse(path)) if _is_remote(path) else _find_local(Path(path))
+    # The topics may lie beside the logs that are meant, and their segments end in .log, too.
+    topics = {_plain(file.path).parent for file in found if name_of(file.path) == "meta.properties"}
+    found = [file for file in found if topics.isdisjoint(_plain(file.path).parents)]
     if not found:
         raise InputError(f"{path}: a folder without files", hint="give a log file, or a folder of log files")
     return sorted(found, key=lambda file: file.path)
@@ -176,9 +180,7 @@ def _find_local(path: Path) -> list[File]:
                 raise InputError(f"{path}: not a file or a folder", hint="write what comes from a pipe to a file first")
             return [_local_file(path)]
         found = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
-        # Where the logs of a broker are collected, its topics may lie beside them: their segments end in .log, too.
-        topics = {file.parent for file in found if file.name == "meta.properties"}
-        return [_local_file(file) for file in found if topics.isdisjoint(file.parents)]
+        return [_local_file(file) for file in found]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 

@@ -398,18 +398,18 @@ def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
         )
 
 
-def _not_enforced(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _without_effect(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
     for entity, key, value, reason in snapshot.ignored:
-        if reason.startswith("not "):
-            proof = f"brokers do not apply it: {limit_text(key, value)} limits nobody"
-            yield Finding(rule, entity, key, f"is {reason}", proof, "delete it, or upgrade the brokers")
-
-
-def _not_encoded(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity, key, value, reason in snapshot.ignored:
-        if not reason.startswith("not "):
-            proof = f"brokers do not apply it: {limit_text(key, value)} limits nobody"
-            yield Finding(rule, entity, key, reason, proof, "set it anew with kquota, and delete that znode")
+        of_version = reason.startswith("not ")
+        if of_version == (rule.name == "not-enforced"):
+            yield Finding(
+                rule,
+                entity,
+                key,
+                f"is {reason}" if of_version else reason,
+                f"brokers do not apply it: {limit_text(key, value)} limits nobody",
+                "delete it, or upgrade the brokers" if of_version else "set it anew with kquota, and delete that znode",
+            )
 
 
 def _one_address(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
@@ -448,7 +448,7 @@ RULES = (
     Rule("rejected-value", Severity.ERROR, "A value that old or new brokers reject.", _rejected),
     Rule("one-address", Severity.ERROR, "Two ip entities of one address.", _one_address),
     Rule("oversubscribed", Severity.WARNING, "Quotas that add up to more than a broker's capacity.", _oversubscribed),
-    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _not_enforced),
-    Rule("not-encoded", Severity.ERROR, "A user in ZooKeeper whose znode is not URL-encoded.", _not_encoded),
+    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _without_effect),
+    Rule("not-encoded", Severity.ERROR, "A user in ZooKeeper whose znode is not URL-encoded.", _without_effect),
     Rule("custom-callback", Severity.WARNING, "A callback class that replaces Kafka's own quotas.", _callback),
 )
