@@ -15,32 +15,39 @@ GONE_MS = 300_000
 """A counter that was not seen for so long is forgotten: Prometheus too looks back for five minutes."""
 
 
+_KEPT_MS = 120_000
+"""How long readings are kept: brokers report a throttle for a minute at most."""
+
+
 class Seen(NamedTuple):
-    """What is known about a counter: the latest reading, and the one before."""
+    """What is known about a counter: the latest reading, and those before in the order of time."""
 
     now: Observed
-    before: Observed | None
+    earlier: tuple[Observed, ...] = ()
 
 
 @dataclass
 class Watching:
-    """Looks at a source again and again, and remembers the reading before of each counter."""
+    """Looks at a source again and again, and remembers the last readings of each counter."""
 
     source: LiveSource
     brokers: Enforcers = field(default_factory=Enforcers)
-    _last: Mapping[Counter, Observed] = field(default_factory=dict)
+    _past: Mapping[Counter, tuple[Observed, ...]] = field(default_factory=dict)
     _totals: dict[tuple[Counter, str], tuple[int, float]] = field(default_factory=dict)
 
     def look(self, snapshot: QuotaSnapshot) -> View:
         """The uses of all counters now. Raises what `LiveSource.look` raises."""
         look = self.source.look(snapshot)
-        seen = observed(look, self._totals) | {each.counter: Seen(each, None) for each in look.readings}
+        seen = observed(look, self._totals) | {each.counter: Seen(each) for each in look.readings}
         now = {counter: each.now for counter, each in seen.items()}
-        before = {**self._last, **{counter: each.before for counter, each in seen.items() if each.before is not None}}
-        found = uses(now.values(), snapshot, source=self.source.name, earlier=before, brokers=self.brokers)
+        earlier = {**self._past, **{counter: each.earlier for counter, each in seen.items() if each.earlier}}
+        found = uses(now.values(), snapshot, source=self.source.name, earlier=earlier, brokers=self.brokers)
         latest = max((each.at_ms for each in now.values()), default=0)
-        self._last = {
-            counter: each for counter, each in {**self._last, **now}.items() if latest - each.at_ms <= GONE_MS
+        for counter, each in now.items():
+            recent = [one for one in earlier.get(counter, ()) if latest - _KEPT_MS <= one.at_ms < each.at_ms]
+            earlier[counter] = (*recent, each)
+        self._past = {
+            counter: readings for counter, readings in earlier.items() if latest - readings[-1].at_ms <= GONE_MS
         }
         return View(found, look, snapshot)
 
@@ -60,7 +67,7 @@ class View:
 
 
 def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | None = None) -> dict[Counter, Seen]:
-    """By counter, what the samples of a look say: the latest reading, and of a range the one before.
+    """By counter, what the samples of a look say: the latest reading, and of a range those before.
 
     A counter that only grows (Redpanda's) becomes a rate between two readings; `totals` keeps the last reading of each
     series from one look to the next. The parts of a counter, such as shards, are added up.
@@ -95,12 +102,9 @@ def _rate(
 
 
 def _seen(counter: Counter, readings: Mapping[int, Mapping[tuple[Nature, str], float]]) -> Seen:
-    """The last two readings. The series of one scrape have one time: they are read together."""
-    *earlier, last = sorted(readings)
-    return Seen(
-        _of_values(counter, last, readings[last]),
-        _of_values(counter, earlier[-1], readings[earlier[-1]]) if earlier else None,
-    )
+    """All readings. The series of one scrape have one time: they are read together."""
+    *earlier, last = (_of_values(counter, at_ms, readings[at_ms]) for at_ms in sorted(readings))
+    return Seen(last, tuple(earlier))
 
 
 def _of_values(counter: Counter, at_ms: int, values: Mapping[tuple[Nature, str], float]) -> Observed:

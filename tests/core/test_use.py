@@ -1,5 +1,7 @@
 """The use of a counter: its limit is that of the clients that are charged to it, and nothing unknown is guessed."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Resolver, Sensor
 from tests.core.strategies import snapshots
 
-PRODUCE, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
 names = st.sampled_from(["a", "b", "c d", "x", "<default>"])
 
@@ -108,6 +110,53 @@ def test_states(rate: float | None, throttle_ms: float | None, state: State) -> 
     assert use(observed, {Entity(user="alice"): {PRODUCE: 100}}).state is state
 
 
+# (seconds, share of the limit, mean throttle in s): what a broker of Kafka 4.4.0 told about three consumers.
+SLOW = (
+    (4, 0.99, 4.7), (6, 0.97, 6.4), (7, 0.0, 6.4), (10, 0.0, 6.4), (15, 0.0, 6.4), (17, 0.97, 7.3), (25, 0.93, 7.3),
+    (27, 0.0, 7.9), (33, 0.0, 7.9), (36, 0.96, 8.1), (47, 0.9, 8.4), (48, 0.0, 8.4), (51, 0.0, 8.4), (67, 0.0, 8.7),
+    (75, 0.0, 8.7), (77, 0.92, 8.8), (85, 0.91, 8.8), (87, 0.0, 9.9), (95, 0.0, 9.9), (96, 0.97, 9.9),
+)  # fmt: skip
+STOPPED = ((106, 0.92, 9.9), (108, 0.0, 9.9), (117, 0.0, 9.9), (127, 0.0, 9.9), (130, 0.0, 9.9), (144, 0.0, 9.9))
+QUICK = (
+    (3, 0.99, 2.1), (6, 1.01, 2.1), (7, 0.0, 1.9), (9, 0.96, 1.7), (18, 0.93, 1.8), (20, 0.2, 1.7), (22, 1.02, 1.6),
+    (32, 0.19, 1.6), (33, 1.02, 1.6), (42, 1.01, 1.7), (44, 0.39, 1.7), (47, 0.99, 1.6),
+)  # fmt: skip
+CAUGHT_UP = ((1, 1.02, 0.7), (6, 1.06, 0.5), (10, 0.56, 0.5), (13, 0.03, 0.5), (20, 0.02, 0.5), (30, 0.02, 0.5))
+
+
+def states(readings: Sequence[tuple[float, float, float]], *, watched: bool = True) -> dict[float, State]:
+    """The state of a consumer at each reading: after all those before, or by this one alone."""
+    counter = Counter("1", FETCH, "carol", "")
+    seen = [Observed(counter, round(1000 * at), 100 * share, 1000 * delay) for at, share, delay in readings]
+    quotas = QuotaSnapshot({Entity(user="carol"): {FETCH: 100}})
+    return {
+        at: uses([each], quotas, source="", earlier={counter: seen[:place] if watched else []})[0].state
+        for place, ((at, _, _), each) in enumerate(zip(readings, seen, strict=True))
+    }
+
+
+@pytest.mark.parametrize("readings", [SLOW, QUICK, [each for each in SLOW if each[0] in (7, 33, 67, 95)]])
+def test_a_consumer_that_is_held_back_is_throttled_while_its_rate_is_0(
+    readings: Sequence[tuple[float, float, float]],
+) -> None:
+    """The broker takes back what it charged for a throttled fetch; scrapes may see the rate of 0 each time."""
+    assert set(states(readings).values()) == {State.THROTTLED}
+
+
+def test_a_consumer_that_stopped_was_throttled_once_a_wait_is_over() -> None:
+    stopped = states((*SLOW, *STOPPED))
+    caught_up = states(CAUGHT_UP)
+
+    assert (stopped[117], stopped[127], stopped[144]) == (State.THROTTLED, State.WAS_THROTTLED, State.WAS_THROTTLED)
+    assert (caught_up[13], caught_up[30]) == (State.THROTTLED, State.WAS_THROTTLED)
+
+
+def test_one_look_goes_by_how_long_the_waits_are() -> None:
+    """A consumer that waits for 8 s is seen at a rate of 0 half of the time, one that waits for 1 s hardly ever."""
+    assert states(SLOW, watched=False)[33] is State.THROTTLED
+    assert states(CAUGHT_UP, watched=False)[30] is State.WAS_THROTTLED
+
+
 @pytest.mark.parametrize(
     ("tokens", "state"), [(-0.5, State.THROTTLED), (3.0, State.NEAR), (5.0, State.WITHIN), (50.0, State.WITHIN)]
 )
@@ -149,7 +198,7 @@ def test_the_throttled_come_first_then_the_nearest() -> None:
 
 def test_the_trend_is_between_two_readings() -> None:
     counter = Counter("1", PRODUCE, "alice", "")
-    before = {counter: Observed(counter, 1000, 40.0)}
+    before = {counter: [Observed(counter, 1000, 40.0)]}
     (found,) = uses(
         [Observed(counter, 3000, 60.0)],
         QuotaSnapshot({Entity(user="alice"): {PRODUCE: 100}}),
@@ -161,7 +210,7 @@ def test_the_trend_is_between_two_readings() -> None:
         [Observed(counter, 12_000, 60.0)],
         QuotaSnapshot({Entity(user="alice"): {PRODUCE: 100}}),
         source="a test",
-        earlier={counter: Observed(counter, 1000, 5.0)},
+        earlier={counter: [Observed(counter, 1000, 5.0)]},
     )
 
     assert (found.trend, found.until_throttled_s) == (10.0, 4.0)

@@ -9,8 +9,9 @@ together, for all five keys. What the metrics cannot say is in `Use.unknown`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -171,13 +172,13 @@ class Enforcers:
         return longest * self.windows.window_seconds / max(self.window_s, 1)
 
     def idle(self, throttle_ms: float) -> float:
-        """The share below which a counter whose requests were delayed for so long is throttled no more.
+        """The share up to which a counter whose requests were delayed for so long is throttled no more.
 
         Brokers report the mean of the last half minute or minute. A counter that is still throttled goes over its limit
         with each request. Until the next one its rate falls by what leaves the window: by the delay's part of it, and
         by the window's own growth.
         """
-        return 1 / self.proven - throttle_ms / (1000 * self.window_s)
+        return max(1 / self.proven - throttle_ms / (1000 * self.window_s), 0.0)
 
 
 def uses(
@@ -185,17 +186,20 @@ def uses(
     snapshot: QuotaSnapshot,
     *,
     source: str,
-    earlier: Mapping[Counter, Observed] | None = None,
+    earlier: Mapping[Counter, Sequence[Observed]] | None = None,
     brokers: Enforcers | None = None,
 ) -> tuple[Use, ...]:
-    """The use of every counter that was observed, in the order of `rank`; `earlier` holds the readings before."""
+    """The use of every counter that was observed, in the order of `rank`.
+
+    `earlier` holds the readings before, in the order of time.
+    """
     now = {each.counter: each for each in observed}
     before = earlier or {}
     known = brokers or Enforcers()
     resolvers = {key: Resolver.of(snapshot, key, known.static) for key in QuotaKey}
     members = _members(now, resolvers)
     found = [
-        _use(each, _governing(counter, snapshot, resolvers), before.get(counter), members, resolvers, source, known)
+        _use(each, _governing(counter, snapshot, resolvers), before.get(counter, ()), members, resolvers, source, known)
         for counter, each in now.items()
     ]
     return tuple(sorted(found, key=rank))
@@ -232,18 +236,19 @@ def _members(now: Mapping[Counter, Observed], resolvers: Mapping[QuotaKey, Resol
 def _use(
     each: Observed,
     resolution: Resolution,
-    before: Observed | None,
+    earlier: Sequence[Observed],
     members: _Members,
     resolvers: Mapping[QuotaKey, Resolver],
     source: str,
     brokers: Enforcers,
 ) -> Use:
     counter, limit = each.counter, resolution.limit
+    before = earlier[-1] if earlier else None
     share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
     trend = None
     if before is not None and before.rate is not None and each.rate is not None and each.at_ms > before.at_ms:
         trend = (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
-    state = _state(each, limit, share, brokers)
+    state = _state(each, limit, share, earlier, brokers)
     near = before is not None and each.at_ms - before.at_ms <= brokers.window_s * 1000
     rise = trend if near else None
     until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers)
@@ -264,7 +269,9 @@ def _use(
     )
 
 
-def _state(each: Observed, limit: Value | None, share: float | None, brokers: Enforcers) -> State:
+def _state(
+    each: Observed, limit: Value | None, share: float | None, earlier: Sequence[Observed], brokers: Enforcers
+) -> State:
     if limit is None:
         return State.UNLIMITED
     # The rate of mutations is for people to look at: tokens alone decide.
@@ -273,15 +280,37 @@ def _state(each: Observed, limit: Value | None, share: float | None, brokers: En
         if each.tokens < 0 or (each.throttle_ms and not full):
             return State.THROTTLED
         return (State.WAS_THROTTLED if each.throttle_ms else State.WITHIN) if full else State.NEAR
-    if each.throttle_ms and share is not None and not each.at_least:
-        still = each.throttle_ms >= 1000 * brokers.window_s
-        if share < brokers.idle(each.throttle_ms) or (share == 0 and not still):
-            return State.WAS_THROTTLED
+    if each.throttle_ms and share is not None and not each.at_least and share <= brokers.idle(each.throttle_ms):
+        if each.counter.key is QuotaKey.CONSUMER_BYTE_RATE:
+            held = _still_held(each, limit, earlier, brokers)
+        else:
+            held = each.throttle_ms >= 1000 * brokers.window_s
+        return State.THROTTLED if held else State.WAS_THROTTLED
     if each.throttle_ms or (share is not None and share > brokers.proven):
         return State.THROTTLED
     if share is None or (each.at_least and share < brokers.near):
         return State.UNKNOWN
     return State.NEAR if share >= brokers.near else State.WITHIN
+
+
+def _still_held(each: Observed, limit: Value, earlier: Sequence[Observed], brokers: Enforcers) -> bool:
+    """Whether a consumer that reads little may be held back still.
+
+    A broker takes back what it charged for a fetch that it throttles. So the rate falls to 0 while the consumer waits,
+    and a wait is as long as a window where one fetch uses up what a window allows. Since the counter was last in use,
+    a whole wait has to pass before it is over. Where nobody saw it in use, long waits alone speak for one.
+    """
+    readings, throttle_ms, window_ms = (*earlier, each), each.throttle_ms or 0.0, 1000 * brokers.window_s
+    in_use = [
+        now.at_ms
+        for before, now in pairwise((readings[0], *readings))
+        if (now.rate or 0.0) >= limit / 2
+        # Between two scrapes that are far apart the counter may have been in use: another delay tells.
+        or (now.at_ms - before.at_ms > window_ms and now.throttle_ms != before.throttle_ms)
+    ]
+    if throttle_ms >= window_ms / 2:
+        in_use.append(readings[0].at_ms)
+    return bool(in_use) and each.at_ms - max(in_use) <= max(window_ms, 2 * throttle_ms)
 
 
 def until_throttled(each: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:
