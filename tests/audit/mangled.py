@@ -89,7 +89,19 @@ WRAPPERS: dict[str, Wrapper] = {
         {"_source": {"message": text, "kubernetes": {"pod_name": around.pod}, "@timestamp": around.at.isoformat()}}
     ),
     "journald": lambda text, around: json.dumps(
-        {"__REALTIME_TIMESTAMP": str(round(around.at.timestamp() * 1e6)), "MESSAGE": text, "_HOSTNAME": around.pod}
+        {
+            "__REALTIME_TIMESTAMP": str(round(around.at.timestamp() * 1e6)),
+            "__MONOTONIC_TIMESTAMP": "1234567890123",
+            "MESSAGE": text,
+            "_HOSTNAME": around.pod,
+        }
+    ),
+    "started": lambda text, around: json.dumps(
+        {"start_time": "2026-04-01T00:00:00Z", "log": text, "pod": around.pod, "time": {"$date": around.at.isoformat()}}
+    ),
+    "consumer": lambda text, around: f"CreateTime:{round(around.at.timestamp() * 1000)}\t{around.pod}\t{text}",
+    "fluent": lambda text, around: (
+        f'[0] kube.{around.pod}: [{around.at.timestamp():.9f}, {{"log"=>{json.dumps(text)}}}]'
     ),
     "gelf": lambda text, around: json.dumps(
         {"short_message": text, "timestamp": around.at.timestamp(), "host": around.pod}, ensure_ascii=False

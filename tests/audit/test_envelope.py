@@ -94,6 +94,9 @@ def test_sorted_and_flattened_keys_are_the_same_request() -> None:
         ("20260504T102030,456", UTC),
         ("04 May 2026 10:20:30,456", UTC),
         (str(MOMENT), UTC),
+        (f"{MOMENT / 1000:.3f} host kafka[12]:", UTC),
+        (f"ts:{MOMENT}000", UTC),
+        (f'<Event time="{MOMENT}000000"', UTC),
         ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", UTC),
         ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", ZoneInfo("Europe/Berlin")),
         ("[2026-05-04 18:20:30,456 CST]", ZoneInfo("Asia/Shanghai")),
@@ -103,6 +106,28 @@ def test_a_zone_that_a_line_carries_counts(time: str, zone: timezone) -> None:
     """In every spelling; a local time beside its collector's time is in the zone in which both agree."""
     request = line(fields()).partition("Completed request:")[2]
     assert parse(f"{time} DEBUG Completed request:{request}", "1", zone).moment == pytest.approx(MOMENT, abs=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["journald", "started", "consumer", "fluent", "loki", "tuple", "gelf", "elastic", "csv"]
+)
+def test_the_time_of_an_envelope_counts_for_a_line_without_one(name: str) -> None:
+    """And no other time of it: systemd counts µs since the boot, too, and collectors tell when a container began."""
+    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
+    text = WRAPPERS[name](request, Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0"))
+    assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1000)
+
+
+@pytest.mark.parametrize("name", ["time", "asked"])
+def test_of_times_that_are_days_apart_the_plain_one_counts_or_none(name: str) -> None:
+    """A start, or the time of a later import, is never the request's."""
+    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
+    text = json.dumps({"began": "2026-04-01T00:00:00Z", "log": request, name: f"{STAMP}Z".replace(" ", "T")})
+    if name == "time":
+        assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+        return
+    with pytest.raises(ValueError, match="days apart"):
+        parse(text, "1", UTC)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ No member is known by its name: any text that holds a request is the message, an
 
 import csv
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from kquota.audit.sources.origins import origin_in, origin_of
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
 _MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
+_MEMBER: Final = re.compile(r'\{\s*"[^"]*"\s*:')
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
 _DELIMITERS: Final = ",;\t"
@@ -32,6 +34,10 @@ _LEVELS: Final = 8
 _TRIES: Final = 64
 """How many opening brackets and quotes before a request are tried."""
 _TIMED: Final = re.compile(r"time|date|epoch|stamp|\bts\b", re.IGNORECASE)
+_A_TIME: Final = re.compile(
+    r"\W*_*(?:date|ts|instant|(?:event)?_?time(?:_?(?:stamp|unix|nano|millis|ms))*)", re.IGNORECASE
+)
+_DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
@@ -98,11 +104,16 @@ class _Time(NamedTuple):
 
     moment: float
     zoned: bool
+    digits: int = 0
+    """Of a text without a unit."""
 
 
 def unwrap(line: str, zone: tzinfo) -> Request:
     """The request in a line. Raises ValueError with a short reason, RecursionError for JSON nested too deeply."""
-    return _in_text(line, zone, None, _LEVELS)
+    found = _in_text(line, zone, None, _LEVELS)
+    if found.moment is not None and math.isnan(found.moment):
+        raise ValueError("the times around the request are days apart: export the message with its own time only")
+    return found
 
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
@@ -116,7 +127,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     if mark is None or levels == 0:
         raise ValueError(_JOURNAL if LEFT_OUT.search(text) else NOT_A_LINE)
     start = text.find(START)
-    if start >= 0 and (moment := _nearest(text, start, zone, outer)) is not None:
+    is_bare = start >= 0 and _MEMBER.search(text, 0, start) is None  # else other members' times may come before
+    if is_bare and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
     if _DOUBLED.search(text):
         head = text.partition('"')[0]  # what a collector put before the first field, if it is no field itself
@@ -142,7 +154,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             # Of an object that is cut off, nobody knows what else it would tell.
             return found._replace(origin="") if '{"' in before else _from(found, origin_of(before, text[end:]))
     if start >= 0:
-        return Request(_decoded(text, start), "", None)
+        return Request(_decoded(text, start), "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
         told = text[mark.end() :]
         if told.strip() == "{":
@@ -243,28 +255,46 @@ def _holds(value: Any) -> bool:
 
 
 def _time_of(value: Any, zone: tzinfo) -> _Time | None:
-    """The earliest time among the members of a value: collectors add theirs later."""
-    times = list(_times(value, zone))
-    return min(times, key=lambda time: time.moment) if times else None
+    """The earliest time among the members of a value: collectors add theirs later.
+
+    Where times are days apart, as the start of a process is, those count that are called nothing but a time. Without
+    any, or with several, nobody knows the time: it is no number.
+    """
+    found = list(_times(value, zone))
+    longest = max((time.digits for _, time in found), default=0)  # systemd's times since the boot are µs, too
+    times = [(name, time) for name, time in found if time.digits in (0, longest)]
+    if not _agree(times):
+        times = [(name, time) for name, time in times if _A_TIME.fullmatch(name)]
+        if not times or not _agree(times):
+            return _Time(math.nan, False)
+    return min((time for _, time in times), key=lambda time: time.moment, default=None)
 
 
-def _times(value: Any, zone: tzinfo) -> Iterator[_Time]:
+def _agree(times: Sequence[tuple[str, _Time]]) -> bool:
+    moments = [time.moment for _, time in times]
+    return not moments or max(moments) - min(moments) < _DAY_MS
+
+
+def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
     named: Iterable[tuple[str, Any]] = (
         value.items() if isinstance(value, dict) else (("", each) for each in _members(value))
     )
-    for name, member in named:
+    for name, whole in named:
+        member = whole
+        while isinstance(member, dict | list) and len(member) == 1 and not _holds(member):
+            (member,) = _members(member)  # of a database that tells the types of values
         if isinstance(member, str) and len(member) < 64:
             found = moment_of(member, zone)
             if found is not None:
-                yield _Time(*found)
+                yield name, _Time(*found)
             elif member.isascii() and member.isdigit() and len(member) in (13, 16, 19):
-                yield _Time(epoch_ms(int(member)), True)
+                yield name, _Time(epoch_ms(int(member)), True, len(member))
         elif isinstance(member, int | float) and not isinstance(member, bool):
             large = 1e12 <= member < 4e12 or 1e15 <= member < 4e15 or 1e18 <= member < 4e18
             if large or (1e9 <= member < 4e9 and (isinstance(member, float) or _TIMED.search(name))):
-                yield _Time(epoch_ms(member), True)
+                yield name, _Time(epoch_ms(member), True)
         elif isinstance(member, dict) and member.keys() == {"epochSecond", "nanoOfSecond"}:
             seconds, nanos = member["epochSecond"], member["nanoOfSecond"]
             if type(seconds) is int and type(nanos) is int:
                 # log4j2's default clock has milliseconds, whatever the unit of the field.
-                yield _Time(seconds * 1000 + nanos / 1e6 + (0.5 if nanos % 1_000_000 == 0 else 0), True)
+                yield name, _Time(seconds * 1000 + nanos / 1e6 + (0.5 if nanos % 1_000_000 == 0 else 0), True)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
     "2026-01-31 12:00:00,000 (also with T, / or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
-    "epoch milliseconds"
+    "epoch seconds with a fraction, epoch milliseconds, µs or ns"
 )
 """The forms that are read, for errors."""
 _MONTHS: Final = {
@@ -49,7 +49,10 @@ STAMP: Final = re.compile(
     re.VERBOSE,
 )
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
-MILLIS: Final = re.compile(r"(?:\A|[\s\['\"])([0-9]{13})(?=[\s\],])")
+MILLIS: Final = re.compile(
+    r"""(?:\A|[\s\[(<|'":=,])([12][0-9]{9}(?:\.[0-9]{3,9}|[0-9]{3}|[0-9]{6}|[0-9]{9}))(?=[\s\])>|'":,])"""
+)
+"""Epoch seconds with a fraction, ms, µs or ns."""
 _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
 _LATE_MS: Final = 60_000
@@ -106,7 +109,7 @@ def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
             moment = in_zone_of(_moment(around[-1], zone), moment)
         return moment, zoned
     millis = list(MILLIS.finditer(line, 0, end))
-    return (epoch_ms(int(millis[-1][1])), True) if millis else None
+    return (epoch_ms(float(millis[-1][1])), True) if millis else None
 
 
 def in_zone_of(collected: float, moment: float) -> float:
