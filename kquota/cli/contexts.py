@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,6 +182,16 @@ def journal_folder() -> Path:
     ctx = click.get_current_context(silent=True)
     named = None if ctx is None or os.environ.get("KQUOTA_JOURNAL") else ctx.meta.get(_JOURNAL)
     return named or state.journal_folder()
+
+
+def of_writes(context: Context | None, access: Access) -> Iterator[Setting]:
+    """Where writes are written down, and whether they need a reason, where something says so."""
+    if named := os.environ.get("KQUOTA_JOURNAL"):
+        yield Setting("journal", named, "environment", "KQUOTA_JOURNAL")
+    elif context is not None and context.journal is not None:
+        yield Setting("journal", context.journal, "context", context.name)
+    if (requiring := requiring_reason(access)) is not None:
+        yield Setting("require_message", True, "context", requiring)
 
 
 def requiring_reason(access: Access) -> str | None:

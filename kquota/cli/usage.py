@@ -75,7 +75,7 @@ class Asked:
     quotas: Path | None = params.QUOTAS
     quotas_journal: Path | None = path(
         "The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
-        metavar="DIR",
+        metavar="DIR|cluster",
     )
     source: str = _source((*_EVENTS, *_SAMPLES), _OF_SAMPLES)
     prometheus: str | None = value("URL", "Ask a Prometheus for samples of the brokers' quota metrics.")

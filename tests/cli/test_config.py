@@ -265,6 +265,40 @@ def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:
     return document["current"], {context.pop("name"): context for context in document["contexts"]}
 
 
+def test_where_and_why_writes_are_written_down_is_set_and_shown(kquota: Kquota, tmp_path: Path) -> None:
+    """A journal of a context, and that its writes need a reason: as options, and among the settings in effect."""
+    made = kquota(
+        *[
+            "config",
+            "set-context",
+            "dev",
+            "--zookeeper",
+            "dev:2181",
+            "--journal",
+            "cluster",
+            "--require-message",
+            "--use",
+        ]
+    )
+
+    assert made.code == 0
+    assert view(kquota, "") == {
+        "zookeeper": ("dev:2181", "context dev"),
+        "journal": ("cluster", "context dev"),
+        "require-message": ("True", "context dev"),
+    }
+    assert ["require-message", "yes"] in [line.split() for line in kquota("config", "view").out.splitlines()]
+    # The context's rule is the cluster's, however it is named.
+    assert view(kquota, "--zookeeper dev:2181", KQUOTA_JOURNAL="/here") == {
+        "zookeeper": ("dev:2181", "option --zookeeper"),
+        "journal": ("here", "environment KQUOTA_JOURNAL"),
+        "require-message": ("True", "context dev"),
+    }
+    kquota(*["config", "set-context", "dev", "--journal", "team", "--no-require-message"])
+    assert f'journal: "{tmp_path}/team"' in (tmp_path / ".config" / "kquota" / "config.yaml").read_text()
+    assert view(kquota, "").keys() == {"zookeeper", "journal"}
+
+
 def test_contexts_are_made_changed_renamed_and_deleted(kquota: Kquota, tmp_path: Path) -> None:
     """From no file at all, and with what somebody wrote into it kept."""
     file = tmp_path / ".config" / "kquota" / "config.yaml"

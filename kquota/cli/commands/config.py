@@ -15,6 +15,7 @@ from kquota.cli.text import Column, safe
 from kquota.cli.views import Note, Part, View, shown_as, table_of
 from kquota.documents.config import contexts_document, settings_document
 from kquota.errors import InputError
+from kquota.state import CLUSTER
 
 
 @click.group("config", cls=Group)
@@ -100,6 +101,8 @@ def use_context(name: str) -> None:
     metavar="SECONDS",
     help="How long to wait for the connection, and then for each answer.",
 )
+@click.option("--journal", metavar="DIR|cluster", help="Where writes are written down, as --journal of 'kquota alter'.")
+@click.option("--require-message/--no-require-message", default=None, help="Whether every write needs a reason (-m).")
 @click.option("--comment", help="A remark for people.")
 @click.option("--use", is_flag=True, help="Make the context the current one.")
 def set_context(name: str, use: bool, **given: str | float | None) -> None:
@@ -112,6 +115,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     Examples:
       kquota config set-context staging --bootstrap-server broker1.staging:9092 --use
       kquota config set-context staging --command-config staging.properties
+      kquota config set-context prod --journal cluster --require-message
     """
     from kquota.documents.config import set_context
 
@@ -119,7 +123,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     for option, value in given.items():
         if value is not None:
             key = option.replace("_", "-")
-            is_file = key.endswith(("-config", "-file"))
+            is_file = key.endswith(("-config", "-file")) or (key == "journal" and value != str(CLUSTER))
             if value and option in contexts.ADDRESSES:
                 value = _checked(option, str(value))
             settings[key] = os.path.abspath(os.path.expanduser(str(value))) if is_file and value else value or None
@@ -210,13 +214,16 @@ def view(show_origin: bool, given: contexts.Given) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, found = given.in_effect()
     file = config_path()
-    shown = [(setting.name.replace("_", "-"), setting) for setting in found.values() if setting.value is not None]
+    settings = (*found.values(), *contexts.of_writes(context, given.both()))
+    shown = [(setting.name.replace("_", "-"), setting) for setting in settings if setting.value is not None]
 
     def origin(setting: contexts.Setting) -> str:
         words = [setting.origin, setting.where or "", f"in {file}" if setting.origin == "context" else ""]
         return " ".join(filter(None, words))
 
     def value(setting: contexts.Setting) -> str:
+        if isinstance(setting.value, bool):
+            return "yes" if setting.value else "no"
         return f"{setting.value:g} s" if isinstance(setting.value, float | int) else str(setting.value)
 
     def screen() -> Sequence[Part]:
