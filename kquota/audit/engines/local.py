@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from kquota.audit.engines import stages
 from kquota.audit.engines.portable import decode, encode
@@ -36,6 +36,8 @@ ROWS_PER_LINE = 10
 """How many rows of Parquet take as long as a line of a text file."""
 BYTES_PER_BUCKET = 256 << 20
 """Of what a follower kept so much is in memory at a time."""
+_LENGTH = 8
+"""The bytes of the length that stands before each value of a store."""
 
 Progress = Callable[[int, int], None]
 """Is told (tasks done, tasks known)."""
@@ -113,11 +115,10 @@ def _on_disk(
 ) -> Iterator[stages.Output]:
     """The second half of (bucket, parcel), a bucket at a time; `begins` is called with how many buckets are done."""
     with Store(folder / "ledger") as store:
-        for parcel in parcels:
-            store.add(*parcel)
-        for done, places in enumerate(by_bucket(store.places)):
+        places = [store.add(parcel, bucket) for bucket, parcel in parcels]
+        for done, together in enumerate(by_bucket(places)):
             begins(done)
-            yield from stages.found(map(store.read, places), settings)
+            yield from stages.found(values_at(together), settings)
 
 
 def _in_processes(
@@ -189,21 +190,16 @@ def _begin(settings: AuditSettings) -> None:
 def _charge(task: list[tuple[int, Split]], buckets: int, path: Path) -> list[Place]:
     """The first half of a task; its parcels go into a file."""
     with Store(path) as store:
-        for parcel in stages.charged(task, _chargers[0], buckets):
-            store.add(*parcel)
-        return store.places
+        return [store.add(parcel, bucket) for bucket, parcel in stages.charged(task, _chargers[0], buckets)]
 
 
 def _find(places: list[Place]) -> list[bytes]:
     """The second half of one bucket."""
-    with ExitStack() as opened:
-        stores = {path: opened.enter_context(Store(path)) for path in {place.path for place in places}}
-        parcels = (stores[each.path].read(each) for each in places)
-        return [encode(each) for each in stages.found(parcels, _chargers[0].settings)]
+    return [encode(each) for each in stages.found(values_at(places), _chargers[0].settings)]
 
 
 class Place(NamedTuple):
-    """Where a parcel is."""
+    """Where a value is in a store, and for which bucket it is."""
 
     bucket: int
     path: Path
@@ -212,30 +208,59 @@ class Place(NamedTuple):
 
 
 class Store:
-    """A file of parcels."""
+    """A file of values, one behind the other: each is its length (8 bytes) and its bytes by `portable`.
 
-    def __init__(self, path: Path) -> None:
-        self.places: list[Place] = []
+    One of an earlier run goes on after its first `size` bytes.
+    """
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        self.size = size
         self._path = path
-        self._file = open(path, "a+b")  # noqa: SIM115 - `__exit__` closes it
+        # Without a buffer: what an old process still holds must not come behind what a new one wrote.
+        self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - `close` closes it
+        self._file.truncate(size)
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        """All values, in their order."""
+        with open(self._path, "rb") as file:
+            while file.tell() < self.size:
+                yield decode(file.read(int.from_bytes(file.read(_LENGTH), "little")))
+
+    def add(self, value: Any, bucket: int = 0) -> Place:
+        """Appends a value."""
+        data = encode(value)
+        place = Place(bucket, self._path, self.size + _LENGTH, len(data))
+        for written in (len(data).to_bytes(_LENGTH, "little"), data):
+            left = memoryview(written)
+            while left:
+                left = left[self._file.write(left) :]
+        self.size = place.offset + len(data)
+        return place
+
+    def sync(self) -> None:
+        """Writes everything to the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file."""
         self._file.close()
 
-    def add(self, bucket: int, parcel: stages.Parcel) -> None:
-        """Appends a parcel."""
-        data = encode(parcel)
-        self.places.append(Place(bucket, self._path, self._file.tell(), len(data)))
-        self._file.write(data)
 
-    def read(self, place: Place) -> stages.Parcel:
-        """The parcel at that place."""
-        self._file.seek(place.offset)
-        parcel: stages.Parcel = decode(self._file.read(place.length))
-        return parcel
+def values_at(places: Iterable[Place]) -> Iterator[Any]:
+    """The values at these places of stores."""
+    with ExitStack() as opened:
+        files: dict[Path, IO[bytes]] = {}
+        for place in places:
+            if place.path not in files:
+                files[place.path] = opened.enter_context(open(place.path, "rb"))
+            files[place.path].seek(place.offset)
+            yield decode(files[place.path].read(place.length))
 
 
 def by_bucket(places: Iterable[Place]) -> list[list[Place]]:

@@ -1,16 +1,14 @@
-"""What a follower keeps on the disk: its state, and the ledgers that its findings are made of.
+"""The state of a follower on the disk.
 
-The state is enough to go on after a kill as if nothing had been.
+It is enough to go on after a kill as if nothing had been.
 """
 
 import hashlib
 import json
 import os
-from array import array
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.settings import AuditSettings
@@ -19,14 +17,12 @@ from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError, Locked, Refused
 from kquota.lock import locked
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 
 
-def save(
-    folder: Path, settings: AuditSettings, settle_ms: int, state: Mapping[str, Any], live: int | None = None
-) -> None:
+def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Any, live: int | None = None) -> None:
     """Writes the state, whole or not at all; the quotas of the variant `live` may change later.
 
     Raises InputError where it cannot be written.
@@ -36,7 +32,7 @@ def save(
     try:
         with open(aside, "wb") as file:
             file.write(head + b"\n")
-            file.write(encode(dict(state)))
+            file.write(encode(state))
             file.flush()
             os.fsync(file.fileno())
         aside.replace(folder / _NAME)
@@ -60,7 +56,7 @@ def claim(folder: Path) -> ExitStack:
     return held
 
 
-def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> dict[str, Any] | None:
+def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> Any:
     """The state that was saved last; None where none was. The quotas of the variant `live` may have changed since.
 
     Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write;
@@ -81,10 +77,9 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None
     line, _, rest = data.partition(b"\n")
     compare(line, folder, settings, settle_ms, live)
     try:
-        state: dict[str, Any] = decode(rest)
+        return decode(rest)
     except ValueError as error:
         raise InputError(f"{path}: the checkpoint is damaged: {error}", hint="remove it to begin anew") from None
-    return state
 
 
 def heading(settings: AuditSettings, settle_ms: int, live: int | None = None) -> bytes:
@@ -131,85 +126,3 @@ def _digest(history: QuotaHistory | None) -> str:
         return ""
     whole = [history.changes_ms, *(quotas_document(snapshot)["quotas"] for snapshot in history.snapshots)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
-
-
-class Place(NamedTuple):
-    """Where a parcel lies in the spool, and from which part of which file it came."""
-
-    start_ms: int
-    """The time of its first request."""
-    offset: int
-    length: int
-    file: int
-    part: int
-
-
-_WIDTH = len(Place._fields)
-
-
-class Spool:
-    """A file of parcels and a file of their places, in a folder; one of an earlier run goes on after `places`."""
-
-    def __init__(self, folder: Path, places: int = 0) -> None:
-        self._path, self._index = folder / "blobs", folder / "places"
-        self._places = array("q")
-        if places:
-            with open(self._index, "rb") as file:
-                self._places.frombytes(file.read(places * _WIDTH * self._places.itemsize))
-        self._open(len(self._places))
-
-    def _open(self, kept: int) -> None:
-        del self._places[kept:]
-        last = self[len(self) - 1] if len(self) else None
-        self.size = 0 if last is None else last.offset + last.length
-        """The bytes of all parcels."""
-        # Without buffers: what an old process still holds must not come behind what a new one wrote.
-        self._data = open(self._path, "a+b", buffering=0)  # noqa: SIM115 - `close` closes it
-        self._table = open(self._index, "a+b", buffering=0)  # noqa: SIM115
-        self._data.truncate(self.size)
-        self._table.truncate(kept * self._places.itemsize)
-
-    def __len__(self) -> int:
-        return len(self._places) // _WIDTH
-
-    def __getitem__(self, number: int) -> Place:
-        return Place(*self._places[number * _WIDTH : (number + 1) * _WIDTH])
-
-    def __iter__(self) -> Iterator[Place]:
-        return (self[number] for number in range(len(self)))
-
-    def add(self, data: bytes, start_ms: int, number: int, part: int) -> Place:
-        """Appends a parcel that came from that part of the file with that number."""
-        place = Place(start_ms, self.size, len(data), number, part)
-        entry = array("q", place)
-        for file, written in ((self._data, data), (self._table, entry.tobytes())):
-            left = memoryview(written)
-            while left:
-                left = left[file.write(left) :]
-        self._places.extend(entry)
-        self.size += len(data)
-        return place
-
-    def read(self, place: Place) -> bytes:
-        """The data of a parcel."""
-        data = b""
-        while len(data) < place.length and (
-            more := os.pread(self._data.fileno(), place.length - len(data), place.offset + len(data))
-        ):
-            data += more
-        return data
-
-    def shorten(self, places: int) -> None:
-        """Forgets all places but the first."""
-        self.close()
-        self._open(places * _WIDTH)
-
-    def sync(self) -> None:
-        """Writes everything to the disk."""
-        for file in (self._data, self._table):
-            os.fsync(file.fileno())
-
-    def close(self) -> None:
-        """Closes the files."""
-        self._data.close()
-        self._table.close()

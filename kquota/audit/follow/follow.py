@@ -4,19 +4,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
 from kquota.audit.engines import local, stages
-from kquota.audit.engines.portable import decode, encode
 from kquota.audit.follow import checkpoint
-from kquota.audit.follow.checkpoint import Place, Spool
 from kquota.audit.follow.counters import Counters
-from kquota.audit.follow.tail import Increment, Tail, TopicTail
+from kquota.audit.follow.tail import Followed, Increment, Tail, TopicTail
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult, DataQuality
@@ -37,9 +36,8 @@ A broker's threads log requests as they complete them. In the recorded logs no l
 SPOOL_BYTES: Final = 20 << 30
 """So much is kept for the findings at the end."""
 
-
-_FIRST_MS: Final = -(1 << 62)
-"""The time of what holds no requests."""
+_Waiting = tuple[int, local.Place | Ledger]
+"""The time of the first request of a ledger, and where it is: in the spool, or here where nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,36 @@ class Live:
     """How they begin, as the cluster holds them."""
     enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
     """The part of quotas that the brokers enforce."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What a follower knows, as a checkpoint keeps it; `save` fills in what others hold while it runs."""
+
+    files: list[Followed] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    lost_bytes: int = 0
+    ledger_bytes: int = 0
+    counters: dict[str, bytes] = field(default_factory=dict)
+    """Broker → its counters."""
+    history: QuotaHistory | None = None
+    """The history of the live quotas that was seen, as the cluster held them."""
+    reading: ReadSettings | None = None
+    """How the files were read; without passwords."""
+    brokers: list[str] = field(default_factory=list)
+    """The broker of each file."""
+    accounts: dict[int, DataQuality] = field(default_factory=dict)
+    """What was read of each file."""
+    rejects: list[Reject] = field(default_factory=list)
+    """Some of the records that could not be read."""
+    noted: dict[str, set[str]] = field(default_factory=dict)
+    """What each source shows (`Tally.noted`)."""
+    void: set[int] = field(default_factory=set)
+    """Files that were replaced after they had been read."""
+    full: bool = False
+    """Whether the spool is full: nothing more is kept for the findings."""
+    newest_ms: int | None = None
+    """The time of the newest event that was read, of anybody."""
 
 
 class Follower:
@@ -103,73 +131,57 @@ class Follower:
         try:
             if topic:
                 self._held.enter_context(usage_topic.consuming(settings.read.kafka or {}, keep=True))
-            state = None if checkpoint_folder is None else self._saved(checkpoint_folder)
-            self._know((state or {}).get("history"))
-            self._begin(state or {})
+            saved: Known | None = None
+            if checkpoint_folder is not None:
+                saved = checkpoint.load(checkpoint_folder, settings, settle_ms, self._variant)
+            self.restarted = saved is not None
+            """Whether it goes on from a checkpoint."""
+            known = saved or Known()
+            if live is not None:
+                known.history = known.history or live.history
+                self.settings = settings.under(live.variant, known.history.each(live.enforced))
+            self._begin(known)
         except BaseException:
             self._held.close()
             raise
-        self.restarted = state is not None
-        """Whether it goes on from a checkpoint."""
-
-    def _saved(self, folder: Path) -> dict[str, Any] | None:
-        return checkpoint.load(folder, self.settings, self._settle_ms, self._variant)
 
     @property
     def _variant(self) -> int | None:
         return None if self._live is None else self._live.variant
 
-    def _know(self, saved: QuotaHistory | None) -> None:
-        """Takes the history of the live quotas that was saved, or that they begin with."""
-        live = self._live
-        self.history: QuotaHistory | None = saved
-        """The history of the live quotas that was seen, as the cluster held them."""
-        if live is not None:
-            self.history = history = live.history if saved is None else saved
-            self.settings = self.settings.under(live.variant, history.each(live.enforced))
-
-    def _begin(self, state: dict[str, Any]) -> None:
-        """Begins with a saved state, or anew."""
-        known = {"order": state.get("order", []), "lost_bytes": state.get("lost", 0)}
-        files, kafka = state.get("files", []), dict(self.settings.read.kafka or {})
-        timeout_s = self.settings.read.timeout_s
+    def _begin(self, known: Known) -> None:
+        """Goes on from what is known."""
+        # The counters in bytes are as large as the counters.
+        self._known = replace(known, counters={})
+        kafka, timeout_s = dict(self.settings.read.kafka or {}), self.settings.read.timeout_s
+        place = known.files, known.order, known.lost_bytes
         self.tail: Tail = (
-            TopicTail(self._paths, usage_topic.DIALECT, files, kafka=kafka, timeout_s=timeout_s, **known)
+            TopicTail(self._paths, usage_topic.DIALECT, *place, kafka=kafka, timeout_s=timeout_s)
             if self._topic
-            else Tail(self._paths, self._dialect, files, **known)
+            else Tail(self._paths, self._dialect, *place)
         )
-        self._spool = Spool(self._folder or self._own or Path(), state.get("places", 0))
-        self._quality: DataQuality = state.get("quality", DataQuality())
-        self._rejects: list[Reject] = state.get("rejects", [])
-        self._noted: dict[str, set[str]] = state.get("noted", {})
-        self._void: set[int] = state.get("void", set())
-        self._full_since: int | None = state.get("full_since")
-        self._reading: ReadSettings | None = state.get("reading")
-        self._brokers: list[str] = state.get("brokers", [])
-        self._accounts: dict[int, DataQuality] = state.get("accounts", {})
+        self._spool = local.Store((self._folder or self._own or Path()) / "ledger", known.ledger_bytes)
         self._counters = {
-            broker: Counters.loads(data, self.settings, self._settle_ms)
-            for broker, data in state.get("counters", {}).items()
+            broker: Counters.loads(data, self.settings, self._settle_ms) for broker, data in known.counters.items()
         }
         self._charger = Charger(replace(self.settings, per_client=True))
-        self._newest_ms: int | None = state.get("newest")
-        """The time of the newest event that was read, of anybody."""
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
-            self._void.add(each.number)
-            self._accounts.pop(each.number, None)
-        reading, brokers = self._reading_settings(), self.tail.brokers()
-        known = replace(reading, kafka=None)  # a checkpoint holds no password
-        otherwise = known != self._reading or brokers[: len(self._brokers)] != self._brokers
-        if self._reading is not None and otherwise:
+            self._known.void.add(each.number)
+            self._known.accounts.pop(each.number, None)
+        known, reading, brokers = self._known, self._reading_settings(), self.tail.brokers()
+        kept = replace(reading, kafka=None)  # a checkpoint holds no password
+        otherwise = kept != known.reading or brokers[: len(known.brokers)] != known.brokers
+        if known.reading is not None and otherwise:
             # What all files together say has changed: what was read of them meant something else.
-            self._again()
+            self._spool.close()
+            self._begin(Known(history=known.history))
             return self.turn(last=last)
-        self._reading, self._brokers = known, brokers
-        pending: dict[str, list[Place | Ledger]] = {}
+        known.reading, known.brokers = kept, brokers
+        pending: dict[str, list[_Waiting]] = {}
         read_bytes = 0
         for increment in increments:
             self._read(increment, reading, pending)
@@ -185,7 +197,7 @@ class Follower:
             tuple(episodes),
             sum(each.late for each in self._counters.values()),
             max((each.newest_ms for each in self._counters.values()), default=None),
-            self._full_since is not None,
+            known.full,
         )
 
     def end(self) -> Turn:
@@ -211,8 +223,8 @@ class Follower:
         if quotas == history.latest:
             return None
         # What was read was charged under the quotas of before.
-        times = [time_ms, *(time + 1 for time in (self._newest_ms, *history.changes_ms[-1:]) if time is not None)]
-        self.history = history.then(quotas, max(times))
+        times = [time_ms, *(time + 1 for time in (self._known.newest_ms, *history.changes_ms[-1:]) if time is not None)]
+        self._known.history = history.then(quotas, max(times))
         longer = self.settings.variants[live.variant].then(live.enforced(quotas), max(times))
         self.settings = self.settings.under(live.variant, longer)
         self._charger.change(self.settings)
@@ -223,18 +235,23 @@ class Follower:
     @property
     def quality(self) -> DataQuality:
         """What was read so far, and what was not."""
-        quality = sum(self._accounts.values(), self._quality)
+        quality = sum(self._known.accounts.values(), DataQuality())
         unread = [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
         if self.tail.lost is not None:
             unread.append(UnreadFile(self._paths[0], self.tail.lost))
-        if self._full_since is not None:
+        if self._known.full:
             unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
         return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
 
     @property
     def rejects(self) -> Sequence[Reject]:
         """Some of the records that could not be read."""
-        return self._rejects
+        return self._known.rejects
+
+    @property
+    def history(self) -> QuotaHistory | None:
+        """The history of the live quotas that was seen, as the cluster held them."""
+        return self._known.history
 
     def observed(self) -> list[Observed]:
         """What is known of each counter under the quotas now, as far as its broker's log is settled: exact rates."""
@@ -248,17 +265,17 @@ class Follower:
         """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
         if not self.tail.files:
             self.tail.check()
-        settings = replace(self.settings, read=self._reading or self.settings.read)
+        settings = replace(self.settings, read=self._known.reading or self.settings.read)
         ranks = self.tail.ranks()
-        places = [place for place in self._spool if place.file not in self._void]
-        account = stages.Account(self.quality, list(self._rejects), self._noted)
+        account = stages.Account(self.quality, list(self._known.rejects), self._known.noted)
 
         def parcels() -> Iterator[stages.Parcel]:
             yield account
-            for place in places:
-                parcel: stages.Parcel = decode(self._spool.read(place))
+            for (file, part), parcel in self._spool:
+                if file in self._known.void:
+                    continue
                 # The order of a batch audit of the files.
-                ordinal = (ranks[place.file] + len(ranks), place.part)
+                ordinal = (ranks[file] + len(ranks), part)
                 if isinstance(parcel, Ledger):
                     yield replace(parcel, ordinal=ordinal)
                 elif isinstance(parcel, stages.Placed):
@@ -274,23 +291,13 @@ class Follower:
         if self._folder is None:
             return
         self._spool.sync()
-        state = {
-            "files": self.tail.files,
-            "order": self.tail.order,
-            "lost": self.tail.lost_bytes,
-            "places": len(self._spool),
-            "quality": self._quality,
-            "rejects": self._rejects,
-            "noted": self._noted,
-            "void": self._void,
-            "full_since": self._full_since,
-            "reading": self._reading,
-            "brokers": self._brokers,
-            "newest": self._newest_ms,
-            "history": self.history,
-            "accounts": self._accounts,
-            "counters": {broker: each.dumps() for broker, each in self._counters.items()},
-        }
+        state = replace(
+            self._known,
+            order=self.tail.order,
+            lost_bytes=self.tail.lost_bytes,
+            ledger_bytes=self._spool.size,
+            counters={broker: each.dumps() for broker, each in self._counters.items()},
+        )
         checkpoint.save(self._folder, self.settings, self._settle_ms, state, self._variant)
 
     def close(self) -> None:
@@ -322,58 +329,44 @@ class Follower:
             data=kept and (live or stages.sizes_fetches(settings)),
         )
 
-    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[Place | Ledger]]) -> None:
-        followed = increment.file
-        split = replace(increment.split, broker=self._brokers[followed.number])
+    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[_Waiting]]) -> None:
+        followed, known = increment.file, self._known
+        split = replace(increment.split, broker=known.brokers[followed.number])
         tally = Tally()
         before = self._charger.ungoverned
         for piece, broker in by_broker(read(split, reading, tally)):
-            part = followed.parts
+            ordinal = (followed.number, followed.parts)
             followed.parts += 1
-            for parcel in self._parcels(piece, (followed.number, part)):
-                place: Place | None = None
-                if self._spool_bytes and self._full_since is None:
-                    start_ms = int(parcel.time.min()) if isinstance(parcel, Ledger) else _FIRST_MS
-                    place = self._spool.add(encode(parcel), start_ms, followed.number, part)
+            for parcel in self._parcels(piece, ordinal):
+                place = self._spool.add((ordinal, parcel)) if self._spool_bytes and not known.full else None
                 if broker is not None and isinstance(parcel, Ledger):
-                    pending.setdefault(broker, []).append(place or parcel)
+                    pending.setdefault(broker, []).append((int(parcel.time.min()), place or parcel))
         ungoverned = self._charger.ungoverned - before
         self.tail.took(increment)
-        if self._full_since is None:
+        if not known.full:
             account = DataQuality.of(tally, ungoverned)
-            self._accounts[followed.number] = self._accounts.get(followed.number, DataQuality()) + account
-            self._rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(self._rejects))]
+            known.accounts[followed.number] = known.accounts.get(followed.number, DataQuality()) + account
+            known.rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(known.rejects))]
             for dialect, shown in tally.noted.items():
-                self._noted.setdefault(dialect, set()).update(shown)
-            if self._spool_bytes and self._spool.size > self._spool_bytes:
-                self._full_since = max((each.newest_ms for each in self._counters.values()), default=0)
+                known.noted.setdefault(dialect, set()).update(shown)
+            known.full = 0 < self._spool_bytes < self._spool.size
 
     def _parcels(self, piece: Piece, ordinal: tuple[int, int]) -> Iterator[stages.Parcel]:
         if not isinstance(piece, Batch):
             yield from (parcel for _, parcel in stages.placed(piece, ordinal, 1))
             return
         if len(piece):
-            self._newest_ms = max(int(piece.time_ms.max()), self._newest_ms or 0)
+            self._known.newest_ms = max(int(piece.time_ms.max()), self._known.newest_ms or 0)
         self._charger.charge(piece)
         yield from self._charger.take(ordinal)
 
-    def _advance(self, broker: str, waiting: Sequence[Place | Ledger]) -> None:
+    def _advance(self, broker: str, waiting: list[_Waiting]) -> None:
         """Replays what came of a broker."""
         counters = self._counters.get(broker)
         if counters is None:
             counters = self._counters[broker] = Counters(self.settings, self._settle_ms, watched=self._watched)
-
-        def start_ms(each: Place | Ledger) -> int:
-            return each.start_ms if isinstance(each, Place) else int(each.time.min())
-
-        ordered = sorted(waiting, key=start_ms)
-        counters.take(each if isinstance(each, Ledger) else decode(self._spool.read(each)) for each in ordered)
-
-    def _again(self) -> None:
-        """Begins anew with the first byte of every file."""
-        self._spool.shorten(0)
-        self._spool.close()
-        self._begin({})
+        waiting.sort(key=itemgetter(0))
+        counters.take(each if isinstance(each, Ledger) else next(local.values_at([each]))[1] for _, each in waiting)
 
 
 def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
