@@ -33,6 +33,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from tests.support import compiled
 from tests.support.shim import KINDS, NO_FORK, hand_over, kind_of, line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -274,6 +275,11 @@ def _warm_up(heavy: bool) -> None:
     for name in [*(name for name in names if not name.startswith(left_out)), *_LIBRARIES, *(_HEAVY if heavy else ())]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if heavy:
+        from kquota.core.enforcement import kernel
+
+        if kernel().is_kept():  # forks have the machine code then, which takes a second to load
+            compiled.use()
     gc.collect()
     gc.freeze()  # what a fork does not look at, it does not copy
 
