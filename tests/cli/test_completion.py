@@ -25,6 +25,7 @@ from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
+from tests.support.scheduling import part
 from tests.support.waiting import settled, until
 from tests.support.warm import Forks
 
@@ -161,10 +162,10 @@ def online(shell: str, cluster: str, forks: Forks, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("quote", ["", "'", '"'], ids=["bare", "single", "double"])
-def test_any_name_becomes_the_right_word(online: Terminal, quote: str) -> None:
+def test_any_name_becomes_the_right_word(online: Terminal, shell: str, quote: str) -> None:
     """Blanks, quotes, and what shells and readline split words at: the command gets the name as it is."""
     patiently(last_word(online, "kquota describe --zookeeper $CLUSTER --user eq"), "eq=ual")
-    for name in NAMES[:12] if quote else NAMES:
+    for name in part(NAMES[:12] if quote else NAMES, SHELLS.index(shell)):
         begun = re.split(r"\W", name)[0][:3]
         typed = begun or (name[0] if quote else f"\\{name[0]}")
         line = f"kquota describe --zookeeper $CLUSTER --user {quote}{typed}"
@@ -218,22 +219,13 @@ def ask(folder: Path, line: str, **environment: str) -> tuple[str, str, float]:
     return done.stdout.strip(), done.stderr, time.monotonic() - begin
 
 
-def answered(folder: Path, line: str, **environment: str) -> tuple[list[str], str]:
+def answered(kquota: Kquota, line: str, **environment: str) -> tuple[list[str], str]:
     """The words that the program answers, and what it says on stderr."""
-    out, err, _ = ask(folder, line, **environment)
-    return out.split(), err
+    done = kquota(_KQUOTA_COMPLETE="fish_complete", _KQUOTA_BEFORE=line, **environment)
+    return done.out.split(), done.err
 
 
-def names_of(folder: Path, line: str) -> Callable[[], list[str]]:
-    """Completes that line when called, and returns the names."""
-
-    def names() -> list[str]:
-        return ask(folder, line)[0].split()
-
-    return names
-
-
-def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
+def test_names_are_remembered_for_a_minute(kquota: Kquota, tmp_path: Path, chroot: str) -> None:
     """In a file for its owner only, for each cluster its own; after a minute the cluster is asked again.
 
     On a busy machine an ask that came too late for its Tab may still write the file after the next one.
@@ -242,7 +234,7 @@ def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
     with connect(zookeeper=chroot) as backend:
         backend.alter([Alteration(Entity(user="alice"), RATE)])
         backend.alter([Alteration(Entity(user="albert"), RATE)])
-    patiently(names_of(tmp_path, line), ["albert", "alice"])
+    patiently(lambda: answered(kquota, line)[0], ["albert", "alice"])
 
     (cache,) = (tmp_path / ".cache" / "kquota").glob("names-*.json")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
@@ -252,14 +244,14 @@ def test_names_are_remembered_for_a_minute(tmp_path: Path, chroot: str) -> None:
     def remembered(age_s: float) -> list[str]:
         cache.write_text(json.dumps(names | {"user": ["anna"]}))
         os.utime(cache, (time.time() - age_s,) * 2)
-        return ask(tmp_path, line)[0].split()
+        return answered(kquota, line)[0]
 
     patiently(lambda: remembered(0), ["anna"])
     patiently(lambda: remembered(61), ["albert", "alice"])
     patiently(lambda: list(cache.parent.iterdir()), [cache])
 
 
-def test_the_entries_of_the_journal(tmp_path: Path) -> None:
+def test_the_entries_of_the_journal(kquota: Kquota, tmp_path: Path) -> None:
     """An undo gets those of its cluster, the newest first; the history gets all."""
     journal = Journal(tmp_path / "journal")
     planned = plan(QuotaSnapshot(), {Entity(user="alice"): RATE})
@@ -276,10 +268,10 @@ def test_the_entries_of_the_journal(tmp_path: Path) -> None:
         ("kquota undo --zookeeper elsewhere:2181 ", []),
         ("kquota history ", ids[::-1]),
     ):
-        patiently(partial(answered, tmp_path, line, **here), (expected, ""))
+        patiently(partial(answered, kquota, line, **here), (expected, ""))
     # A fingerprint stands for its entries.
     patiently(
-        lambda: planned.fingerprint in answered(tmp_path, f"kquota history {planned.fingerprint[:3]}", **here)[0], True
+        lambda: planned.fingerprint in answered(kquota, f"kquota history {planned.fingerprint[:3]}", **here)[0], True
     )
 
 

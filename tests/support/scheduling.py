@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+Value = TypeVar("Value")
 
 UNITS: Mapping[str, Sequence[str]] = {
     "a secured cluster": (
@@ -214,7 +216,19 @@ def waits_for_night(item: pytest.Item) -> bool:
 
 def examples(many: int) -> int:
     """How many examples a law that takes long gets: `make nightly` tries that many, and each day has a third."""
-    return max(10, many // 3) if settings.get_current_profile_name() in ("daily", "quick") else many
+    return max(10, many // 3) if _by_day() else many
+
+
+def part(values: Sequence[Value], number: int) -> Sequence[Value]:
+    """Which of the values are tried where each costs a process: `make nightly` has all, and each day a third.
+
+    Those of three tests with different numbers are all of them together.
+    """
+    return values[number % 3 :: 3] if _by_day() else values
+
+
+def _by_day() -> bool:
+    return settings.get_current_profile_name() in ("daily", "quick")
 
 
 def hide_java() -> None:
