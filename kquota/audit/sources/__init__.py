@@ -337,8 +337,8 @@ class Block:
         return f"line {self.number + number + 1}" if self.whole else f"byte {self.offset + start}"
 
 
-def blocks(split: Split, tally: Tally) -> Iterator[Block]:
-    """The lines that begin inside a split, some thousands at a time.
+def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Block]:
+    """The lines that begin inside a split, of `size` bytes at a time (BLOCK_BYTES unless it is given).
 
     A damaged gzip file ends after the last line before the damage, which goes to the tally.
     """
@@ -353,14 +353,14 @@ def blocks(split: Split, tally: Tally) -> Iterator[Block]:
             offset = split.start - 1 + _skip_line(stream, split.end - split.start + 1)
             if offset >= split.end:
                 return
-        for text, size, number in _whole_lines(stream, split.path, tally):
-            last = not whole and offset + size >= split.end
+        for text, length, number in _whole_lines(stream, split.path, tally, size or BLOCK_BYTES, counted=whole):
+            last = not whole and offset + length >= split.end
             if last and (cut := text.find(b"\n", split.end - offset - 1)) >= 0:
-                text, size = text[: cut + 1], cut + 1
-            yield Block(text, number, offset, whole, size)
+                text, length = text[: cut + 1], cut + 1
+            yield Block(text, number, offset, whole, length)
             if last:
                 return
-            offset += size
+            offset += length
 
 
 def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
@@ -412,8 +412,10 @@ def _lines_of(data: bytes) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
     return [line[:MAX_LINE_BYTES] for line in lines], begins, ()
 
 
-def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[bytes, int, int]]:
-    """All lines of a stream, some thousands at a time: (text, size in the file, lines before it).
+def _whole_lines(
+    stream: IO[bytes], path: str, tally: Tally, size: int, *, counted: bool
+) -> Iterator[tuple[bytes, int, int]]:
+    """All lines of a stream, of `size` bytes at a time: (text, size in the file, lines before it if they are counted).
 
     The text of a line that is cut short is smaller than its size.
     """
@@ -422,10 +424,10 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[b
     pending, dropped = bytearray(), 0
     while True:
         try:
-            data = stream.read1(BLOCK_BYTES)  # type: ignore[attr-defined]
+            data = stream.read(size)
         except OSError as error:
             # Not what is in the file, but the way to it: the rest is not to be given up in silence.
-            raise Unreachable(f"{path}: cannot read on after line {number}: {error}") from None
+            raise Unreachable(f"{path}: cannot read on: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
             kept = data[: MAX_LINE_BYTES - len(pending)]
@@ -439,9 +441,9 @@ def _whole_lines(stream: IO[bytes], path: str, tally: Tally) -> Iterator[tuple[b
         damage = None if data else damage_of(stream)
         if damage is not None and damage.inside:
             pending = bytearray()  # half a line at best
-        if text := bytes(pending) + data[:cut]:
+        if text := b"".join((pending, memoryview(data)[:cut])):
             yield text, len(text), number
-            number += _count(text)
+            number += _count(text) if counted else 0
         if damage is not None:
             tally.leave(path, "file", f"{damage.reason} (after line {number})")
         if not data:

@@ -127,7 +127,7 @@ def _plain(path: str) -> PurePath:
 def open_binary(path: str) -> IO[bytes]:
     """The bytes of a file, seekable. Raises UnreadableFile."""
     if _is_remote(path):
-        return _Remote(open_for_arrow(path), _REMOTE_BYTES)
+        return io.BufferedReader(open_for_arrow(path), _REMOTE_BYTES)
     try:
         return open(path, "rb")
     except OSError as error:
@@ -152,14 +152,6 @@ def open_for_arrow(path: str) -> Any:
         return system.open_input_file(base + unquote(uri.path))
     except OSError as error:
         raise UnreadableFile(f"{path}: {_reason(error)}") from None
-
-
-class _Remote(io.BufferedReader):
-    """A remote file: `read1`, too, asks for a whole buffer."""
-
-    def read1(self, size: int = -1, /) -> bytes:
-        self.peek(1)
-        return super().read1(size)
 
 
 def _is_remote(path: str) -> bool:

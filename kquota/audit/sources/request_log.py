@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
@@ -58,13 +58,12 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     pieces = Pieces()
     scanner = _scanner(zone, split.rows)
     rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)
-    for some in _together(blocks(split, tally), _SCANNED_BYTES if scanner else 0):
-        if scanner is None or some[0].size > len(some[0].text):
-            for block in some:
-                for index, line in enumerate(block.lines):
-                    rows.read(line, partial(block.place, index), split.path)
+    for block in blocks(split, tally, _SCANNED_BYTES if scanner else None):
+        if scanner is None or block.size > len(block.text):
+            for index, line in enumerate(block.lines):
+                rows.read(line, partial(block.place, index), split.path)
         else:
-            rows.scan(some, scanner, split.path)
+            rows.scan(block, scanner, split.path)
         if len(rows) >= BATCH_ROWS:
             rows.check(split)
             yield from rows.batches()
@@ -99,22 +98,6 @@ def _scanner(zone: tzinfo, lines: int) -> Scanner | None:
     return Scanner(zone) if _read["lines"] >= _WORTH_COMPILING or is_kept(walk) else None
 
 
-def _together(some: Iterable[Block], size: int) -> Iterator[list[Block]]:
-    """Blocks one behind the other, of so many bytes at least; each that was cut is alone."""
-    held: list[Block] = []
-    for block in some:
-        cut = block.size > len(block.text)
-        if held and (cut or block.offset - held[0].offset >= size):
-            yield held
-            held = []
-        held.append(block)
-        if cut:
-            yield held
-            held = []
-    if held:
-        yield held
-
-
 class _Rows:
     """The rows of a batch."""
 
@@ -143,12 +126,10 @@ class _Rows:
         shown = 0 if self.data is None else self.data.rows
         return max(len(self.rows) // ROW.size + len(self.topics.requests), shown)
 
-    def scan(self, some: list[Block], scanner: Scanner, path: str) -> None:
-        """Adds the lines of blocks that are one behind the other."""
-        first = some[0]
-        texts = [block.text for block in some]
-        stop = sum(map(len, texts)) + (not texts[-1].endswith(b"\n"))
-        text = b"".join([*texts, b"\n" * (WIDTH + 1)])
+    def scan(self, block: Block, scanner: Scanner, path: str) -> None:
+        """Adds the lines of a block."""
+        stop = len(block.text) + (not block.text.endswith(b"\n"))
+        text = block.text + b"\n" * (WIDTH + 1)
         buffer = np.frombuffer(text, np.uint8)
         at = number = 0
         while at < stop:
@@ -169,7 +150,7 @@ class _Rows:
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
             for line, begin, is_new in found.odd:
-                place = partial(first.place_of, number + line, begin)
+                place = partial(block.place_of, number + line, begin)
                 whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
                 self.read(whole_line, place, path, is_new=is_new)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
