@@ -15,7 +15,7 @@ from kquota.live.sources import Prometheus, Sample
 from kquota.live.watching import View
 from kquota.metrics.series import IDENTITY, Nature
 
-_NOT_FROM_METRICS: Final = "cannot be told while clients are throttled: 'kquota record' and 'kquota audit' tell"
+_NOT_FROM_METRICS: Final = "more than the limit; how much more, no metric tells of clients that are held back"
 _NOT_FROM_LOG: Final = "cannot be told: the log lacks some of what the counter is charged"
 
 
@@ -202,6 +202,12 @@ def lift_command(use: Use, address: Sequence[str]) -> str:
     names = (f"{options[kind]}={name}" for kind, name in lift(use).parts)
     value = f"{use.counter.key}={format_value(use.counter.key, lifted(use))}"
     return f"kquota alter {' '.join(map(_word, names))} --add-config {value} --for 2h{_words(address)}"
+
+
+def record_command(address: Sequence[str]) -> str:
+    """The command line that records the requests from which a limit that is enough follows; it needs a broker."""
+    brokers = ("--bootstrap-server", "HOST:PORT")
+    return f"kquota record --for 2m{_words(brokers if not address or '--zookeeper' in address else address)}"
 
 
 def undo_command(address: Sequence[str]) -> str:

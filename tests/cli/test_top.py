@@ -47,7 +47,7 @@ def test_filters_and_sorting(kquota: Kquota) -> None:
     assert len(counters) == 5
     assert counters == sorted(counters)
     assert nobody.out == ""
-    assert "nobody is throttled or near it on the one broker that was read: a slow client has another" in nobody.err
+    assert "none of these is throttled or near it on the one broker that was read: a slow client has an" in nobody.err
 
 
 def test_documents(kquota: Kquota, tmp_path: Path) -> None:
@@ -130,6 +130,30 @@ def test_a_client_that_stopped_was_throttled(kquota: Kquota, three: tuple[str, .
     assert "consumer_byte_rate on 3 of 3 brokers: WAS THROTTLED" in explained.out
     assert "; was throttled until " in explained.out
     assert "twice the limit" not in explained.out
+
+
+def test_a_calm_subject_is_told_about_itself(kquota: Kquota, three: tuple[str, ...], tmp_path: Path) -> None:
+    """Others are throttled meanwhile, and so was a counter on another broker."""
+    page = THREE.format(pair=199_000, delay=140, bob=10_000).replace("2003", "0")
+    for broker in "13":
+        (tmp_path / f"b{broker}.prom").write_text(page)
+    calm = kquota("top", *three, "--explain", "user=bob", "--broker", "1")
+    partly = kquota("top", *three, "--explain", "user=bob")
+    nobody = kquota("top", *three, "--once", "--user", "zoe")
+
+    assert "consumer_byte_rate on 1: WITHIN\n" in calm.out
+    assert (
+        "no counter of user=bob is throttled or near it on the 3 brokers that were read: where user=bob is" in calm.err
+    )
+    assert "consumer_byte_rate on 1 of 3 brokers: WAS THROTTLED, WITHIN on 2\n" in partly.out
+    assert "none of 9 counters was asked for" in nobody.err
+
+
+def test_what_would_be_enough_is_a_command_away(kquota: Kquota, three: tuple[str, ...]) -> None:
+    done = kquota("top", *three, "--explain", "user=alice")
+
+    assert "enough: more than the limit; how much more, no metric tells of clients that are held back\n" in done.out
+    assert "tell: kquota record --for 2m --bootstrap-server HOST:PORT\n" in done.out
 
 
 def test_nobody_is_throttled_only_where_all_is_known(kquota: Kquota, three: tuple[str, ...], tmp_path: Path) -> None:

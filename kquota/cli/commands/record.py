@@ -191,7 +191,7 @@ def command(
             document=lambda: _document(drafted, loggers, recorded),
         )
         show(view, output, written=True)
-        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, access))
+        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access))
 
 
 def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
@@ -274,12 +274,12 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
 
 
-def _next(logs: Sequence[str], access: Access) -> str:
-    """What to do with what was recorded."""
-    if not logs:
-        return "collect the log and audit it: 'kquota help request-log'"
-    paths = " ".join(text.rpartition("=")[2] for text in logs)
-    return f"audit it: 'kquota audit {paths} --in-force{params.there(access)}'"
+def _next(logs: Sequence[str], nodes: Sequence[int], access: Access) -> str:
+    """What to do with what was recorded: who was throttled, and which limits are enough."""
+    paths = " ".join(text.rpartition("=")[2] for text in logs) or " ".join(f"{node}/" for node in nodes)
+    what = f"{paths}{params.there(access)}"
+    collect = "" if logs else "copy each log into a folder of its broker's number ('kquota help request-log'); "
+    return f"{collect}'kquota audit {what} --in-force' says who was throttled, 'kquota recommend {what}' what is enough"
 
 
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> int:

@@ -225,7 +225,11 @@ class _Screen:
         states = Counter(use.state.value for use in selected)
         yield Note(
             ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in states.items())
-            or "no counter of a quota was seen"
+            or (
+                f"none of {many(len(seen.uses), 'counter')} was asked for"
+                if seen.uses
+                else "no counter of a quota was seen"
+            )
         )
         yield Note(_ages(self.watching.source.name, seen.uses, self.quotas_ms, now_ms))
         if self._lost is not None:
@@ -249,10 +253,10 @@ class _Screen:
                 by=warn,
             )
 
-    def nobody(self, seen: Seen, uses: Sequence[Use]) -> str:
+    def nobody(self, seen: Seen, uses: Sequence[Use], subject: str = "") -> str:
         """What follows where no counter is throttled or near it: that quotas are not the reason, or what is not known.
 
-        `uses` are the counters that the filters let through.
+        `uses` are the counters that the filters let through, or those of the `subject`.
         """
         read = len({use.counter.broker for use in seen.uses})
         of = self.count_brokers()
@@ -266,13 +270,16 @@ class _Screen:
             gaps.append(f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}")
         if any(self.doubts(uses)):
             gaps.append("the quotas do not fit")
+        whom = f"no counter of {subject}" if subject else "nobody" if len(uses) == len(seen.uses) else "none of these"
         if gaps:
-            return f"nobody is seen throttled, but {' and '.join(gaps)}: a quota may still be the reason"
+            return f"{whom} is seen throttled, but {' and '.join(gaps)}: a quota may still be the reason"
         if of is not None:
             where = f"on {read} of {of} brokers"
         else:
             where = "on the one broker that was read" if read == 1 else f"on the {read:,} brokers that were read"
-        return f"nobody is throttled or near it {where}: a slow client has another reason (--all shows all counters)"
+        slow = f"where {subject} is slow, it" if subject else "a slow client"
+        shows = "" if subject else " (--all shows all counters)"
+        return f"{whom} is throttled or near it {where}: {slow} has another reason{shows}"
 
 
 def _left_out(seen: Seen) -> Iterator[Note]:
@@ -527,7 +534,7 @@ def _explained(
     if not found and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
         if seen.missing:
-            nobody.append(screen.nobody(seen, ()))
+            nobody.append(screen.nobody(seen, (), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
         raise InputError(
@@ -535,7 +542,7 @@ def _explained(
             hint="'kquota top --all' shows all; a counter is gone after an idle hour",
         )
     limited = [use for use in found if use.limit is not None]
-    explanations = [explain(uses, seen, source, brokers) for uses in together(limited or found[:1])]
+    explanations = [explain(uses, seen, source, brokers) for uses in together(limited) or together(found)[:1]]
     now_ms = now()
     address = cluster_words(quotas.access)
 
@@ -550,7 +557,7 @@ def _explained(
             yield "may be charged to these counters as well, whose clients the source does not name:"
             yield f"  {first_of([*names], most=5)}"
         elif not any(map(_is_hot, found)):
-            yield Note(screen.nobody(seen, found))
+            yield Note(screen.nobody(seen, found, safe(subject)))
 
     return View(
         screen=lines,
@@ -565,15 +572,14 @@ _MOST_BROKERS = 5
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
     """What is known about one counter, a line each."""
-    from kquota.live.explain import lift, lift_command, undo_command
+    from kquota.live.explain import lift, lift_command, record_command, undo_command
 
     use = explained.uses[0]
     counter, key = use.counter, use.counter.key
-    alike = [each for each in explained.uses if each.state is use.state]
-    on = safe(counter.broker) or "one broker"
-    if len(explained.uses) > 1:
-        on = f"{len(alike)} of {many(len(explained.uses), 'broker')}"
-    yield f"{safe(counter.subject)}: {key} on {on}: {_state(use)}"
+    states, brokers = Counter(map(_state, explained.uses)), len(explained.uses)
+    on = f"{states.pop(_state(use))} of {many(brokers, 'broker')}" if brokers > 1 else safe(counter.broker)
+    others = "".join(f", {state} on {number}" for state, number in states.items()) if brokers > 1 else ""
+    yield f"{safe(counter.subject)}: {key} on {on or 'one broker'}: {_state(use)}{others}"
     for each in explained.uses[:_MOST_BROKERS]:
         share = "" if each.share is None else f", {100 * each.share:.0f} %"
         throttle = each.observed.throttle_ms
@@ -604,6 +610,8 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
         yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"
     elif use.state is State.THROTTLED:
         yield f"  enough: {explained.enough_unknown}"
+        if use.observed.clients is None:
+            yield f"  record it, which names the commands that tell: {record_command(address)}"
     for why in dict.fromkeys(why for each in explained.uses for why in each.unknown):
         yield f"  not known: {safe(why)}"
     if use.limit is not None and use.state in (State.THROTTLED, State.NEAR):
