@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kquota.audit.run import Audit
-from kquota.cli import auditing, findings, grammar, session, usage, whatif
+from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.logged import logged_view
 from kquota.cli.options import choice, count, flag, gathered, path, value
@@ -147,6 +147,7 @@ def answered(
         show_all=wanted.show_all,
         reported=wanted.report is not None,
         quotas_from=set_in,
+        recommend=_recommend(asked),
     )
     if comparison is not None:
         view = findings.compared_view(view, comparison, result, asked.quotas, wanted.against)
@@ -187,6 +188,17 @@ def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
     file = asked.quotas
     place = str(file) if file is not None else f"live, {session.label(asked.given.access())}"
     return safe(f"{place} ({len(result.quotas)} set)")
+
+
+def _recommend(asked: usage.Asked) -> str:
+    """The command that proposes limits for the same usage, where it is files."""
+    words = ["kquota", "recommend", *asked.paths]
+    if not asked.paths:
+        return "kquota recommend"
+    words += [] if asked.quotas is None else ["--quotas", str(asked.quotas)]
+    words += [] if asked.broker is None else ["--broker", asked.broker]
+    words += ["--log-timezone", asked.log_timezone] if params.on_command_line("log_timezone") else []
+    return safe(shlex.join(words) + params.there(asked.given.access()))
 
 
 def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:

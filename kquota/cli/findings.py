@@ -62,10 +62,11 @@ def audited_view(
     show_all: bool,
     reported: bool = False,
     quotas_from: str = "",
+    recommend: str = "kquota recommend",
 ) -> View:
     """The findings in audit's formats; `reported` says that there is a page of them already.
 
-    `quotas_from` names where the quotas come from.
+    `quotas_from` names where the quotas come from, `recommend` the command that proposes others for the same usage.
     """
     findings = result.found
 
@@ -98,7 +99,11 @@ def audited_view(
         folded: Sequence[Finding] = ()
         if not show_all:
             shown, folded = _fold(shown)
-        return _screen(result, settings, every, shown, folded, quotas_from, wide=wide, reported=reported)
+        yield from _screen(result, settings, every, shown, folded, quotas_from, wide=wide)
+        step = words.next_step(every, reported=reported, recommend=recommend)
+        if step is not None:
+            yield Note(f"next: {step}")
+        yield from _how_on_spark(result)
 
     return View(
         screen=screen,
@@ -160,9 +165,8 @@ def _screen(
     quotas_from: str,
     *,
     wide: bool,
-    reported: bool,
 ) -> Iterator[Part]:
-    """The answer in a sentence, the counters, and what to do next."""
+    """The answer in a sentence, the counters, and what is behind them."""
     quality = result.quality
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
@@ -183,10 +187,11 @@ def _screen(
     said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
     if any((found.reason or "") not in said for found in undetermined):
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
-    logged = [found for found in undetermined if found.logged is not None and found.logged.throttled_events > 0]
-    if logged and settings.recorded_under is None:
-        way = "where these quotas were in force, --recorded-under with their file takes the log's word"
-        yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}: {way}"))
+    logged = [found for found in findings if found.logged is not None and found.logged.throttled_events > 0]
+    if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
+        fit = ", as these quotas would" if any(found.throttled for found in logged) else ""
+        way = "where they were in force, add --in-force: what the brokers answered is the answer then"
+        yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}{fit}; {way}"))
     yield Note(
         f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
@@ -194,10 +199,6 @@ def _screen(
     )
     yield from _about_quotas(result, counts=False)
     yield from map(Note, _closed_loop_lines(result))
-    step = words.next_step(findings, reported=reported)
-    if step is not None:
-        yield Note(f"next: {step}")
-    yield from _how_on_spark(result)
 
 
 def _named(findings: Sequence[Finding]) -> str:

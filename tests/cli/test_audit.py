@@ -141,8 +141,11 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
             "quotas: quotas.json (1 set)",
             "times out: the wait is longer than the clients' time-out, so they reconnect and send again",
             "muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')",
+            "the log itself shows throttled requests of user alice producer_byte_rate, as these quotas would; where"
+            " they were in force, add --in-force: what the brokers answered is the answer then",
             "9 requests read, 0 without a quota, 0 exempt (local engine)",
-            "next: --report FILE.html shows when and who; 'kquota recommend' proposes limits that are enough",
+            "next: --report FILE.html shows when and who; 'kquota recommend broker-7 --quotas quotas.json'"
+            " proposes limits that are enough",
             "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
         ]
         if output == "table"

@@ -289,12 +289,15 @@ def answer(
     return text
 
 
-def next_step(findings: Sequence[Finding], *, reported: bool) -> str | None:
-    """What to do about the throttled counters; None where there is none. `reported`: the page exists already."""
+def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "kquota recommend") -> str | None:
+    """What to do about the throttled counters; None where there is none. `reported`: the page exists already.
+
+    `recommend` is the command that proposes limits.
+    """
     if not any(found.throttled for found in findings):
         return None
     pages = "" if reported else "--report FILE.html shows when and who; "
-    return f"{pages}'kquota recommend' proposes limits that are enough"
+    return f"{pages}'{recommend}' proposes limits that are enough"
 
 
 def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
