@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -118,6 +119,37 @@ WRAPPERS: dict[str, Wrapper] = {
     "csv": _csv,
     "excel": lambda text, around: _csv(text, around, ";"),
 }
+QUOTING: dict[str, Callable[[str], str]] = {
+    "yaml": lambda text: "textPayload: '" + text.replace("'", "''") + "'",
+    "sql": lambda text: "INSERT INTO logs VALUES (3, 'x', '" + text.replace("'", "''") + "');",
+    "xml": lambda text: f"<Event level='DEBUG'><Message a=\"b\">{escape(text, quote=False)}</Message></Event>",
+    "html": lambda text: f"<td>{escape(text)}</td>",
+    "cdata": lambda text: f"<log4j:message><![CDATA[{text}]]></log4j:message>",
+    "csv": lambda text: 'kafka,"{}"'.format(text.replace('"', '""')),
+    "json": lambda text: json.dumps({"log": text, "stream": "stdout"}),
+    "syslog": lambda text: f'<134>1 - host kafka 81 ID47 [origin ip="10.0.0.1" software="rsyslogd"] {text}',
+}
+"""What is done to quotes in a line."""
+
+
+def listed(document: str, lines: Sequence[str]) -> str:
+    """One line of several, as the interfaces of log stores answer."""
+    made: dict[str, Any] = {
+        "elastic": {
+            "took": 3,
+            "hits": {"total": {"value": 2}, "hits": [{"_source": {"message": one}} for one in lines]},
+        },
+        "loki": {
+            "data": {"result": [{"stream": {"pod": "b"}, "values": [["1777890030456000000", one]]} for one in lines]}
+        },
+        "array": [{"timestamp": "1777890030456000000", "line": one} for one in lines],
+        "strings": {"changed": False, "stdout_lines": list(lines)},
+    }
+    if document == "joined":
+        return "".join(json.dumps({"logStream": "b", "logEvents": [{"id": "1", "message": one}]}) for one in lines)
+    return json.dumps(made[document])
+
+
 SHOWS_POD = set(WRAPPERS) - {"docker", "tuple", "cri", "shell", "csv", "excel"}
 """The envelopes that name where a line is from, wherever they stand."""
 

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kquota.audit.sources import plan_splits
-from kquota.audit.sources.envelope import Pieces
+from kquota.audit.sources.envelope import Pieces, parted
 from kquota.audit.sources.lost import notes, unknown
 from kquota.audit.sources.request_line import parse, parse_line
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
-from tests.audit.mangled import WRAPPERS, Around
+from tests.audit.mangled import QUOTING, WRAPPERS, Around, listed
 from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
@@ -106,6 +106,42 @@ def test_a_zone_that_a_line_carries_counts(time: str, zone: timezone) -> None:
     """In every spelling; a local time beside its collector's time is in the zone in which both agree."""
     request = line(fields()).partition("Completed request:")[2]
     assert parse(f"{time} DEBUG Completed request:{request}", "1", zone).moment == pytest.approx(MOMENT, abs=1)
+
+
+TEXT_FORM = (
+    f"[{STAMP}] DEBUG Completed request:RequestHeader(apiKey=HEARTBEAT, apiVersion=4, clientId=CLIENT, correlationId=7)"
+    " -- {group_id=g},response:{throttle_time_ms=0,error_code=0} from connection 10.0.0.1:9092-10.0.0.2:50000-0;"
+    "totalTime:1.5,requestQueueTime:0.1,localTime:1.0,remoteTime:0.0,throttleTime:0,responseQueueTime:0.1,sendTime:0.3,"
+    "securityProtocol:SSL,principal:User:USER,listener:SSL (kafka.request.logger)"
+)
+
+
+@example("xml", "o'bob & <sons>", True)
+@given(st.sampled_from(sorted(QUOTING)), st.text("ab'\"\\<>&;,|={}ü ", min_size=1, max_size=8), st.booleans())
+def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old: bool) -> None:
+    """In both forms of the log."""
+    made = fields() | {"principal": f"User:{name}"}
+    made["requestHeader"]["clientId"] = name
+    bare = TEXT_FORM.replace("CLIENT", name).replace("USER", name) if old else line(made).rstrip("\n")
+    assert parse_line(QUOTING[quoting](bare), "1", UTC) == parse_line(bare, "1", UTC)
+
+
+@pytest.mark.parametrize("prefix", ["", "2026-05-04T10:20:31Z stdout F "])
+@pytest.mark.parametrize("document", ["elastic", "loki", "array", "strings", "joined"])
+@pytest.mark.parametrize("old", [False, True])
+def test_each_request_of_a_document_counts(document: str, prefix: str, old: bool) -> None:
+    """A viewer answers with one line of many requests, and lines of others among them."""
+    texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
+    if old:
+        texts = [TEXT_FORM.replace("USER", user) for user in "abc"]
+    found = [parse_line(part, "1", UTC) for part in parted(prefix + listed(document, ["started", *texts, "x"]))]
+    assert found == [parse_line(text, "1", UTC) for text in texts]
+
+
+def test_old_requests_that_share_a_line_are_refused() -> None:
+    """The first one had the times and the principal of the last."""
+    with pytest.raises(ValueError, match="several requests in one line"):
+        parse(f"{TEXT_FORM}\r{TEXT_FORM}", "1", UTC)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, hidden, origins, read, request_log
 from kquota.audit.sources.connections import ConnectionLog, limits_ips
 from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.envelope import NOT_A_LINE
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS, check
@@ -269,7 +270,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:
-            first = min(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
+            order = sorted(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
+            first = next((reject for reject in order if reject.reason != NOT_A_LINE), order[0])
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
                 hint="expected Kafka's request log, a usage table, or samples; see --source",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import tzinfo
+from html import unescape
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
@@ -20,6 +21,9 @@ START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
 _MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
 _MEMBER: Final = re.compile(r'\{\s*"[^"]*"\s*:')
+_OLD: Final = re.compile(r"\w*\(|\{api_key=")
+_TAIL: Final = re.compile(r" from connection \S+;totalTime:")
+"""The beginning and the end of the text form."""
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
 _DELIMITERS: Final = ",;\t"
@@ -29,6 +33,10 @@ _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
 _SHELL_QUOTE: Final = "'\\''"
 """An apostrophe between apostrophes, as shells have it, and no JSON does."""
+_APOSTROPHES: Final = re.compile(r"(?<![\w'])'((?:[^']|'')*)'(?![\w'])")
+"""A text between apostrophes, as YAML and SQL double those that are in it."""
+_ELEMENT: Final = re.compile(r">[^<>]*Completed request:[^<]*</")
+"""The text of an element of XML or HTML; of CDATA nothing is escaped."""
 _LEVELS: Final = 8
 """How many levels of quoting are undone; people's logs have three at most."""
 _TRIES: Final = 64
@@ -108,6 +116,38 @@ class _Time(NamedTuple):
     """Of a text without a unit."""
 
 
+def parted(line: str) -> list[str]:
+    """The line; or where it has several requests in JSON, a line of each, with all that stands around it."""
+    if max(line.count("isForwarded"), line.count(COMPLETED)) < 2:
+        return [line]
+    parts: list[str] = []
+    at = tries = 0
+    while (opening := _OPENING.search(line, at)) is not None and tries < _TRIES:
+        try:
+            value, at = _DECODE(line, opening.start())
+        except json.JSONDecodeError:
+            at, tries = opening.end(), tries + 1
+            continue
+        head = line[: opening.start()] if not parts else ""
+        parts += [head + json.dumps(part, ensure_ascii=False) for part in _parts(value) if _holds(part)]
+    return [line] if len(parts) < 2 or _MARK.search(line, at) else parts
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A JSON value, once for each request of a list in it."""
+    holding = [(name, member) for name, member in _named(value) if _holds(member)]
+    if isinstance(value, list) and len(holding) > 1:
+        for _, member in holding:
+            yield from _parts(member)
+    elif len(holding) == 1 and not isinstance(holding[0][1], str):
+        name, held = holding[0]
+        others = {other: member for other, member in _named(value) if other != name}
+        for part in _parts(held):
+            yield [part, *others.values()] if isinstance(value, list) else others | {name: part}
+    else:
+        yield value
+
+
 def unwrap(line: str, zone: tzinfo) -> Request:
     """The request in a line. Raises ValueError with a short reason, RecursionError for JSON nested too deeply."""
     found = _in_text(line, zone, None, _LEVELS)
@@ -117,8 +157,7 @@ def unwrap(line: str, zone: tzinfo) -> Request:
 
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
-    while _SHELL_QUOTE in text:
-        text = text.replace(_SHELL_QUOTE, "'")
+    text = _unquoted(text)
     mark = _MARK.search(text)
     if mark is None and "Handling request:" in text:
         raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
@@ -130,7 +169,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     is_bare = start >= 0 and _MEMBER.search(text, 0, start) is None  # else other members' times may come before
     if is_bare and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
-    if _DOUBLED.search(text):
+    is_old = _TAIL.search(text) is not None
+    if _DOUBLED.search(text) or (is_old and '"' in text[: mark.start()]):
         head = text.partition('"')[0]  # what a collector put before the first field, if it is no field itself
         head = "" if {*_DELIMITERS} & {*head} else head
         rows = []
@@ -138,6 +178,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             with suppress(csv.Error):
                 row = next(csv.reader([text[len(head) :].rstrip("\r\n")], delimiter=delimiter, strict=True))
                 found_in = [field for field in row if len(row) > 1 and _holds(field)]
+                found_in = [field for field in found_in if not is_old or _TAIL.search(field)]  # else it is a part
                 rows += [(_DOUBLED.search(field) is None, len(field), row) for field in found_in]
         if rows:  # with another delimiter, quotes are left doubled, or fields are parts
             return _from(_in_value(max(rows)[2], zone, outer, levels), origin_of(head))
@@ -146,6 +187,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             value, end = _DECODE(text, opening.start())
         except json.JSONDecodeError:
             continue
+        if isinstance(value, str) and _TAIL.search(text, end):
+            continue  # quotation marks before the text form, and in a name of it
         if end > mark.start() and _holds(value):
             _check_rest(text, end)
             around = last_moment(text, opening.start(), zone)
@@ -157,6 +200,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
         return Request(_decoded(text, start), "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
         told = text[mark.end() :]
+        if _OLD.match(told):
+            _check_rest(text, mark.end())
         if told.strip() == "{":
             raise ValueError(SEVERAL_LINES)
         if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
@@ -165,6 +210,18 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
     raise ValueError(NOT_A_LINE)
+
+
+def _unquoted(text: str) -> str:
+    """A text without what shells, YAML, SQL and XML do to quotes."""
+    while _SHELL_QUOTE in text:
+        text = text.replace(_SHELL_QUOTE, "'")
+    if "{&quot;" in text or "{&#34;" in text or ("</" in text and _ELEMENT.search(text)):
+        text = unescape(text)
+    for quoted in _APOSTROPHES.finditer(text) if "''" in text else ():
+        if _MARK.search(quoted[0]):
+            return text[: quoted.start()] + quoted[1].replace("''", "'") + text[quoted.end() :]
+    return text
 
 
 def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
@@ -241,8 +298,14 @@ def _nested(value: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
+def _named(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return ((f"{place}", each) for place, each in enumerate(value if isinstance(value, list) else ()))
+
+
 def _members(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (member for _, member in _named(value))
 
 
 def _holds(value: Any) -> bool:
@@ -276,10 +339,7 @@ def _agree(times: Sequence[tuple[str, _Time]]) -> bool:
 
 
 def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
-    named: Iterable[tuple[str, Any]] = (
-        value.items() if isinstance(value, dict) else (("", each) for each in _members(value))
-    )
-    for name, whole in named:
+    for name, whole in _named(value):
         member = whole
         while isinstance(member, dict | list) and len(member) == 1 and not _holds(member):
             (member,) = _members(member)  # of a database that tells the types of values

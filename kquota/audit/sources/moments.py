@@ -53,6 +53,7 @@ MILLIS: Final = re.compile(
     r"""(?:\A|[\s\[(<|'":=,])([12][0-9]{9}(?:\.[0-9]{3,9}|[0-9]{3}|[0-9]{6}|[0-9]{9}))(?=[\s\])>|'":,])"""
 )
 """Epoch seconds with a fraction, ms, µs or ns."""
+_QUOTES: Final = re.compile(r"""['"]|<[A-Za-z]""")
 _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
 _LATE_MS: Final = 60_000
@@ -85,10 +86,11 @@ class Layout(NamedTuple):
 def layout_before(text: str, zone: tzinfo) -> Layout | None:
     """Where the time stands that `moment_before` finds before the end of a text; None for nowhere usual.
 
-    It stands there in any text that differs in digits only.
+    It stands there in any text that differs in digits only. Behind a quotation mark or a tag, names may be quoted, and
+    a nearer time may follow.
     """
     stamps = list(STAMP.finditer(text))
-    if not stamps:
+    if not stamps or _QUOTES.search(text):
         return None
     stamp = stamps[-1]
     if not stamp["iso"] or "/" in stamp["iso"] or stamp["half"] or len(stamp["zone"] or "") > 6:

@@ -16,7 +16,7 @@ from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
-from kquota.audit.sources.envelope import START, Pieces
+from kquota.audit.sources.envelope import START, Pieces, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import gap, notes
@@ -165,34 +165,39 @@ class _Rows:
         """Adds what a line shows; one that is no request is tallied. `is_new` where it is known that it is."""
         if line.isspace():
             return
-        text: str | None = None
         try:
             found = self._pieces.whole(line.decode(), is_new)
-            if found is None:
-                return
+        except UnicodeDecodeError:
+            self.reject(line.decode(errors="replace"), "not UTF-8 text", place(), path)
+            return
+        if found is not None:
             text, is_new = found
-            parsed = parse(text, self._broker, self._zone)
-            event = parsed.event
-            key = identity_of(event, self._names)
-            if not is_new and not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
-                self._tally.repeated += 1
-                return
-            if event.controller is not None:
-                self.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
-            if self._connections is not None:
-                self._connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
-            self._see(parsed)
-            reason = event.exemption
-            if reason is None:
-                self.rows += row_of(event, self._names)
-            else:
-                self._tally.spare(reason, 1, event.request_ns, whole=True)
-            self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
-            own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
-            self._numbers.append([(self._names.connections[event.connection], event.number, own)])
-        except ValueError as error:  # UnicodeDecodeError is one
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            self.reject(line.decode(errors="replace") if text is None else text, reason, place(), path)
+            for number, part in enumerate(parted(text)):
+                try:
+                    self._take(parse(part, self._broker, self._zone), path, is_new=is_new and number == 0)
+                except ValueError as error:
+                    self.reject(part, str(error), place(), path)
+
+    def _take(self, parsed: Line, path: str, *, is_new: bool) -> None:
+        """Adds a request. Raises ValueError for a number that is out of range."""
+        event = parsed.event
+        key = identity_of(event, self._names)
+        if not is_new and not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
+            self._tally.repeated += 1
+            return
+        if event.controller is not None:
+            self.topics.add(event.controller.fields, event.controller.begun_ms, event.user, event.client_id)
+        if self._connections is not None:
+            self._connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
+        self._see(parsed)
+        reason = event.exemption
+        if reason is None:
+            self.rows += row_of(event, self._names)
+        else:
+            self._tally.spare(reason, 1, event.request_ns, whole=True)
+        self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
+        own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
+        self._numbers.append([(self._names.connections[event.connection], event.number, own)])
 
     def reject(self, text: str, reason: str, place: str, path: str) -> None:
         """Tallies a line that is no request, and notes which request it may have been."""
