@@ -1,40 +1,45 @@
-"""How far long work is: the one progress bar, on stderr."""
+"""How far long work is, on stderr: one bar on a terminal, and elsewhere a line now and then."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kquota.cli.streams import console, shows_progress
+from kquota.cli.streams import console, quiet, say, shows_progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _LOOK_S = 0.3
 """How often work is looked at that does not report by itself."""
+_LINE_S = 10.0
+"""How often a line is written where stderr is no terminal."""
 
 
 class Bar:
-    """A bar, or nothing at all where nobody looks at stderr."""
+    """A bar, or lines where stderr is no terminal."""
 
-    def __init__(self, shown: tuple[Progress, TaskID] | None = None) -> None:
+    def __init__(self, doing: str, shown: tuple[Progress, TaskID] | None = None) -> None:
+        self._doing = doing
         self._shown = shown
         self._over = threading.Event()
+        self._share: float | None = None
 
     def __call__(self, done: float, total: float, doing: str = "") -> None:
         """Shows how much is done of how much, and from now on what is being done."""
+        self._doing = doing or self._doing
+        self._share = done / total if total else None
         if self._shown is not None:
             bar, task = self._shown
-            words = {"description": doing} if doing else {}
-            bar.update(task, completed=done, total=total, **words)  # type: ignore[arg-type]
+            bar.update(task, completed=done, total=total, description=self._doing)
 
     def watch(self, look: Callable[[], tuple[float, float]], doing: str = "") -> None:
         """Shows what `look` gives: how much is done, and of how much. The total is 0 while it is not known."""
-        if self._shown is not None:
-            threading.Thread(target=self._watch, args=(look, doing), daemon=True).start()
+        threading.Thread(target=self._watch, args=(look, doing), daemon=True).start()
 
     def _watch(self, look: Callable[[], tuple[float, float]], doing: str) -> None:
         while not self._over.wait(_LOOK_S):
@@ -45,6 +50,13 @@ class Bar:
             if total:
                 self(done, total, doing)
 
+    def lines(self, say: Callable[[str], None]) -> None:
+        """Says how far it is every ten seconds, until it is over."""
+        begun = time.monotonic()
+        while not self._over.wait(_LINE_S):
+            share = "" if self._share is None else f": {100 * self._share:.0f} %"
+            say(f"{self._doing}{share}, {time.monotonic() - begun:.0f} s so far")
+
     def stop(self) -> None:
         """Takes the bar away."""
         self._over.set()
@@ -54,16 +66,19 @@ class Bar:
 
 @contextlib.contextmanager
 def progress(doing: str) -> Iterator[Bar]:
-    """A bar while work goes on, on stderr where that is a terminal; it is gone afterwards."""
-    if not shows_progress():
-        yield Bar()
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every ten seconds."""
+    if shows_progress():
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    shown = Progress(*columns, console=console(sys.stderr), transient=True)
-    shown.start()
-    bar = Bar((shown, shown.add_task(doing, total=None)))
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        shown = Progress(*columns, console=console(sys.stderr), transient=True)
+        shown.start()
+        bar = Bar(doing, (shown, shown.add_task(doing, total=None)))
+    else:
+        bar = Bar(doing)
+        # The thread has no context of click, by which `note` knows of --quiet.
+        if not quiet():
+            threading.Thread(target=bar.lines, args=(say,), daemon=True).start()
     try:
         yield bar
     finally:
