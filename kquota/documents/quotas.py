@@ -129,7 +129,7 @@ def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
     naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
     """
     text = read_text(path)
-    if csv.is_table(text):
+    if csv.is_table(path, text):
         overlays = Overlays.of({}, cluster)
         values, lines = csv.read_lines(path, text)
         places = {entity: number for number, entity in enumerate(values)}

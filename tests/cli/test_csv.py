@@ -94,6 +94,9 @@ def test_headings_are_checked() -> None:
     for head, message in (
         ("user,owner,key,value", "line 1, column 2: 'owner' is not a column"),
         ("user,key", "column 3: there is"),
+        ("user,client-id", "column 3: there is no column of a quota; the headings are user, client-id"),
+        ("user,producer_byte_rate,unit", "column 3: 'unit' is not a column"),
+        ("user,producer_byte_rate,Producer byte rate", "column 3: 'producer_byte_rate' stands twice"),
     ):
         with pytest.raises(InputError, match=message):
             csv.read("t", head + "\na,b,c,d\n")
@@ -124,3 +127,33 @@ def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp
     (tmp_path / "t.csv").write_text(table.replace("12.5", "0.0001"))
     assert kquota("plan", "--quotas", "q.yaml", "--exit-code", "t.csv").code == 1
     assert "t.csv:3: " in kquota("lint", "t.csv").out
+
+
+def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: Path) -> None:
+    head = "User;Client ID;producer_byte_rate;Consumer byte rate;request_percentage"
+    table = f"\ufeffsep=;\n{head}\na;;10MB;20 MB/s;12,5\nb;app;;1kB;\nc;;;;\n"
+    (tmp_path / "t.csv").write_text(table)
+    (tmp_path / "q.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    assert csv.read("t", table) == QuotaSnapshot(
+        {
+            Entity("a"): {PRODUCER: 10_000_000, QuotaKey.CONSUMER_BYTE_RATE: 20_000_000, REQUEST: 12.5},
+            Entity("b", "app"): {QuotaKey.CONSUMER_BYTE_RATE: 1000},
+        }
+    )
+    planned = kquota("plan", "--quotas", "q.yaml", "t.csv", "--exit-code")
+    assert planned.code == 1
+    assert "2 to create" in planned.out + planned.err
+    assert kquota("import", "--from", "csv", "t.csv").code == 0
+    (tmp_path / "t.csv").write_text(table.replace("1kB", "1 kb"))
+    assert "t.csv, line 4, column 4 (consumer_byte_rate)" in kquota("lint", "t.csv").err
+
+
+@pytest.mark.parametrize("text", ["Tenant;producer_byte_rate (MB/s)\na;10\n", "Tenant,Owner\na,b\n", ""])
+def test_other_headings_are_named_beside_those_that_are_read(kquota: Kquota, tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    (tmp_path / "q.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    refused = kquota("plan", "--quotas", "q.yaml", "t.csv")
+    assert refused.code == 3
+    assert "user, client-id, ip name a client" in refused.err
+    if text:
+        assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas; the headings are Tenant, " in refused.err

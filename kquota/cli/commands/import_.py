@@ -31,9 +31,9 @@ def command(
     Of kafka-configs, what 'kafka-configs --describe' printed (of any release), or a shell script of its --alter
     commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of Jikkou and Strimzi, their
     resources; of Terraform, kafka_quota of the provider Mongey/kafka; csv is the table that 'kquota describe -o csv'
-    writes, also as Excel and LibreOffice save it. FILE - is stdin. Credentials are no quotas and
-    left out; what cannot be read as a quota is named on stderr, and the exit code is 9. A file in which nothing is
-    understood is an error.
+    writes, or a row for each client with a column for each quota, as Excel and LibreOffice save them. FILE - is stdin.
+    Credentials are no quotas and left out; what cannot be read as a quota is named on stderr, and the exit code is 9. A
+    file in which nothing is understood is an error.
 
     \b
     Examples:

@@ -1,7 +1,8 @@
 """Quotas as a table of a spreadsheet: what `kquota describe -o csv` writes, and what Excel and LibreOffice make of it.
 
-A row for each value. `<default>` is the default; a name that looks so, behind backslashes too, has one backslash more.
-A name that a spreadsheet would take for a number, a date or a formula is the formula of its text: `="007"`.
+A row for each value, or one for each entity with a column for each quota key. `<default>` is the default; a name that
+looks so, behind backslashes too, has one backslash more. A name that a spreadsheet would take for a number, a date or a
+formula is the formula of its text: `="007"`.
 """
 
 import contextlib
@@ -18,13 +19,20 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
 _NAMES: Final = tuple(kind.value for kind in EntityType)
-HEADINGS: Final = (*_NAMES, "key", "value", "unit")
-_HEAD = re.compile(rf"\ufeff?(?:sep=.\s+)?\"?(?:{'|'.join(HEADINGS)})\"? *[,;\t]", re.IGNORECASE)
+_LONG: Final = ("key", "value", "unit")
+HEADINGS: Final = (*_NAMES, *_LONG)
+_READ: Final = {heading.replace("-", "_"): heading for heading in (*HEADINGS, *map(str, QuotaKey))}
+_TOP = re.compile(r"\A\ufeff?(?:sep=.\s+)?")
+"""What may stand before the headings."""
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
 _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _MOST: Final = 20
+_HINT: Final = (
+    f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
+    f"as 10MB: {', '.join(map(str, QuotaKey))}"
+)
 
 Quotas = dict[Entity, dict[QuotaKey, Value]]
 
@@ -53,9 +61,22 @@ def _name(cell: str) -> Name | None:
     return cell[1:] if _DEFAULT_NAME.fullmatch(cell) else cell or None
 
 
-def is_table(text: str) -> bool:
-    """Whether a text begins with the headings of such a table."""
-    return _HEAD.match(text) is not None
+def is_table(name: object, text: str) -> bool:
+    """Whether a file is meant as such a table: by its name, or by a heading in a first line that is no YAML or JSON."""
+    if str(name).lower().endswith((".csv", ".tsv")):
+        return True
+    cells = re.split(r"[,;\t]", _TOP.sub("", text).lstrip().partition("\n")[0])
+    return (
+        len(cells) > 1
+        and not re.search("[#:{]", "".join(cells))
+        and any(_heading(cell) in _READ.values() for cell in cells)
+    )
+
+
+def _heading(cell: str) -> str:
+    """A heading in kquota's spelling; another one as it stands."""
+    cell = cell.strip(' "\t\r')
+    return _READ.get(re.sub(r"[\s_-]+", "_", cell.lower()), cell)
 
 
 def read(name: str, text: str) -> QuotaSnapshot:
@@ -69,10 +90,8 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
     Columns may have any order; separators are commas, semicolons or tabs. With semicolons, numbers may have a decimal
     comma. Raises InputError naming the line and the column of each mistake.
     """
-    if not is_table(text):
-        raise InputError(f"{name}, line 1: not the headings of a table of quotas: {', '.join(HEADINGS)}")
-    text = re.sub(r"\A\ufeff?(?:sep=.\s+)?", lambda match: "\n" * match[0].count("\n"), text)
-    separator = max(",;\t", key=text.lstrip().splitlines()[0].count)
+    text = _TOP.sub(lambda match: "\n" * match[0].count("\n"), text)
+    separator = max(",;\t", key=text.lstrip().partition("\n")[0].count)
     quotas: Quotas = {}
     first: dict[Entity, int] = {}
     mistakes: list[InputError] = []
@@ -90,6 +109,8 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
             mistakes.append(InputError(f"{where}: {wrong.error.message}", hint=wrong.error.hint))
             if not columns:
                 break
+    if not columns and not mistakes:
+        raise InputError(f"{name}: a table without headings", hint=_HINT)
     if mistakes:
         others = [f"{each.message} ({each.hint})" if each.hint else each.message for each in mistakes[1:_MOST]]
         raise InputError(mistakes[0].message, hint=mistakes[0].hint, others=others)
@@ -117,20 +138,27 @@ def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, lis
 
 
 def _columns(cells: list[str]) -> list[str]:
-    columns = [cell.strip().lower() for cell in cells]
+    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves."""
+    columns = [*map(_heading, cells)]
+    wide = not {"key", "value"} & set(columns)
+    read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
     for number, column in enumerate(columns):
-        if (column or any(columns[number:])) and (column not in HEADINGS or column in columns[:number]):
-            raise _Wrong(
-                number, InputError(f"{column!r} is not a column of quotas", hint=f"only {', '.join(HEADINGS)}")
-            )
-    for needed in ("key", "value"):
+        if (column or any(columns[number:])) and (column not in read or column in columns[:number]):
+            wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
+            raise _Wrong(number, InputError(f"{column!r} {wrong}; the headings are {', '.join(columns)}", hint=_HINT))
+    if wide and not {*map(str, QuotaKey)} & set(columns):
+        raise _Wrong(
+            len(columns),
+            InputError(f"there is no column of a quota; the headings are {', '.join(columns)}", hint=_HINT),
+        )
+    for needed in () if wide else ("key", "value"):
         if needed not in columns:
             raise _Wrong(len(columns), InputError(f"there is no column {needed!r}"))
     return columns
 
 
 def _add(quotas: Quotas, columns: list[str], cells: list[str], *, decimal_comma: bool) -> Entity:
-    """Adds the value of a row, and gives its entity."""
+    """Adds the values of a row, and gives its entity."""
     row = dict(zip(columns, cells, strict=False))
     for number, cell in enumerate(cells[len(columns) :], len(columns)):
         if cell.strip():
@@ -145,15 +173,20 @@ def _add(quotas: Quotas, columns: list[str], cells: list[str], *, decimal_comma:
 
     with within(next((kind for kind in _NAMES if row.get(kind)), "")):
         entity = Entity(*(_name(row.get(kind, "")) for kind in _NAMES))
-    with within("key"):
-        key = QuotaKey.parse(row.get("key", "").strip())
-    with within("value"):
-        value = _value(key, row.get("value", "").strip(), row.get("unit", "").strip(), decimal_comma)
-    with within("key"):
-        Alteration(entity, {key: value})
-        if key in quotas.get(entity, ()):
-            raise InputError(f"{key} of {entity} is given twice")
-    quotas.setdefault(entity, {})[key] = value
+    held = quotas.setdefault(entity, {})
+    if "key" in columns:
+        with within("key"):
+            given = [(QuotaKey.parse(row.get("key", "").strip()), "key", "value")]
+    else:
+        given = [(key, key.value, key.value) for key in QuotaKey if row.get(key.value, "").strip()]
+    for key, named, column in given:
+        with within(column):
+            value = _value(key, row.get(column, "").strip(), row.get("unit", "").strip(), decimal_comma)
+        with within(named):
+            Alteration(entity, {key: value})
+            if key in held:
+                raise InputError(f"{key} of {entity} is given twice")
+        held[key] = value
     return entity
 
 
