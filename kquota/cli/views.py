@@ -115,6 +115,8 @@ class View:
     others: Mapping[str, Callable[[], Iterable[Part]]] = field(default_factory=dict)
     """Further formats by name, such as `wide`, `tree` or `markdown`. They come before the formats above."""
     code: int = ExitCode.OK
+    asked: str = ""
+    """The option by which the exit code is 1, such as `--exit-code`."""
 
     def parts(self, output: str) -> Iterable[Part]:
         """The parts of the answer in a format that the command has."""
@@ -143,7 +145,9 @@ def show(view: View, output: str, *, written: bool = False) -> int:
         check_sorting(*(_headings(part) for part in parts if isinstance(part, Table | Csv)))
     for part in parts:
         _print(part)
-    return view.code
+    if view.asked and output not in ("table", "wide", "text"):  # people see on the screen what the option asked for
+        note(f"exit code 1, as {view.asked} asks")
+    return ExitCode.DIFFERENT if view.asked else view.code
 
 
 def check_sorting(*tables: Sequence[str]) -> None:

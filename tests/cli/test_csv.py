@@ -142,6 +142,8 @@ def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: P
     )
     planned = kquota("plan", "--quotas", "q.yaml", "t.csv", "--exit-code")
     assert planned.code == 1
+    told = kquota("plan", "--quotas", "q.yaml", "t.csv", "--exit-code", "-o", "json")
+    assert (told.code, "exit code 1, as --exit-code asks" in told.err) == (1, True)
     assert "2 to create" in planned.out + planned.err
     assert kquota("import", "--from", "csv", "t.csv").code == 0
     (tmp_path / "t.csv").write_text(table.replace("1kB", "1 kb"))

@@ -54,6 +54,8 @@ def test_it_fails_on_what_is_asked(kquota: Kquota, file: Path, fail_on: str, lin
     }
     file.write_text("\n".join([*head, *entries[line], ""]))
     assert kquota("lint", file.name, "--fail-on", fail_on).code == code
+    told = kquota("lint", file.name, "--fail-on", fail_on, "-o", "json").err
+    assert told == (f"exit code 1, as --fail-on {fail_on} asks\n" if code else "")
 
 
 def test_a_cluster_is_linted_and_sarif_has_no_place(kquota: Kquota, chroot: str) -> None:

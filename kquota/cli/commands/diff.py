@@ -17,7 +17,6 @@ from kquota.backends import cluster_of
 from kquota.backends.addresses import scheme_of, unknown
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
-from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few, leases_of
 from kquota.cli.options import argument, declared, flag, value
 from kquota.cli.plans import Labels, Words, plan_view
@@ -100,7 +99,7 @@ def command(
         for line in few(f"{side}: {line}" for line in ends):
             note(line)
     view = plan_view(found, files.labels, words=_words(a, b))
-    return replace(view, code=ExitCode.DIFFERENT if exit_code and found else ExitCode.OK)
+    return replace(view, asked="--exit-code" if exit_code and found else "")
 
 
 def _words(a: str, b: str) -> Words:

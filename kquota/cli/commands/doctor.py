@@ -67,7 +67,8 @@ def command(
     warnings = [check for check in found if check.state is State.WARN]
     if output == "json":
         address, context = (None, None) if access is None else (access.address, access.context)
-        show(View(document=lambda: doctor_document(found, address, context, _remedy)), output)
+        asked = f"--fail-on {fail_on}" if warnings and fail_on is not None and not failures else ""
+        show(View(document=lambda: doctor_document(found, address, context, _remedy), asked=asked), output)
     good = len(found) - len(failures) - len(warnings)
     note(f"{good} ok, {many(len(warnings), 'warning')}, {many(len(failures), 'failure')}")
     if failures:

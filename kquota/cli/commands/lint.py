@@ -10,7 +10,6 @@ from kquota import __version__
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
-from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.options import argument, choice, count, declared, value, values
 from kquota.cli.plans import finding_lines
@@ -91,7 +90,7 @@ def command(
         findings, line = _lint_file(file, cluster, facts, match)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
-    return found_view(findings, file, line, ExitCode.DIFFERENT if bad else ExitCode.OK)
+    return replace(found_view(findings, file, line), asked=f"--fail-on {fail_on}" if bad else "")
 
 
 def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding]:
@@ -112,7 +111,7 @@ def _lint_file(file: Path, cluster: str | None, facts: Facts, match: NamePattern
     return findings, line
 
 
-def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code: int) -> View:
+def found_view(findings: Sequence[Finding], file: Path | None, line: Line) -> View:
     """Findings in lint's formats."""
     name = None if file is None else file.as_posix()
 
@@ -123,7 +122,6 @@ def found_view(findings: Sequence[Finding], file: Path | None, line: Line, code:
         screen=lambda: _screen(findings, file, line),
         document=lambda: lint_document(findings, line),
         others={"sarif": sarif, "github": lambda: _github(findings, name, line)},
-        code=code,
     )
 
 

@@ -6,7 +6,6 @@ import click
 
 from kquota.cli import params, session
 from kquota.cli.contexts import Given
-from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
 from kquota.cli.options import choice, declared
 from kquota.cli.text import Column, safe
@@ -72,7 +71,7 @@ def check(
     return View(
         screen=lambda: _screen(findings, zookeeper, bootstrap_server),
         document=document,
-        code=ExitCode.DIFFERENT if findings and fail_on else ExitCode.OK,
+        asked=f"--fail-on {fail_on}" if findings and fail_on else "",
     )
 
 

@@ -102,7 +102,8 @@ def command(
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
     under = _under(usage, planned, current, source.file, facts, recorded_under)
     review = Review(brokers or live.brokers, concerning(findings, named), None if under is None else under[1], unnamed)
-    show(plan_view(planned, quota_file.labels, review), output)
+    asked = "--exit-code" if exit_code and planned else ""
+    code = show(replace(plan_view(planned, quota_file.labels, review), asked=asked), output)
     if live.leases is not None:
         kept = live.leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
         leases.note_changed(kept, live.leases.ended_by(planned), None)
@@ -110,7 +111,7 @@ def command(
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     consent.foretell(planned.objections)
     answers: frozenset[str] = frozenset() if under is None else under[0].answers
-    if auditing.fails(fail_on, answers) or (exit_code and planned):
+    if auditing.fails(fail_on, answers) or code:
         return ExitCode.DIFFERENT
     return ExitCode.OK if under is None else under[1].code
 

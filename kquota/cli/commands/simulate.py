@@ -1,5 +1,6 @@
 """`kquota simulate`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -112,9 +113,9 @@ def command(
 
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     throttled = any(client.is_throttled for client in result.clients)
-    if ("throttled" in fail_on and throttled) or ("undetermined" in fail_on and traffic.unseen):
-        code = ExitCode.DIFFERENT
-    return simulated(
+    true = [name for name, found in (("throttled", throttled), ("undetermined", traffic.unseen)) if found]
+    asked = ", ".join(name for name in true if name in fail_on)
+    view = simulated(
         result,
         planned.workload,
         planned.generation,
@@ -123,6 +124,7 @@ def command(
         calm=calm,
         enough=lambda: needed(planned, result.unlimited) if workload_file is not None and result.unlimited else (),
     )
+    return replace(view, asked=f"--fail-on {asked}" if asked else "")
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
