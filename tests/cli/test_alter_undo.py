@@ -280,3 +280,29 @@ def test_without_an_answer_nothing_is_written_and_that_is_said(
 
     assert done.code == 4
     assert f"Kafka at {peer.bootstrap} did not answer within 1 s. Nothing was written." in done.err
+
+
+def test_an_undo_that_is_repeated_goes_no_further_by_itself(kquota: Kquota, chroot: str) -> None:
+    """Whoever repeats it wants nothing else reverted; by its ID each entry is, the undo as well."""
+    live = ("--zookeeper", chroot)
+    for rate in ("1MB", "2MB", "3MB"):
+        assert kquota("alter", *live, "--user", "alice", "--add-config", f"producer_byte_rate={rate}").code == 0
+
+    def value() -> str:
+        return kquota("describe", *live, "-o", "csv").out.splitlines()[1].split(",")[4]
+
+    assert kquota("undo", "--yes", *live).code == 0
+    for yes in ([], ["--yes"], ["--yes", "--user", "alice"]):
+        again = kquota("undo", *yes, *live)
+        assert again.code == 8
+        assert "the last write, entry 4, was an undo of entry 3; one more goes further back, to entry 2" in again.err
+        assert f"('kquota undo 2 --zookeeper {chroot}' if you mean it; " in again.err
+        assert f"'kquota undo 4 --zookeeper {chroot}' brings entry 3 back)" in again.err
+    assert value() == "2000000"
+    dry = kquota("undo", "--dry-run", *live)
+    assert (dry.code, "was an undo of entry 3; one more goes further back\n" in dry.err) == (0, True)
+
+    assert kquota("undo", "4", "--yes", *live).code == 0
+    assert value() == "3000000"
+    assert kquota("undo", "2", "3", "--yes", *live).code == 0
+    assert value() == "1000000"

@@ -7,7 +7,7 @@ import click
 from kquota import reconcile
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import check_cluster, place_of, to_undo, with_freezes
-from kquota.cli import grammar, params, session
+from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.options import argument, declared
@@ -16,14 +16,14 @@ from kquota.cli.streams import note, say
 from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, terms_of
-from kquota.core.change.plan import Plan, still_due
+from kquota.core.change.plan import Cluster, Plan, still_due
 from kquota.core.change.review import related
 from kquota.core.duration import duration
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Entry, Pages
-from kquota.errors import Conflict, InputError
+from kquota.documents.journal import Entry, Pages, name_of
+from kquota.errors import Conflict, InputError, Refused
 from kquota.reconcile import now
 
 
@@ -40,10 +40,11 @@ def command(
     """Revert an apply, an alter or a delete, or end a recording.
 
     ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
-    the newest first. Without an ID, undo reverts the last change of this cluster that is not undone yet. The entities
-    get the values that they had before. When one of them was changed since, undo reports a conflict and writes nothing.
-    An entry that is undone already is left alone. An apply that was killed is reverted as far as it got. For a 'kquota
-    record' that was killed, undo switches the request loggers back.
+    the newest first. Without an ID, undo reverts the last change of this cluster that is not undone yet. Right after
+    another undo that is one change further back: undo asks first, and a script has to name the ID. The ID of an undo
+    brings back what it reverted. The entities get the values that they had before. When one of them was changed since,
+    undo reports a conflict and writes nothing. An entry that is undone already is left alone. An apply that was killed
+    is reverted as far as it got. For a 'kquota record' that was killed, undo switches the request loggers back.
 
     --user, --client and --ip revert a part of an entry: the values of these users with their pairs, client-ids or ips.
     Without an ID, that is the last change that is about them. The rest of the entry can be reverted later.
@@ -68,6 +69,8 @@ def command(
         here = place_of(backend)
         meant = about.covers if about else None
         found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
+        if not ids:
+            _heed_repeated(next(iter(found.values())), pages, here, terms, about)
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
         for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
             if terms.stop():
@@ -86,6 +89,27 @@ def command(
     if terms.dry_run:
         say(DRY_RUN)
     return ExitCode.OK
+
+
+def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, about: params.Selection) -> None:
+    """Says that an undo without an ID, right after an undo, goes further back. Raises Refused where nobody is asked.
+
+    Whoever repeats a command that seemed to do nothing wants no second change reverted.
+    """
+    writes = reversed([each for each in pages.of(here) if each.may_have_changed])
+    last = next(each for each in writes if not about or any(about.covers(one.entity) for one in each.made.changes))
+    if last.command != "undo" or last.undoes in (None, entry.id):
+        return
+    undone = f"entry {name_of(str(last.undoes))}"
+    said = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
+    if terms.dry_run or (not terms.yes and consent.on_terminal()):
+        say(said)
+        return
+    further, again = (params.way_back(name, terms.access, terms.journal) for name in (entry.name, last.name))
+    raise Refused(
+        f"refused: {said}, to {_described(entry, now())}",
+        hint=f"{further} if you mean it; {again} brings {undone} back",
+    )
 
 
 def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.Selection) -> int:
