@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Kquota
+from tests.cli.terminal import on_terminal
 from tests.cli.test_leases import entries, let_time_pass
+from tests.cli.test_screens import STYLED
 
 BACK = ("undo", "--yes")
 
@@ -181,3 +183,24 @@ def test_the_reason_of_a_plan_goes_where_the_plan_goes(kquota: Kquota, chroot: s
     assert kquota("apply", "plan.json", "--yes", "-m", "INC-8", *where).code == 0
     assert entries(kquota)[-1]["message"] == "INC-8"
     assert ": INC-8" in kquota("undo", "--yes", *where).err
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_who_when_what_and_why_stay_on_a_narrow_terminal(
+    kquota: Kquota, tmp_path: Path, chroot: str, width: int
+) -> None:
+    """No word is broken, and nothing of these is left out."""
+    whose = ("--user", "team-alpha", "--user", "team-beta", "--client", "app1")
+    what = ("--add-config", "controller_mutation_rate=5,request_percentage=50%", "--for", "2h")
+    why = "OPS-4711: the nightly backfill"
+    assert kquota("alter", *whose, *what, "-m", why, "--yes", "--zookeeper", chroot).code == 0
+    by = entries(kquota)[0]["by"]
+
+    shown = on_terminal(["history"], tmp_path, COLUMNS=str(width), XDG_STATE_HOME=str(tmp_path / ".state"))
+
+    table = STYLED.sub("", shown[: shown.index("left out")])
+    assert max(map(len, table.splitlines())) <= width
+    # A word that is broken is not among the words of the lines.
+    found = set(table.split())
+    for text in (by, "STARTED", "BY", "alter", why, "request_percentage", "no", "quota", "until"):
+        assert found.issuperset(text.split()), table

@@ -1,5 +1,7 @@
 """`kquota history`."""
 
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from kquota.cli.leases import shown
 from kquota.cli.options import argument, by, declared, flag, lasting, value
 from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
-from kquota.cli.text import Column, entity_text, many, moment
+from kquota.cli.text import Column, entity_text, layout, many, moment
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
 from kquota.documents.derive import plain
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
@@ -24,6 +26,8 @@ from kquota.leases import prune as pruned
 from kquota.reconcile import now
 from kquota.state import CLUSTER
 
+_WIDE = 120
+"""On a terminal of so many columns, each of who, when, what and why has its own."""
 _ABOUT: Any = by(params.about_options("Only writes about"))
 
 
@@ -205,6 +209,8 @@ def _table(
     *,
     unreadable: Pages | None,
 ) -> Table:
+    # Who, when, what and why stay on a narrow terminal: two of them in a column, and no word is broken.
+    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE and not layout().sort_by
     several = len({entry.cluster for entry in entries}) > 1
     messages, files = (any(getattr(entry, name) for entry in entries) for name in ("message", "file"))
 
@@ -215,20 +221,24 @@ def _table(
         reversed(entries),
         [
             (Column("ENTRY", whole=True), lambda entry: entry.name),
-            (Column("STARTED (UTC)", whole=True), lambda entry: moment(entry.started)),
-            (Column("COMMAND", spare=1), lambda entry: entry.command),
-            (Column("WHAT"), _what),
+            narrow and (Column("STARTED (UTC), BY", least=19), lambda entry: (moment(entry.started), entry.by or "-")),
+            narrow
+            and (Column("WHAT, WHY", least=25), lambda entry: (f"{entry.command} {_what(entry)}", entry.message or "")),
+            not narrow and (Column("STARTED (UTC)", whole=True), lambda entry: moment(entry.started)),
+            not narrow and (Column("COMMAND", spare=1), lambda entry: entry.command),
+            not narrow and (Column("WHAT"), _what),
             (Column("OUTCOME"), outcome),
-            messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
+            not narrow and messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
             files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
-            (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
+            not narrow and (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
             (Column("CLUSTER", spare=2 if several else 3), lambda entry: entry.cluster),
             (Column("ID", whole=True, spare=4), lambda entry: entry.id),
         ],
     )
-    rest = [""] * (len(table.columns) - 5)
+    of_outcome = [column.heading for column in table.columns].index("OUTCOME")
+    before, after = [""] * (of_outcome - 1), [""] * (len(table.columns) - of_outcome - 1)
     broken = [
-        (name.removesuffix(".json"), "", "", "", f"unreadable: {why}", *rest)
+        (name.removesuffix(".json"), *before, f"unreadable: {why}", *after)
         for name, why in (unreadable.unreadable if unreadable else ())
     ]
     return replace(table, rows=[*table.rows, *broken])
