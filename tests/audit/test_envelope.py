@@ -138,6 +138,12 @@ def test_each_request_of_a_document_counts(document: str, prefix: str, old: bool
     assert found == [parse_line(text, "1", UTC) for text in texts]
 
 
+def test_a_request_between_documents_is_not_passed_over() -> None:
+    """Where one of them is damaged, none of the line counts in silence."""
+    whole, damaged = (json.dumps({"m": line(fields(localTimeMs=number)).rstrip("\n")}) for number in (1.5, 2.5))
+    assert parted(whole + damaged[:-9] + whole) == [whole + damaged[:-9] + whole]
+
+
 def test_old_requests_that_share_a_line_are_refused() -> None:
     """The first one had the times and the principal of the last."""
     with pytest.raises(ValueError, match="several requests in one line"):

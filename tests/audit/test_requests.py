@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -110,6 +111,18 @@ def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None
     lines += [log_line(n).replace(f'"correlationId":{n},', '"correlationId":7,') for n in range(20)]
 
     assert (audit(written(tmp_path, lines)).quality.events, len(lines)) == (40, 40)
+
+
+@pytest.mark.parametrize("later_ms", [1, 700])
+def test_requests_that_are_there_with_two_times_are_refused(tmp_path: Path, later_ms: int) -> None:
+    """Two layouts print other parts of a second, and of a line without a time the collector's clock counts."""
+    lines = whole_log()
+    times = re.compile(r"\[([^\]]+),([0-9]{3})\]")
+    later = [times.sub(lambda at: f"[{at[1]},{min(int(at[2]) + later_ms, 999):03}]", text, count=1) for text in lines]
+    written(tmp_path, lines)
+    written(tmp_path, later, "server.log")
+    with pytest.raises(InputError, match="the same requests are there twice, with other times"):
+        audit(tmp_path)
 
 
 def test_requests_that_two_tasks_have_are_refused(tmp_path: Path) -> None:

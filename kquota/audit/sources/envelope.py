@@ -121,13 +121,16 @@ def parted(line: str) -> list[str]:
     if max(line.count("isForwarded"), line.count(COMPLETED)) < 2:
         return [line]
     parts: list[str] = []
-    at = tries = 0
+    at = behind = tries = 0
     while (opening := _OPENING.search(line, at)) is not None and tries < _TRIES:
         try:
-            value, at = _DECODE(line, opening.start())
+            value, end = _DECODE(line, opening.start())
         except json.JSONDecodeError:
             at, tries = opening.end(), tries + 1
             continue
+        if _MARK.search(line, behind, opening.start()):
+            return [line]
+        at = behind = end
         head = line[: opening.start()] if not parts else ""
         parts += [head + json.dumps(part, ensure_ascii=False) for part in _parts(value) if _holds(part)]
     return [line] if len(parts) < 2 or _MARK.search(line, at) else parts

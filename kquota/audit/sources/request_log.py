@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,7 +25,7 @@ from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, identity_of, row_of
 from kquota.audit.sources.origins import Origins, check, origin_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import Requests, missing
+from kquota.audit.sources.requests import Requests, identity, missing
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
@@ -115,8 +116,8 @@ class _Rows:
         self._names, self._tally, self._pieces = Names(), tally, pieces
         self.rows = bytearray()
         self._origins = Origins(broker)
-        self._numbers: list[Any] = [np.zeros((0, 3), np.int64)]
-        """(connection, number, whether its client numbers each broker's requests by themselves) of each request."""
+        self._numbers: list[Any] = [np.zeros((0, 4), np.int64)]
+        """(connection, number, whether its client numbers each broker's requests alone, thread time) of each."""
         self.data = DataLog(broker) if settings.data else None
         self.topics = TopicLog(broker)
         if scanner is not None:
@@ -197,7 +198,7 @@ class _Rows:
             self._tally.spare(reason, 1, event.request_ns, whole=True)
         self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
         own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
-        self._numbers.append([(self._names.connections[event.connection], event.number, own)])
+        self._numbers.append([(self._names.connections[event.connection], event.number, own, event.request_ns)])
 
     def reject(self, text: str, reason: str, place: str, path: str) -> None:
         """Tallies a line that is no request, and notes which request it may have been."""
@@ -217,9 +218,12 @@ class _Rows:
     def check(self, split: Split) -> None:
         """Notes how many requests are missing.
 
-        Raises InputError where several brokers wrote the lines: a quota holds for each broker by itself.
+        Raises InputError where several brokers wrote the lines: a quota holds for each broker by itself. So it does
+        where the same requests are there with two times.
         """
         numbers = np.concatenate(self._numbers)
+        timeless = numbers[:, (0, 1, 3)].T.astype(np.uint64)
+        self._tally.requests.check_times(identity(crc32(self._broker.encode()), *timeless), split.path)
         if lacking := missing(numbers[:, 0], numbers[:, 1], numbers[:, 2] == 1):
             place = f"{split.path} {split.start} {self._tally.events}"
             self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from kquota.audit.batch import Bools, Int64s
+from kquota.audit.sources.files import UnreadableFile
 from kquota.errors import InputError
 
 REQUESTS: Final = "requests"
@@ -28,6 +29,9 @@ _SKETCH: Final = 256
 """So many requests of a part are known beyond it: those whose identities are the smallest."""
 _COMMON: Final = 2
 """Where two parts have so many of them in common, their files hold the same requests."""
+_ONCE: Final = "give each request once: one of the files, or the lines of one logger"
+_TIMELESS, _MOSTLY = 1 << 16, 0.5
+"""How many requests are compared without their times, and which part of them is not there twice by chance."""
 _ENOUGH: Final = 20
 """From fewer requests of a connection nothing follows by themselves."""
 _FEW: Final = 4
@@ -65,6 +69,7 @@ class Requests:
         self._slots, self._count, self._part = np.zeros(1 << 10, np.uint64), 0, 0
         self._sketch: dict[int, str] = {}
         self._before: list[dict[int, str]] = []
+        self._timeless, self._largest = np.zeros(0, np.uint64), _64_BITS
 
     def news(self, keys: Any, path: str, add: Callable[..., None] = add) -> Bools:
         """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled."""
@@ -85,6 +90,19 @@ class Requests:
             self._sketch = {key: known[key] for key in sorted(known)[:_SKETCH]}
         return new
 
+    def check_times(self, keys: Any, path: str) -> None:
+        """Takes requests that are new by their times, by their identities without them.
+
+        Raises UnreadableFile where most are there with two or three times: from two layouts, or by a collector's clock.
+        """
+        self._timeless = np.concatenate([self._timeless, keys[keys <= self._largest]])
+        while len(self._timeless) > _TIMELESS:
+            self._largest >>= 1
+            self._timeless = self._timeless[self._timeless <= self._largest]
+        _, counts = np.unique(self._timeless, return_counts=True)
+        if len(counts) >= _ENOUGH and np.count_nonzero((counts > 1) & (counts < _FEW)) > _MOSTLY * len(counts):
+            raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
+
     def sketch(self) -> set[str]:
         """What other tasks are to know of them."""
         parts = enumerate([*self._before, self._sketch])
@@ -104,7 +122,7 @@ def check(sketches: Iterable[Iterable[str]]) -> None:
         if count >= _COMMON:
             raise InputError(
                 f"{' and '.join(paths)}: the same requests are there twice, too far apart to count them once",
-                hint="give each request once: one of the files, or the lines of one logger",
+                hint=_ONCE,
             )
 
 

@@ -275,7 +275,7 @@ class Usual:
     followers: int
     followers_ns: int
     numbers: Columns
-    """(connection, number, whether its client numbers each broker's requests by themselves) of each request."""
+    """(connection, number, whether its client numbers each broker's requests alone, thread time) of each."""
     firsts: list[tuple[str, int, bool]]
     """(connection, time, whether that opened it) of the earliest line of each connection, where that is asked for."""
 
@@ -501,7 +501,7 @@ class _Reading:
             self.stop,
             int(follows.sum()),
             int(request_ns[follows].sum()),
-            np.stack([connections[read], correlation[read], own[read].astype(np.int64)], axis=1),
+            np.stack([connections[read], correlation[read], own[read].astype(np.int64), spent_ns[read]], axis=1),
             firsts,
         )
 
