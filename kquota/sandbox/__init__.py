@@ -70,6 +70,7 @@ class Server(Protocol):
     config_file: str
     """In the sandbox's folder; its first line marks the folder as a sandbox's."""
     log_file: str
+    request_log: str | None = None
     patience_s: float
     """How long a start may take."""
     metrics: str | None = None

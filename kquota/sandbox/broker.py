@@ -48,6 +48,7 @@ class Broker(Server):
     title = "broker"
     config_file = "server.properties"
     log_file = "broker.log"
+    request_log = "kafka-request.log"
     patience_s = 90.0
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:

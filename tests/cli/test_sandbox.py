@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from urllib.request import urlopen
 
 from jsonschema import Draft202012Validator
 
 from kquota.documents.encoding import schema
+from kquota.metrics.meters import requests_of
 from tests.brokers.kafka import COORDINATES, NAME
 from tests.brokers.maven import retrieve
 from tests.cli.conftest import Kquota
@@ -26,6 +28,7 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
         assert status.code == 0
         Draft202012Validator(schema("sandbox")).validate(json.loads(status.out))
         assert json.loads(status.out)["connect"] == connect
+        assert Path(json.loads(status.out)["log"]).is_file()
         again = kquota("sandbox", "start", **kept)
         assert (again.code, again.out) == (0, f"{connect}\n")
         assert "runs already" in again.complaint
@@ -72,6 +75,9 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         assert (other.code, other.out) == (8, ""), "a broker's address is none for --zookeeper"
         top = kquota("top", "--once", "--metrics", json.loads(again.out)["metrics"], **there)
         assert (top.code, "1 page of metrics" in top.err) == (0, True)
+        page = urlopen(json.loads(again.out)["metrics"]).read().decode()
+        assert requests_of(page), "kquota record --metrics counts its requests"
+        assert Path(json.loads(again.out)["request_log"]).is_file()
     finally:
         kquota("sandbox", "stop", "--broker", **sandbox)
 

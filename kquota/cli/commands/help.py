@@ -75,6 +75,9 @@ def command(ctx: click.Context, topic: str | None) -> None:
         click.echo(f"\nTopics, as in 'kquota help concepts':\n{_folded(TOPICS)}")
     elif topic in TOPICS:
         text = text_of(topic).removeprefix("# ")
+        if topic == "workload" and not sys.stdout.isatty():  # a file: only the example is no comment
+            text = re.sub(r"(?m)^(?:    (?=kquota )|(?=\S))", "# ", text)
+            text = re.sub(r"(?m)^    ", "", text)
         # Pages are made for 120 columns; a narrower terminal would break their lines inside words.
         click.echo(fitted(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text, nl=False)
     elif topic in COMMANDS:

@@ -99,7 +99,7 @@ def start(
         if state.metrics is not None:
             note(f"its metrics: kquota top --metrics {state.metrics}")
         note(f"'kquota sandbox stop{' --broker' if which.broker else ''}{where}' ends it, and keeps its data")
-    return _running(state)
+    return _running(state, server)
 
 
 @command.command("stop")
@@ -121,11 +121,14 @@ def status(which: Which) -> View:
     if state is None:
         note("not running")
         return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
-    return _running(state)
+    return _running(state, which.server)
 
 
-def _running(state: SandboxState) -> View:
+def _running(state: SandboxState, server: Server) -> View:
     fields: dict[str, Any] = {"connect": state.connect, "pid": state.pid, "directory": state.directory}
+    fields["log"] = str(Path(state.directory, server.log_file))
+    if server.request_log is not None:
+        fields["request_log"] = str(Path(state.directory, server.request_log))
     if state.metrics is not None:
         fields["metrics"] = state.metrics
     return View(screen=lambda: [state.connect], document=lambda: _document(running=True, **fields))

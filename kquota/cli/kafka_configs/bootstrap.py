@@ -122,7 +122,7 @@ def _alter_quotas(raw: RawQuotas, options: Options, adding: dict[str, str], dele
     for key, text in adding.items():
         number = configs.parse_double(text)
         if number is None:
-            raise Refusal(f"Cannot parse quota configuration value for {key}: {text}")
+            raise Refusal(f"Cannot parse quota configuration value for {key}: {text}{configs.advice(key, text)}")
         values[key] = number
     pairs = zip(options.entity_types, options.entity_names, strict=True)
     entity = {_TYPES[kind].value: name or None for kind, name in pairs}

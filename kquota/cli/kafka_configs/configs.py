@@ -1,5 +1,6 @@
 """`--add-config`, `--add-config-file` and `--delete-config`: what is to be set and deleted, as texts."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from decimal import Decimal
@@ -8,6 +9,8 @@ from pathlib import Path
 from kquota.backends.properties import read_properties
 from kquota.cli.kafka_configs.options import Options, Refusal
 from kquota.core.java import hash_order, string_hash
+from kquota.core.quotas.quota import QuotaKey, format_value, parse_value
+from kquota.errors import InputError
 
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
 """A separator counts where the next bracket, if there is any, opens."""
@@ -54,6 +57,14 @@ def parse_double(text: str) -> float | None:
     """The number of a text as Java reads it (a final d or f is fine, underscores are not), or None."""
     trimmed = text.strip()
     return float(trimmed.rstrip("dDfF")) if _NUMBER.fullmatch(trimmed) else None
+
+
+def advice(key: str, text: str) -> str:
+    """What to write for a value with a unit, which Kafka's tool does not read; nothing for another text."""
+    with contextlib.suppress(InputError):
+        quota = QuotaKey.parse(key)
+        return f" (kafka-configs reads no units: write {key}={format_value(quota, parse_value(quota, text))})"
+    return ""
 
 
 def double_text(number: float) -> str:

@@ -179,7 +179,8 @@ def _checked(levels: Levels, config: dict[str, str]) -> dict[str, str]:
             is_number = digits.isdecimal() and len(digits.lstrip("0")) < 20 and int(digits) <= kind.maximum
             whole[name] = trimmed
         if not is_number:
-            raise Refusal(f"Invalid value {text} for configuration {key}: Not a number of type {kind.value}")
+            hint = configs.advice(name, text)
+            raise Refusal(f"Invalid value {text} for configuration {key}: Not a number of type {kind.value}{hint}")
         if kind is ValueType.INT and int(trimmed) < 0:
             raise Refusal(f"Invalid value {text} for configuration {key}: Value must be at least 0")
     return whole

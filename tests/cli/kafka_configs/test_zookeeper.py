@@ -98,6 +98,8 @@ def test_a_file_of_configs(tool: Tool, chroot: str, znodes: Any, tmp_path: Path)
     file.write_text("producer_byte_rate=[1]\n")
     message = "Invalid value [1] for configuration producer_byte_rate: Not a number of type LONG"
     assert tool(*words).err == f"{message}\n"
+    file.write_text("producer_byte_rate=10MB\n")
+    assert tool(*words).err.endswith("type LONG (kafka-configs reads no units: write producer_byte_rate=10000000)\n")
     file.write_text("a=\\u12\n")
     assert tool(*words).code == 1
     file.write_text("")
