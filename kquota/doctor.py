@@ -29,7 +29,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "gssapi": "a login to brokers by Kerberos",
     "msk": "a login to Amazon MSK by IAM",
     "probe": "topics that 'kquota audit' reads",
-    "sandbox": "'kquota sandbox'",
+    "sandbox": "the ZooKeeper of 'kquota sandbox'",
     "exporter": "'kquota exporter'",
 }
 """The extras of kquota, with the work that needs each."""
