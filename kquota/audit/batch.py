@@ -180,13 +180,15 @@ class UnreadFile:
 
 @dataclass
 class Tally:
-    """What became of the records of a split."""
+    """What was read, and what could not be: of a split, of a task, or of all that was audited."""
 
     events: int = 0
+    ungoverned: int = 0
+    """Events and samples of clients without a limit."""
     exempt: int = 0
-    """Requests that brokers do not charge; they are no events."""
+    """Requests that brokers do not charge; they are not among the events."""
     exemptions: dict[str, Exemption] = field(default_factory=dict)
-    """What is not charged, by its reason: those requests, and events of which only the thread time is exempt."""
+    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
     repeated: int = 0
     """Requests that were there before; they count once."""
     rejected: int = 0
@@ -198,9 +200,38 @@ class Tally:
     noted: dict[str, set[str]] = field(default_factory=dict)
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
     answers: dict[Answered, Answers] = field(default_factory=dict)
-    """What the brokers themselves answered: the throttled requests of each client."""
+    """What the brokers themselves answered: the throttled requests of each client, of all clients, also of those
+    without a limit. With `ReadSettings.by_client` all requests whose throttle time is known."""
     requests: Any = field(default=None, compare=False)
     """The requests that were read (`kquota.audit.sources.requests.Requests`), where the source knows them again."""
+
+    @classmethod
+    def total(cls, tallies: Sequence[Tally]) -> Tally:
+        """What became of all these records."""
+        found = cls()
+        for each in tallies:
+            found.events += each.events
+            found.ungoverned += each.ungoverned
+            found.exempt += each.exempt
+            found.repeated += each.repeated
+            found.rejected += each.rejected
+            found.rejects += each.rejects
+            found.unread = {**each.unread, **found.unread}
+            for dialect, shown in each.noted.items():
+                found.note(dialect, *shown)
+        found.first_ms = min((each.first_ms for each in tallies if each.first_ms is not None), default=None)
+        found.last_ms = max((each.last_ms for each in tallies if each.last_ms is not None), default=None)
+        found.exemptions = {
+            reason: sum((each.exemptions.get(reason, Exemption()) for each in tallies), Exemption())
+            for reason in sorted({reason for each in tallies for reason in each.exemptions})
+        }
+        found.answers = add_up([each.answers for each in tallies])
+        return found
+
+    @property
+    def unread_files(self) -> tuple[UnreadFile, ...]:
+        """Files that were not read to their ends, in the order of their paths: the audit lacks the rest of them."""
+        return tuple(self.unread[path] for path in sorted(self.unread))
 
     def note(self, dialect: str, *shown: str) -> None:
         """Notes that a source was read, and what it shows."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.batch import Exemption, Reject, Tally, UnreadFile
+from kquota.audit.batch import Reject, Tally
 from kquota.audit.findings import Findings, naming
-from kquota.core.findings.answers import Answered, Answers, add_up
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -27,68 +26,6 @@ if TYPE_CHECKING:
     from kquota.core.findings.prediction import ClosedLoop, CounterName, Prediction
 
 
-@dataclass(frozen=True)
-class DataQuality:
-    """What was read, and what could not be."""
-
-    events: int = 0
-    ungoverned: int = 0
-    """Events and samples of clients without a limit."""
-    exempt: int = 0
-    """Requests that brokers do not charge; they are not among the events."""
-    rejected: int = 0
-    repeated: int = 0
-    """Requests that the export holds again; each counts once."""
-    first_ms: int | None = None
-    last_ms: int | None = None
-    unread_files: tuple[UnreadFile, ...] = ()
-    """Files that were not read to their ends, in the order of their paths: the audit lacks what is in the rest."""
-    exemptions: Mapping[str, Exemption] = field(default_factory=dict)
-    """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
-    answers: Mapping[Answered, Answers] = field(default_factory=dict)
-    """What the brokers themselves answered: the throttled requests of each client, of all clients, also of those
-    without a limit. With `ReadSettings.by_client` all requests whose throttle time is known."""
-
-    @classmethod
-    def of(cls, tally: Tally, ungoverned: int) -> DataQuality:
-        """The account of one task."""
-        return cls(
-            tally.events,
-            ungoverned,
-            tally.exempt,
-            tally.rejected,
-            tally.repeated,
-            tally.first_ms,
-            tally.last_ms,
-            tuple(tally.unread.values()),
-            tally.exemptions,
-            tally.answers,
-        )
-
-    def __add__(self, other: DataQuality) -> DataQuality:
-        def pick(choose: Any, *times: int | None) -> int | None:
-            known = [time for time in times if time is not None]
-            return choose(known) if known else None
-
-        return DataQuality(
-            self.events + other.events,
-            self.ungoverned + other.ungoverned,
-            self.exempt + other.exempt,
-            self.rejected + other.rejected,
-            self.repeated + other.repeated,
-            pick(min, self.first_ms, other.first_ms),
-            pick(max, self.last_ms, other.last_ms),
-            tuple(
-                one for _, one in sorted({one.path: one for one in (*other.unread_files, *self.unread_files)}.items())
-            ),
-            {
-                reason: self.exemptions.get(reason, Exemption()) + other.exemptions.get(reason, Exemption())
-                for reason in sorted({*self.exemptions, *other.exemptions})
-            },
-            add_up([self.answers, other.answers]),
-        )
-
-
 _COLUMNS = """broker subject key=key.value unit entity limit verdict reason events throttled_events longest_ms
     muted_share=prediction.muted_share.likely delivered_per_s=prediction.delivered_per_s.likely
     wanted_per_s=prediction.wanted_per_s.likely open_loop_throttle_time_max_ms=throttle_time_max_ms peak_rate
@@ -97,11 +34,10 @@ _COLUMNS = """broker subject key=key.value unit entity limit verdict reason even
 
 @dataclass(frozen=True)
 class AuditResult(Tabular):
-    """The findings table, the account of the data, and the records that could not be read."""
+    """The findings table, and the account of the data."""
 
     findings: pa.Table
-    quality: DataQuality
-    rejects: tuple[Reject, ...] = ()
+    quality: Tally
     before: pa.Table | None = None
     """The findings under the quotas that `AuditSettings.against` names."""
     engine: str = ""
@@ -120,6 +56,11 @@ class AuditResult(Tabular):
     """The same under `AuditSettings.against`."""
     closed_loop: tuple[ClosedLoop, ...] = ()
     """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
+
+    @property
+    def rejects(self) -> tuple[Reject, ...]:
+        """Some of the records that could not be read."""
+        return tuple(self.quality.rejects)
 
     @property
     def found(self) -> Sequence[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,13 +16,14 @@ from kquota.cli import params, security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
 from kquota.cli.text import first_of, many
+from kquota.documents.derive import picked
 from kquota.documents.encoding import to_json_line
 from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Reject, UnreadFile
-    from kquota.audit.result import AuditResult, DataQuality
+    from kquota.audit.batch import Reject, Tally, UnreadFile
+    from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
 
@@ -92,7 +93,7 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     warn(f"{told} ({_where(result.rejects)})")
 
 
-def warn_repeated_hours(quality: DataQuality, zone: str) -> None:
+def warn_repeated_hours(quality: Tally, zone: str) -> None:
     """Names each hour that clocks of a log's time zone showed twice while it was written."""
     if quality.first_ms is None or quality.last_ms is None:
         return
@@ -130,11 +131,9 @@ def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
     }
 
 
-def data_of(quality: DataQuality) -> dict[str, Any]:
+def data_of(quality: Tally) -> dict[str, Any]:
     """The account of the data, as documents have it; the brokers' answers are a part of their own."""
-    data = asdict(replace(quality, answers={}))
-    del data["answers"]
-    return data
+    return picked(quality, "events ungoverned exempt rejected repeated first_ms last_ms unread_files exemptions")
 
 
 def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
-    from kquota.audit.result import AuditResult, DataQuality
+    from kquota.audit.batch import Tally
+    from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
 
@@ -315,7 +316,7 @@ def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
         yield f"\n{text[0].upper()}{text[1:]}."
 
 
-def _spared(quality: DataQuality) -> str:
+def _spared(quality: Tally) -> str:
     """The exempt thread time, by reason."""
     told = [
         f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
@@ -330,7 +331,7 @@ def _how_on_spark(result: AuditResult) -> Iterator[Part]:
         yield Note("the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 
-def _unread(quality: DataQuality) -> str:
+def _unread(quality: Tally) -> str:
     """How many requests were there twice, and how many files could not be read to their ends."""
     told = f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
     files = len(quality.unread_files)

@@ -75,7 +75,7 @@ class Logs:
             tuple(
                 Missing(f"{reject.source}, {reject.place}", reject.reason)
                 for follower in self._followers
-                for reject in follower.rejects
+                for reject in follower.quality.rejects
             ),
             tuple(observed for follower in self._followers for observed in follower.observed()),
             {

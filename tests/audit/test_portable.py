@@ -18,13 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit.batch import UnreadFile
+from kquota.audit.batch import Tally, UnreadFile
 from kquota.audit.engines.portable import VERSION, decode, encode
-from kquota.audit.engines.stages import Account
 from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.follow.follow import Follower
 from kquota.audit.ledger.rows import CounterRef
-from kquota.audit.result import DataQuality
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
@@ -59,7 +57,7 @@ def test_what_is_written_is_read(value: Any) -> None:
     "value",
     [
         CounterRef(0, "1", QuotaKey.PRODUCER_BYTE_RATE, "a:\ud800"),
-        Account(DataQuality(7, unread_files=(UnreadFile("a", "b"),)), [], {"usage": {"x"}}),
+        Tally(7, unread={"a": UnreadFile("a", "b")}, noted={"usage": {"x"}}),
         {("k", "e"): Governed(Counter([Verdict.THROTTLED]), Counter(), TURNS)},
         MappingProxyType({1: float("inf")}),
         array("q", [1, -2]),
@@ -123,7 +121,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 @given(st.data())
 def test_damaged_bytes_are_refused_or_read(data: st.DataObject) -> None:
-    whole = bytearray(encode(Account(DataQuality(7), [], {"usage": {"x"}})))
+    whole = bytearray(encode(Tally(7, noted={"usage": {"x"}})))
     whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
         decode(bytes(whole))

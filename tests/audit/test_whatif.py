@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from kquota.audit.answers.whatif import compare
+from kquota.audit.batch import Tally
 from kquota.audit.engines import local
-from kquota.audit.result import AuditResult, DataQuality
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
@@ -30,7 +31,7 @@ def compared(events: list[Event], before: QuotaHistory, after: QuotaHistory) -> 
     asked = AuditSettings(after, against=before, top_clients=None, per_client=True)
     half = len(events) // 2
     findings, earlier = audit([part for part in (events[:half], events[half:]) if part], asked, 2)
-    return compare(AuditResult(findings, DataQuality(), before=earlier), asked), asked
+    return compare(AuditResult(findings, Tally(), before=earlier), asked), asked
 
 
 @given(events=oracle.event_lists(), before=oracle.quota_histories(), after=oracle.quota_histories())

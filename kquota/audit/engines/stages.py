@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kquota.audit.batch import Batch, Reject, Tally
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.evidence.bounds import Window
 from kquota.audit.evidence.connections import judge_connections
 from kquota.audit.evidence.judge import judge
@@ -26,7 +26,7 @@ from kquota.audit.ledger.fetch_sizes import sizes_of
 from kquota.audit.ledger.replay import Replay
 from kquota.audit.ledger.rows import CounterRef, Ledger, fingerprint
 from kquota.audit.ledger.timeline import Timeline, in_step, worst
-from kquota.audit.result import AuditResult, DataQuality
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, hidden, origins, read, request_log
 from kquota.audit.sources.connections import ConnectionLog, limits_ips
@@ -36,7 +36,6 @@ from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS, check
 from kquota.audit.sources.samples import Samples
-from kquota.core.findings.answers import AnswersOf, add_up
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import Governed, Governing, Verdict, gather, verdicts
@@ -50,14 +49,6 @@ ROWS_AT_ONCE: Final = 1_000_000
 """So many charged rows become one ledger for each bucket."""
 
 
-class Account(NamedTuple):
-    """What was read, some of what could not be, and what each source shows (`Tally.noted`)."""
-
-    quality: DataQuality
-    rejects: list[Reject]
-    noted: dict[str, set[str]]
-
-
 class Placed(NamedTuple):
     """What one log shows of topics, or of the data, and its place in the order of the export."""
 
@@ -65,7 +56,7 @@ class Placed(NamedTuple):
     log: TopicLog | DataLog
 
 
-Parcel = Ledger | Placed | ConnectionLog | Samples | Account
+Parcel = Ledger | Placed | ConnectionLog | Samples | Tally
 """What goes from the first half to the second."""
 
 
@@ -120,8 +111,11 @@ def charged_pieces(
         first, last = (first if charger.rows else ordinal), ordinal
         charger.charge(piece)
     yield from _parted(charger, first, buckets)
-    sketched = {} if tally.requests is None else {REQUESTS: tally.requests.sketch()}
-    yield 0, Account(DataQuality.of(tally, charger.ungoverned - ungoverned), tally.rejects, tally.noted | sketched)
+    if tally.requests is not None:
+        tally.note(REQUESTS, *tally.requests.sketch())
+        tally.requests = None
+    tally.ungoverned = charger.ungoverned - ungoverned
+    yield 0, tally
 
 
 def _parted(charger: Charger, ordinal: tuple[int, int], buckets: int) -> Iterator[tuple[int, Parcel]]:
@@ -152,7 +146,7 @@ class Found:
     measured: dict[CounterRef, Measured] = field(default_factory=dict)
 
 
-Output = Account | Found
+Output = Tally | Found
 """What a reduce task gives."""
 
 
@@ -175,7 +169,7 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
                 topics.append((ordinal, log))
             case Placed(_, DataLog() as log):
                 data.append(log)
-            case Account():
+            case Tally():
                 yield parcel
     if topics:
         charger, tally = Charger(settings), Tally()
@@ -183,12 +177,12 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
             tally.saw(batch.time_ms, 0)  # a topic is no request of its own
             charger.charge(batch)
         ledgers += charger.take((0, 0))
-        yield Account(DataQuality.of(tally, 0), [], {})
+        yield tally
     if samples:
         governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         judged, ungoverned = judge(samples, settings, governing)
         yield Found(judged, governing)
-        yield Account(DataQuality(ungoverned=ungoverned), [], {})
+        yield Tally(ungoverned=ungoverned)
     replayed = Replay(ledgers, settings, _sizes(data, settings))
     tables = replayed.tables()
     if settings.question is not None:
@@ -239,25 +233,15 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
 
     Raises InputError when there was nothing to audit: not one record, or not one that can be read.
     """
-    quality = DataQuality()
-    answers: list[AnswersOf] = []
-    rejects: list[Reject] = []
+    tallies: list[Tally] = []
     measured: dict[CounterRef, Measured] = {}
     tables: list[list[pa.Table]] = [[] for _ in settings.variants]
     timelines: dict[CounterName, Timeline] = {}
     governing: list[list[Governing]] = [[] for _ in settings.variants]
-    noted: dict[str, set[str]] = {}
-    sketches: list[set[str]] = []
     predictions = [Predictions() for _ in settings.variants]
     for output in outputs:
-        if isinstance(output, Account):
-            # Answers are many where each client's requests are counted: they are added up once, at the end.
-            answers.append(output.quality.answers)
-            quality += replace(output.quality, answers={})
-            rejects += output.rejects
-            sketches.append(output.noted.pop(REQUESTS, set()))
-            for dialect, shown in output.noted.items():
-                noted.setdefault(dialect, set()).update(shown)
+        if isinstance(output, Tally):
+            tallies.append(output)
             continue
         for variant, (table, part) in enumerate(zip(output.tables, output.governing, strict=True)):
             tables[variant].append(table)
@@ -266,18 +250,19 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
             mine.update(found_there)
         timelines |= output.timelines
         measured |= output.measured
-    quality = replace(quality, answers=add_up(answers))
+    sketches = [each.noted.pop(REQUESTS, set()) for each in tallies]
+    quality = Tally.total(tallies)
+    quality.rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
+    noted = quality.noted
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.rejected:
-            order = sorted(rejects, key=lambda reject: (reject.source, len(reject.place), reject.place))
-            first = next((reject for reject in order if reject.reason != NOT_A_LINE), order[0])
+            first = next((reject for reject in quality.rejects if reject.reason != NOT_A_LINE), quality.rejects[0])
             raise InputError(
                 f"{what}: none of {quality.rejected} records can be read; the first: {first.reason}",
                 hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events or samples in it")
-    rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     findings, *before = (pa.concat_tables([SCHEMA.empty_table(), *mine]) for mine in tables)
     if timelines:
         assert quality.first_ms is not None
@@ -295,7 +280,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     found = AuditResult(
         findings,
         quality,
-        tuple(rejects),
         before[0] if before else None,
         engine,
         timelines,

@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Reject, Tally, UnreadFile
+from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Tally, UnreadFile
 from kquota.audit.engines import local, stages
 from kquota.audit.follow import checkpoint
 from kquota.audit.follow.counters import Counters
 from kquota.audit.follow.tail import Followed, Increment, Tail, TopicTail
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
-from kquota.audit.result import AuditResult, DataQuality
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import ConnectionLog, limits_ips
@@ -86,12 +86,8 @@ class Known:
     """How the files were read; without passwords."""
     brokers: list[str] = field(default_factory=list)
     """The broker of each file."""
-    accounts: dict[int, DataQuality] = field(default_factory=dict)
+    tallies: dict[int, Tally] = field(default_factory=dict)
     """What was read of each file."""
-    rejects: list[Reject] = field(default_factory=list)
-    """Some of the records that could not be read."""
-    noted: dict[str, set[str]] = field(default_factory=dict)
-    """What each source shows (`Tally.noted`)."""
     void: set[int] = field(default_factory=set)
     """Files that were replaced after they had been read."""
     full: bool = False
@@ -171,7 +167,7 @@ class Follower:
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
             self._known.void.add(each.number)
-            self._known.accounts.pop(each.number, None)
+            self._known.tallies.pop(each.number, None)
         known, reading, brokers = self._known, self._reading_settings(), self.tail.brokers()
         kept = replace(reading, kafka=None)  # a checkpoint holds no password
         otherwise = kept != known.reading or brokers[: len(known.brokers)] != known.brokers
@@ -233,20 +229,16 @@ class Follower:
         return max(times)
 
     @property
-    def quality(self) -> DataQuality:
+    def quality(self) -> Tally:
         """What was read so far, and what was not."""
-        quality = sum(self._known.accounts.values(), DataQuality())
+        quality = Tally.total([*self._known.tallies.values()])
         unread = [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
         if self.tail.lost is not None:
             unread.append(UnreadFile(self._paths[0], self.tail.lost))
         if self._known.full:
             unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
-        return quality + DataQuality(unread_files=tuple(unread)) if unread else quality
-
-    @property
-    def rejects(self) -> Sequence[Reject]:
-        """Some of the records that could not be read."""
-        return self._known.rejects
+        quality.unread = {each.path: each for each in unread} | quality.unread
+        return quality
 
     @property
     def history(self) -> QuotaHistory | None:
@@ -267,10 +259,9 @@ class Follower:
             self.tail.check()
         settings = replace(self.settings, read=self._known.reading or self.settings.read)
         ranks = self.tail.ranks()
-        account = stages.Account(self.quality, list(self._known.rejects), self._known.noted)
 
         def parcels() -> Iterator[stages.Parcel]:
-            yield account
+            yield self.quality
             for (file, part), parcel in self._spool:
                 if file in self._known.void:
                     continue
@@ -341,14 +332,11 @@ class Follower:
                 place = self._spool.add((ordinal, parcel)) if self._spool_bytes and not known.full else None
                 if broker is not None and isinstance(parcel, Ledger):
                     pending.setdefault(broker, []).append((int(parcel.time.min()), place or parcel))
-        ungoverned = self._charger.ungoverned - before
+        tally.ungoverned = self._charger.ungoverned - before
         self.tail.took(increment)
         if not known.full:
-            account = DataQuality.of(tally, ungoverned)
-            known.accounts[followed.number] = known.accounts.get(followed.number, DataQuality()) + account
-            known.rejects += tally.rejects[: max(0, MAX_REJECTS_PER_SPLIT - len(known.rejects))]
-            for dialect, shown in tally.noted.items():
-                known.noted.setdefault(dialect, set()).update(shown)
+            total = known.tallies[followed.number] = Tally.total([known.tallies.get(followed.number, Tally()), tally])
+            del total.rejects[MAX_REJECTS_PER_SPLIT:]
             known.full = 0 < self._spool_bytes < self._spool.size
 
     def _parcels(self, piece: Piece, ordinal: tuple[int, int]) -> Iterator[stages.Parcel]:

@@ -28,7 +28,7 @@ from kquota.audit.follow.counters import Counters
 from kquota.audit.follow.follow import by_broker
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import fingerprint
-from kquota.audit.result import AuditResult, DataQuality
+from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
 from kquota.core.findings.episode import Episode
@@ -172,10 +172,8 @@ def _mapper(shared: Any) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
                 for bucket, ledger in whole.parted(_BUCKETS):
                     yield spark.row_of(_SCHEMA, bucket, encode(ledger), int(ledger.time.min()), broker)
         if tally.events or tally.exempt or tally.rejected:
-            account = stages.Account(
-                DataQuality.of(tally, charger.ungoverned - before), tally.rejects, dict(tally.noted)
-            )
-            yield spark.row_of(_SCHEMA, 0, encode(account), None, None)
+            tally.ungoverned = charger.ungoverned - before
+            yield spark.row_of(_SCHEMA, 0, encode(tally), None, None)
 
     return run
 

@@ -12,8 +12,8 @@ from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Comparison
 
 if TYPE_CHECKING:
+    from kquota.audit.batch import Tally
     from kquota.audit.ledger.timeline import Timeline
-    from kquota.audit.result import DataQuality
     from kquota.audit.settings import AuditSettings
 
 MOST: Final = 8
@@ -27,7 +27,7 @@ class Report:
     findings: Sequence[Finding]
     """The most harmful first."""
     timelines: Mapping[CounterName, Timeline]
-    quality: DataQuality
+    quality: Tally
     reasons: Sequence[tuple[str, int]]
     """Why records could not be read, and how many."""
     settings: AuditSettings

@@ -13,13 +13,13 @@ from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict
 
 if TYPE_CHECKING:
-    from kquota.audit.result import DataQuality
+    from kquota.audit.batch import Tally
 
 MOST_ROWS: Final = 20
 """Counters in a table: a comment is to be read."""
 
 
-def summary(findings: Sequence[Finding], quality: DataQuality, quotas: Sequence[QuotaVerdict] = ()) -> str:
+def summary(findings: Sequence[Finding], quality: Tally, quotas: Sequence[QuotaVerdict] = ()) -> str:
     """What an audit found: a sentence, the counters that suffer, and what is not known."""
     throttled = [found for found in findings if found.throttled]
     undetermined = [found for found in findings if found.undetermined]
