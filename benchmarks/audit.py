@@ -5,13 +5,17 @@
 There are two tables. In the first one each row is charged to one counter, and a groupBy by the second has nearly a
 group for each row. In the second one users follow Zipf's law, all rows are of one hour, and each row is charged to two
 counters: bytes and thread time. The least is one groupBy on Spark, and the reading of all columns without it. All run
-on two cores, one after the other, in turns, and those that audit must find the same. Prints the CPU seconds of the
-whole process tree (driver, JVM, Python workers), wall seconds, and the peak resident memory: of all, and of the largest
-Python process. CPU seconds are what a noisy machine leaves comparable.
+on two cores, one after the other, in turns, and those that audit must find the same. `typed` is the command
+`kquota audit` as people type it, in a process of its own, with the processes that it chooses. Prints the CPU seconds of
+the whole process tree (driver, JVM, Python workers), wall seconds, and the peak resident memory: of all, and of the
+largest Python process. CPU seconds are what a noisy machine leaves comparable.
 """
 
 import argparse
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -31,6 +35,8 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
+from kquota.documents.encoding import to_json
+from kquota.documents.quotas import quotas_document
 
 
 class Meter:
@@ -170,18 +176,21 @@ def by_two_counters(session: Any, meter: Meter, rows: int, repeat: int) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "usage.parquet"
         write_hour(path, rows)
-        splits = plan_splits([str(path)], "usage")
-        settings = AuditSettings(QuotaHistory.of(hour_quotas(rows)))
+        splits, tested = plan_splits([str(path)], "usage"), hour_quotas(rows)
+        settings = AuditSettings(QuotaHistory.of(tested))
+        (Path(folder) / "quotas.json").write_text(to_json(quotas_document(tested)))
         contenders: dict[str, Callable[[], Any]] = {
             "groupBy": lambda: _grouped(session, path, "bytes", "request_time_ns"),
             "audit": lambda: _totals(spark.audit(session, splits, settings, "usage"), rows),
             "columns": lambda: _read_columns(path),
             "one process": lambda: _totals(local.audit(splits, settings, "usage", processes=1), rows),
             "two": lambda: _totals(local.audit(splits, settings, "usage", processes=2), rows),
+            "typed": lambda: _typed(path, Path(folder) / "quotas.json"),
         }
         print(f"quotas of bytes and of thread time: {_described(path, rows)}")
-        medians = _in_turns(meter, contenders, repeat, alike={"audit", "one process", "two"})
-        for name, floor in (("audit", "groupBy"), ("one process", "columns"), ("two", "columns")):
+        medians = _in_turns(meter, contenders, repeat, alike={"audit", "one process", "two", "typed"})
+        floors = {"audit": "groupBy", "one process": "columns", "two": "columns", "typed": "columns"}
+        for name, floor in floors.items():
             print(f"{name}: {medians[name] / medians[floor]:.2f} of {floor} (medians of CPU seconds)")
         return medians | {"local": medians["one process"]}
 
@@ -212,6 +221,15 @@ def _totals(result: AuditResult, rows: int) -> tuple[int, int]:
     assert result.quality.events == rows
     throttled, time_ms = (pc.sum(result.findings[name]) for name in ("throttled_events", "throttle_time_ms"))
     return throttled.as_py(), time_ms.as_py()
+
+
+def _typed(usage: Path, quotas: Path) -> tuple[int, int]:
+    """The same two totals by the command."""
+    command = [sys.executable, "-m", "kquota", "audit", str(usage), "--quotas", str(quotas), "--engine", "local"]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True)
+    findings = json.loads(done.stdout)["findings"]
+    throttled, time_ms = (sum(each[name] for each in findings) for name in ("throttled_events", "throttle_time_ms"))
+    return throttled, time_ms
 
 
 def _in_turns(
