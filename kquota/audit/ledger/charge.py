@@ -1,14 +1,14 @@
 """Usage becomes a ledger: each request is charged to the counters of all quotas under test.
 
-Resolution happens once for each distinct (broker, kind, user, client-id), in plain Python; everything for each row is
-an array operation.
+A resolution in plain Python stands for all clients that no quota names; everything for each row is an array operation.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from kquota.audit.batch import CHARGED_KEYS, KEYS, Batch, Bools, Column, Int64s
 from kquota.audit.ledger import loops
-from kquota.audit.ledger.rows import CHARGES, COLUMNS, NEVER, OPTIONAL, Governing, Ledger, fingerprint
+from kquota.audit.ledger.rows import CHARGES, COLUMNS, NEVER, OPTIONAL, Ledger, fingerprint
 from kquota.audit.settings import AuditSettings, Together
-from kquota.core.enforcement.kind import CONNECTION, MUTATION, REQUEST
+from kquota.core.enforcement.kind import CONNECTION, MUTATION
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Resolver, resolve_ip
+from kquota.core.resolve.resolver import Resolver, Sensor, encode_user, resolve_ip
 
 KEPT_CLIENTS: Final = 1_000_000
 """Once more clients are known, all are forgotten: the tables would grow with every task."""
@@ -31,6 +31,8 @@ _MASK: Final = (1 << _BITS) - 1
 _KIND_BITS: Final = 3
 _KINDS: Final = (1 << _KIND_BITS) - 1
 _MOST_RESOLVED: Final = 100_000
+NAMELESS: Final = 0
+"""The number of the empty string; also of a tag that a counter does not have."""
 _ABSENT: Final = {"throttle_ms": -1, "connection": 0, "detail": 0}
 """What stands in an optional column where the export says nothing."""
 
@@ -39,8 +41,8 @@ class _Interner:
     """Small integers for strings, the same for the life of a worker."""
 
     def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-        self.names: list[str] = []
+        self.index: dict[str, int] = {"": NAMELESS}
+        self.names: list[str] = [""]
         self._fingerprints = np.zeros(0, np.int64)
 
     def numbers(self, names: Sequence[str]) -> Int64s:
@@ -54,6 +56,14 @@ class _Interner:
             code = self.index[name] = len(self.names)
             self.names.append(name)
         return code
+
+    def told_apart(self, codes: Int64s, names: Collection[str] | None) -> Int64s:
+        """Different for strings that are among the names, or empty, and 0 for all others; without names for all."""
+        if names is None:
+            return codes
+        own = self.names
+        told = (code + 1 if code == NAMELESS or own[code] in names else 0 for code in codes.tolist())
+        return np.fromiter(told, np.int64, len(codes))
 
     def column(self, codes: Int64s) -> Column:
         """The strings with these numbers."""
@@ -70,30 +80,43 @@ class _Interner:
 
 
 class _Memo:
-    """A dictionary of whole numbers to pairs of them that is asked for many at once; 24 bytes each, a dict has 159."""
+    """Whole numbers, each with a row of others, asked for many at once: 24 bytes each, where a dict has 159."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         self._keys = np.zeros(0, np.int64)
-        self._values = np.zeros((0, 2), np.int64)
+        self._values = np.zeros((0, width), np.int64)
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def look_up(self, keys: Int64s, compute: Callable[[int], tuple[int, int]]) -> Int64s:
-        """A row of two for each key; what is not known yet is computed and kept."""
+    def look_up(self, keys: Int64s, compute: Callable[[Int64s], Int64s]) -> Int64s:
+        """The row of each key; the rows of those that are not known yet are computed, in order, and kept."""
         places = np.searchsorted(self._keys, keys)
-        known = np.zeros(len(keys), bool)
         inside = places < len(self._keys)
+        known = inside.copy()
         known[inside] = self._keys[places[inside]] == keys[inside]
         if not known.all():
-            new = keys[~known]
-            values = np.array([compute(key) for key in new.tolist()], np.int64)
-            all_keys, all_values = np.concatenate([self._keys, new]), np.concatenate([self._values, values])
-            order = np.argsort(all_keys)
-            self._keys, self._values = all_keys[order], all_values[order]
+            new = np.unique(keys[~known])
+            at = np.searchsorted(self._keys, new)
+            values = compute(new)
+            self._keys, self._values = np.insert(self._keys, at, new), np.insert(self._values, at, values, axis=0)
             places = np.searchsorted(self._keys, keys)
         found: Int64s = self._values[places]
         return found
+
+
+class _Limiting(NamedTuple):
+    """What limits a client, and whether its counter has the tags of a user and of a client-id."""
+
+    by_user: bool
+    by_client_id: bool
+    level: int
+    """0 where nothing limits it."""
+    limit: float
+    entity: str
+
+
+_NOTHING: Final = _Limiting(False, False, 0, 0.0, "")
 
 
 class _Period:
@@ -101,36 +124,32 @@ class _Period:
 
     def __init__(self, variant: int, number: int, quotas: QuotaSnapshot) -> None:
         self.variant, self.number = variant, number
-        self.charged = _Memo()
+        self.charged = _Memo(2)
         """Distinct client → the charges of its bytes and of its thread time; -1 for none."""
         self._quotas = quotas
         self._resolvers = {key: Resolver.of(quotas, key) for key in KEYS}
-        self._resolved: dict[tuple[QuotaKey, str, str], tuple[str, Governing] | None] = {}
-        """The clients that came last: they come again on other brokers."""
-        self._texts: dict[Entity, str] = {}
+        self.resolve = lru_cache(_MOST_RESOLVED)(self._resolve)
+        self.names = {key: _names(key, self._resolvers[key].values) for key in KEYS}
+        """The users and the client-ids that quotas of a key name."""
         self.times_requests = bool(self._resolvers[QuotaKey.REQUEST_PERCENTAGE].values)
 
-    def resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
-        """The sensor of a client and what limits it, the same on all brokers; None where nothing does."""
-        client = (key, user, client_id)
-        if client not in self._resolved:
-            if len(self._resolved) >= _MOST_RESOLVED:
-                self._resolved.clear()
-            self._resolved[client] = self._resolve(*client)
-        return self._resolved[client]
-
-    def _resolve(self, key: QuotaKey, user: str, client_id: str) -> tuple[str, Governing] | None:
+    def _resolve(self, key: QuotaKey, user: str, client_id: str) -> _Limiting:
+        """What limits a client, the same on all brokers."""
         if key is QuotaKey.CONNECTION_CREATION_RATE:
-            resolution = resolve_ip(self._quotas, client_id)
+            found = resolve_ip(self._quotas, client_id)
         else:
-            resolution = self._resolvers[key].resolve(user, client_id)
-        if resolution.limit is None or resolution.entity is None or resolution.level is None:
-            return None
-        text = self._texts.get(resolution.entity)
-        if text is None:
-            text = self._texts[resolution.entity] = str(resolution.entity)
-        governing = Governing(self.number, text, int(resolution.level), float(resolution.limit))
-        return str(resolution.sensor), governing
+            found = self._resolvers[key].resolve(user, client_id)
+        if found.limit is None or found.entity is None or found.level is None:
+            return _NOTHING
+        tags = bool(found.sensor.user), bool(found.sensor.client_id)
+        return _Limiting(*tags, int(found.level), float(found.limit), str(found.entity))
+
+
+def _names(key: QuotaKey, entities: Collection[Entity]) -> tuple[Collection[str], Collection[str] | None]:
+    """The users and the client-ids in these entities; None in place of ips, which are spelled in several ways."""
+    users = {entity.user for entity in entities if isinstance(entity.user, str)}
+    client_ids = {entity.client_id for entity in entities if isinstance(entity.client_id, str)}
+    return users, None if key is QuotaKey.CONNECTION_CREATION_RATE else client_ids
 
 
 class _Piece(NamedTuple):
@@ -162,8 +181,8 @@ class Charger:
     def _forget(self) -> None:
         self._brokers, self._users, self._clients = _Interner(), _Interner(), _Interner()
         self._sensors, self._entities = _Interner(), _Interner()
-        self._counters: dict[tuple[int, str, QuotaKey, str], int] = {}
-        """(variant, broker, key, sensor) → the place in the columns of counters."""
+        self._counters: dict[tuple[int, QuotaKey], _Memo] = {}
+        """(variant, key) → (broker, tags) → the place in the columns of counters."""
         self._of_counters = {name: array("q") for name in ("counter", "home", "variant", "broker", "key", "sensor")}
         self._of_charges = array("q")
         """(place of the counter, client, period, entity, level) of each charge."""
@@ -203,7 +222,7 @@ class Charger:
                 self._charge(batch.take(rows), present.astype(np.int32), clients[here], periods[number])
 
     def _charge(self, batch: Batch, codes: Any, clients: Int64s, period: _Period) -> None:
-        charged = period.charged.look_up(clients, lambda client: self._charges_of(client, period))
+        charged = period.charged.look_up(clients, lambda new: self._charges_of(new, period))
         if period.variant == 0:
             free = (charged.max(axis=1) < 0) & (clients >> 2 * _BITS & _KINDS != MUTATION)
             self.ungoverned += int(np.count_nonzero(free[codes])) if free.any() else 0
@@ -217,34 +236,57 @@ class Charger:
             timed = replace(batch, detail=None if batch.connection is None else batch.kind.astype(np.int64))
             self._add(timed, codes, charged[:, 1], nanos, complete)
 
-    def _charges_of(self, client: int, period: _Period) -> tuple[int, int]:
-        """What the bytes and the thread time of one distinct client are charged to; -1 for nothing."""
-        kind = client >> 2 * _BITS & _KINDS
-        bytes_ = -1 if kind == REQUEST else self._charge_of(client, CHARGED_KEYS[kind], period)
-        # A topic is a part of a request, whose thread time is an event of its own; a connection is none.
-        timed = period.times_requests and kind not in (MUTATION, CONNECTION)
-        return bytes_, self._charge_of(client, QuotaKey.REQUEST_PERCENTAGE, period) if timed else -1
+    def _charges_of(self, clients: Int64s, period: _Period) -> Int64s:
+        """What the bytes and the thread time of distinct clients are charged to; -1 for nothing."""
+        kinds = clients >> 2 * _BITS & _KINDS
+        charges = np.full((len(clients), 2), -1)
+        for kind, key in CHARGED_KEYS.items():
+            which = kinds == kind
+            charges[which, 0] = self._charge_to(clients[which], key, period)
+        if period.times_requests:
+            # A topic is a part of a request, whose thread time is an event of its own; a connection is none.
+            which = (kinds != MUTATION) & (kinds != CONNECTION)
+            charges[which, 1] = self._charge_to(clients[which], QuotaKey.REQUEST_PERCENTAGE, period)
+        return charges
 
-    def _charge_of(self, client: int, key: QuotaKey, period: _Period) -> int:
-        names = self._users.names[client >> _BITS & _MASK], self._clients.names[client & _MASK]
-        resolved = period.resolve(key, *names)
-        if resolved is None:
-            return -1
-        sensor, governing = resolved
-        broker = self._brokers.names[client >> 2 * _BITS + _KIND_BITS]
-        counter = (period.variant, broker, key, sensor)
-        place = self._counters.get(counter)
-        if place is None:
-            place = self._counters[counter] = len(self._counters)
-            counter_id = fingerprint(str(period.variant), broker, key.value, sensor)
-            numbers = (counter_id, self._home(broker, sensor, counter_id), period.variant, self._brokers.number(broker),
-                       KEYS.index(key), self._sensors.number(sensor))  # fmt: skip
-            for column, number in zip(self._of_counters.values(), numbers, strict=True):
-                column.append(number)
-        entity = self._entities.number(governing.entity)
-        self._of_charges.extend((place, client, period.number, entity, governing.level))
-        self._limits.append(governing.limit)
-        return len(self._limits) - 1
+    def _charge_to(self, clients: Int64s, key: QuotaKey, period: _Period) -> Int64s:
+        """New charges of distinct clients under a key; -1 for clients that no quota limits."""
+        charges = np.full(len(clients), -1)
+        if not len(clients):
+            return charges
+        users, client_ids = clients >> _BITS & _MASK, clients & _MASK
+        of_users, of_clients = period.names[key]
+        alike = self._users.told_apart(users, of_users) << 32 | self._clients.told_apart(client_ids, of_clients)
+        _, firsts, likes = np.unique(alike, return_index=True, return_inverse=True)
+        some = zip(users[firsts].tolist(), client_ids[firsts].tolist(), strict=True)
+        found = [period.resolve(key, self._users.names[user], self._clients.names[name]) for user, name in some]
+        which = np.flatnonzero(np.array([each.level > 0 for each in found])[likes])
+        by_user, by_client_id, levels, limits, entities = (
+            np.array(column)[likes[which]]
+            for column in zip(*((*each[:4], self._entities.number(each.entity)) for each in found), strict=True)
+        )
+        tags = users[which] * by_user << _BITS | client_ids[which] * by_client_id
+        tagged = clients[which] >> 2 * _BITS + _KIND_BITS << 2 * _BITS | tags
+        counters = self._counters.setdefault((period.variant, key), _Memo(1))
+        places = counters.look_up(tagged, lambda new: self._begun(new, key, period.variant))[:, 0]
+        numbers = np.full(len(which), period.number)
+        self._of_charges.frombytes(np.column_stack([places, clients[which], numbers, entities, levels]).tobytes())
+        charges[which] = len(self._limits) + np.arange(len(which))
+        self._limits.frombytes(limits.tobytes())
+        return charges
+
+    def _begun(self, tagged: Int64s, key: QuotaKey, variant: int) -> Int64s:
+        """The places of new counters; each is given as its broker and the numbers of its tags."""
+        first, number = len(self._of_counters["counter"]), KEYS.index(key)
+        for tags in tagged.tolist():
+            broker, user = tags >> 2 * _BITS, self._users.names[tags >> _BITS & _MASK]
+            sensor = str(Sensor(encode_user(user), self._clients.names[tags & _MASK]))
+            counter = fingerprint(str(variant), self._brokers.names[broker], key.value, sensor)
+            home = self._home(self._brokers.names[broker], sensor, counter)
+            numbers = (counter, home, variant, broker, number, self._sensors.number(sensor))
+            for column, each in zip(self._of_counters.values(), numbers, strict=True):
+                column.append(each)
+        return np.arange(first, first + len(tagged))[:, np.newaxis]
 
     def _home(self, broker: str, sensor: str, counter_id: int) -> int:
         user, _, client_id = sensor.partition(":")  # the user's name is encoded and has no colon
