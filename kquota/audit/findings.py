@@ -110,7 +110,7 @@ class Findings(Sequence[Finding]):
                 yield _finding(row, entities, prediction)
 
     def ranked(self) -> Findings:
-        """Throttled counters first, then undetermined counters; each group by harm, then by name."""
+        """Throttled counters first, then undetermined counters; each group by harm, the rest by peak and name."""
         table = self._table.take(self._order)
         verdicts = pc.index_in(table.column("verdict"), pa.array([verdict.value for verdict in ORDER]))
         # Undetermined counters go by the brokers' own throttle times first.
@@ -118,8 +118,10 @@ class Findings(Sequence[Finding]):
         logged = pc.if_else(undetermined, pc.fill_null(table.column("logged_throttle_time_max_ms"), 0), 0)
         limits, peaks = (table.column(name).to_numpy() for name in ("limit", "peak_rate"))
         shares = np.divide(peaks, limits, out=np.zeros(len(table)), where=limits > 0)
-        harms = np.fromiter((part for harm in self._harms(table) for part in harm), np.float64, 3 * len(table))
-        columns = [*(-harms).reshape(-1, 3).T, -shares]
+        harms = np.zeros((len(table), 3))
+        some = np.flatnonzero(pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value).to_numpy())
+        harms[some] = np.array([*self._harms(table.take(some))]).reshape(-1, 3)
+        columns = [*-harms.T, -shares]
         keys = pa.table(
             [verdicts, pc.negate(logged), *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
             ["verdict", "logged", "undelivered", "muted", "longest", "share", "broker", "key", "sensor"],

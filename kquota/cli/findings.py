@@ -15,7 +15,7 @@ from kquota.cli.report.words import EXEMPTIONS
 from kquota.cli.text import Column, code, duration, entity_text, first_of, many, period, records_text, safe
 from kquota.cli.verdicts import lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
-from kquota.core.findings.finding import Basis, Finding
+from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import Closed
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
@@ -93,15 +93,9 @@ def audited_view(
         yield from _closed_loop_markdown(result)
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
-        # Values once, as a screen goes through them several times.
-        every = list(findings)
-        shown: Sequence[Finding]
-        shown = [found for found in every if show_all or found.throttled or found.undetermined]
-        folded: Sequence[Finding] = ()
-        if not show_all:
-            shown, folded = _fold(shown)
-        yield from _screen(result, settings, every, shown, folded, quotas_from, wide=wide)
-        step = words.next_step(every, reported=reported, recommend=recommend)
+        shown, folded = (list(findings), ()) if show_all else _fold(of_concern(findings))
+        yield from _screen(result, settings, findings, shown, folded, quotas_from, wide=wide)
+        step = words.next_step(shown, reported=reported, recommend=recommend)
         if step is not None:
             yield Note(f"next: {step}")
         yield from _how_on_spark(result)
@@ -125,7 +119,7 @@ def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
     names = [f"{_OPEN_LOOP.get(name, name)}=0.{name.replace('logged_', 'logged.')}" for name in own]
     if result.closed_loop:
         names += [f"closed_loop_{name}=1.{name}" for name in _CLOSED]
-    if result.predictions and any(found.prediction is not None for found in findings):
+    if result.predictions:
         ends = [(name, end) for name in _PREDICTED for end in ("low", "high")]
         names += ["client_kind=0.prediction.client_kind"]
         names += [f"predicted_{name}_{end}=0.prediction.{name}.{end}" for name, end in ends]
@@ -169,32 +163,34 @@ def _screen(
 ) -> Iterator[Part]:
     """The answer in a sentence, the counters, and what is behind them."""
     quality = result.quality
+    undetermined = [found for found in (*shown, *folded) if found.undetermined]
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
         yield Note(safe(f"quotas: {quotas_from}"))
     if shown:
-        yield _table(result, settings, findings, shown, wide=wide)
+        yield _table(result, settings, shown, wide=wide)
     if folded:
         text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {_named(folded)}"
         yield Note(safe(f"{text} (--all shows them)"))
-    others = words.throttled_clients(words.ungoverned(findings, quality.answers))
-    if others and any(found.throttled for found in findings):
+    counters = (result.findings.column(name).to_pylist() for name in ("broker", "sensor") if quality.answers)
+    others = words.throttled_clients(words.ungoverned({*zip(*counters, strict=True)}, quality.answers))
+    if others and any(found.throttled for found in shown):
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
-    if any(words.times_out(found) for found in findings):
+    if any(words.times_out(found) for found in shown):
         yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
     if any(found.prediction is not None for found in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
-    undetermined = [found for found in findings if found.undetermined]
     said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
     if any((found.reason or "") not in said for found in undetermined):
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
-    logged = [found for found in findings if found.logged is not None and found.logged.throttled_events > 0]
+    answered = findings if quality.answers else ()
+    logged = [found for found in answered if found.logged is not None and found.logged.throttled_events > 0]
     if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
         fit = ", as these quotas would" if any(found.throttled for found in logged) else ""
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}{fit}; {way}"))
     yield Note(
-        f"{records_text(quality.events, (found.basis.value for found in findings))} read,"
+        f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
@@ -211,15 +207,14 @@ def _named(findings: Sequence[Finding]) -> str:
 def _table(
     result: AuditResult,
     settings: AuditSettings,
-    findings: Sequence[Finding],
     shown: Sequence[Finding],
     *,
     wide: bool,
 ) -> Table:
-    brokers = len({found.broker for found in findings}) > 1
-    logs = any(found.logged is not None for found in findings)
-    predicted = any(found.prediction is not None for found in findings)
-    held = any(found.held_back for found in findings)
+    brokers = len(result.findings.column("broker").unique()) > 1
+    logs = result.findings.column("logged_throttled_events").null_count < len(result.findings)
+    predicted = bool(result.predictions)
+    held = any(found.held_back for found in shown)
     day = _day(shown)
     key_width = min(_KEY, max(len(found.key.value) for found in shown))
     return table_of(

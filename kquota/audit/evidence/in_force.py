@@ -64,6 +64,14 @@ class InForce:
         limit = limits.pop() if len(limits) == 1 else None
         return RecordedUnder(Source.FILE, None if limit is None else float(limit), judged.held_back)
 
+    def of_calm(self, variant: int) -> tuple[RecordedUnder, bool] | None:
+        """The same of all counters that nobody throttled, and whether it `holds`; None where each is another case."""
+        named = self._settings.recorded_under
+        if named is not None and any(named.snapshots):
+            return None
+        holds = are_in_force(self._settings, self._settings.variants[variant], under_test=variant == 0)
+        return RecordedUnder(Source.UNKNOWN if named is None else Source.NONE), holds
+
     def holds(self, judged: Judged) -> bool:
         """Whether the quotas in question of a counter's clients are those under which they were recorded."""
         variant = judged.ref.variant

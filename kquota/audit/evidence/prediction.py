@@ -8,7 +8,7 @@ these and on the findings are made one by `evidence.verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ import numpy as np
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.evidence import mutators
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
-from kquota.audit.evidence.prediction_store import AS_RECORDED, NO_DELAY, Predictions
+from kquota.audit.evidence.prediction_store import NO_DELAY, Predictions, as_recorded
 from kquota.audit.evidence.rows import Rows
 from kquota.audit.evidence.simulate import (
     BYTES,
@@ -67,29 +67,32 @@ class _Rows:
     def __init__(self, part: Part) -> None:
         self._part = part
         kept = np.isin(part.kinds, _KINDS)
-        self._counts = np.where(kept, np.diff(part.offsets), 0)
+        self.counts = np.where(kept, np.diff(part.offsets), 0)
         starts = np.minimum(part.offsets[:-1], max(len(part.times) - 1, 0))
         bare = np.ones(len(part.times), bool) if part.connection is None else part.connection == NO_CONNECTION
         some = len(part.times) > 0 and len(starts) > 0
         self._totals = np.add.reduceat(part.values, starts) if some else starts
         self._bare = np.logical_or.reduceat(bare, starts) if some else starts
 
+    def traffic(self, counters: Int64s) -> Iterator[tuple[int, float]]:
+        """(from the first row to the last one in ms, units per second) of each of these counters, which have rows."""
+        offsets, times = self._part.offsets, self._part.times
+        lengths = times[offsets[counters + 1] - 1] - times[offsets[counters]]
+        scales = np.where(self._part.kinds[counters] == REQUEST, scale_of(QuotaKey.REQUEST_PERCENTAGE), 1)
+        rates = self._totals[counters] / scales / (np.maximum(lengths, 1000) / 1000)
+        return zip(lengths.tolist(), rates.tolist(), strict=True)
+
     def count(self, counter: int) -> int:
         """How many rows a counter has."""
-        return int(self._counts[counter])
+        return int(self.counts[counter])
 
-    def length(self, counter: int) -> int:
-        """From the first row of a counter to the last one (ms)."""
-        first, end = self._part.offsets[counter : counter + 2].tolist()
-        return int(self._part.times[end - 1] - self._part.times[first])
+    def traffic_of(self, counter: int) -> tuple[int, float]:
+        """The `traffic` of one of them."""
+        return next(self.traffic(np.array([counter])))
 
     def lacks_connections(self, counter: int) -> bool:
         """Whether a row of a counter has no connection."""
         return bool(self._bare[counter])
-
-    def total(self, counter: int) -> int:
-        """The sum of the rows of a counter."""
-        return int(self._totals[counter])
 
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
@@ -119,6 +122,7 @@ class _Predicting:
 
     def __init__(self, replayed: Replay) -> None:
         self._refs, self._judged, self._settings = replayed.refs, replayed.judged, replayed.settings
+        self._is_calm, self._told = replayed.is_calm, replayed.told
         self._rows = _Rows(replayed.part)
         self._in_force = InForce(replayed.settings)
 
@@ -128,17 +132,32 @@ class _Predicting:
         alone: dict[int, SimulatedCounter] = {}
         timed: dict[int, SimulatedCounter] = {}
 
-        def without_simulation(variant: int) -> Iterator[tuple[CounterName, Prediction]]:
+        def without_simulation(numbers: Iterable[int]) -> Iterator[tuple[CounterName, Prediction]]:
             # Not in the order of the numbers, which is up to how an export is cut.
-            names = sorted((ref.name, number) for number, ref in enumerate(self._refs) if ref.variant == variant)
-            for name, number in names:
+            for name, number in sorted((self._refs[number].name, number) for number in numbers):
                 prediction = self._predict(number)
                 if isinstance(prediction, Prediction):
                     yield name, prediction
                 else:
                     (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
 
-        found = [Predictions(without_simulation(variant)) for variant in range(len(settings.variants))]
+        variants = np.array([ref.variant for ref in self._refs], np.int64)
+        is_calm = self._is_calm & (self._rows.counts > 0)
+        found = []
+        for variant in range(len(settings.variants)):
+            mine, known = variants == variant, self._in_force.of_calm(variant)
+            calm = np.flatnonzero(mine & is_calm) if known else np.zeros(0, np.int64)
+            found.append(Predictions(without_simulation(np.setdiff1d(np.flatnonzero(mine), calm).tolist())))
+            if known:
+                recorded, holds = known
+                counters = zip(calm.tolist(), self._rows.traffic(calm), strict=True)
+                found[-1].add_calm(
+                    (
+                        (self._refs[number].name, *traffic, LOGGED if holds and self._told[number] else NO_DELAY)
+                        for number, traffic in counters
+                    ),
+                    recorded,
+                )
         using = kernel_for(sum(map(self._rows.count, (*alone, *timed))))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
@@ -195,7 +214,8 @@ class _Predicting:
         known = judged.verdict is not Verdict.UNDETERMINED
         holds = self._in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
-            return self._as_recorded(counter, key, recorded, LOGGED if holds and judged.logged is not None else None)
+            basis = LOGGED if holds and judged.logged is not None else NO_DELAY
+            return as_recorded(*self._rows.traffic_of(counter), basis, recorded)
         if count > MOST_ROWS:
             return _unknown(judged, recorded, f"more than {MOST_ROWS:,} requests of one counter are not simulated")
         if holds and (known or judged.logged is not None):
@@ -208,7 +228,7 @@ class _Predicting:
         if key not in (*BYTES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
         if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
-            calm = self._as_recorded(counter, key, recorded, CALM)
+            calm = as_recorded(*self._rows.traffic_of(counter), CALM, recorded)
             peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
@@ -217,7 +237,7 @@ class _Predicting:
         connections = _distinct(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        return SimulatedCounter(counter, judged, recorded, self._rows.length(counter), connections)
+        return SimulatedCounter(counter, judged, recorded, self._rows.traffic_of(counter)[0], connections)
 
     def _groups(
         self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter]
@@ -262,27 +282,6 @@ class _Predicting:
             reason = "too many requests of one connection's counters to simulate them together"
             return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
         return simulated(group, models_of(group, rows), self._settings, using)
-
-    def _as_recorded(self, counter: int, key: QuotaKey, recorded: RecordedUnder, basis: str | None) -> Prediction:
-        """The clients of a counter that delays nobody."""
-        length = self._rows.length(counter)
-        rate = Interval.exactly(self._rows.total(counter) / scale_of(key) / (max(length, 1000) / 1000))
-        nothing = Interval.exactly(0)
-        return Prediction(
-            client_kind=AS_RECORDED,
-            basis=basis or NO_DELAY,
-            verdict=Verdict.NOT_THROTTLED.value,
-            throttle_time_ms=nothing,
-            throttle_time_max_ms=nothing,
-            muted_share=nothing,
-            delivered_per_s=rate,
-            wanted_per_s=rate,
-            done_ms=Interval.exactly(length),
-            left_units=nothing,
-            throttled_requests=nothing,
-            recorded_ms=length,
-            recorded_under=recorded,
-        )
 
 
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:

@@ -12,13 +12,15 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from kquota.core.findings.prediction import UNKNOWN, CounterName, Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 
 AS_RECORDED: Final = "as recorded"
 """The kind of clients that nobody delays."""
 NO_DELAY: Final = "no request is throttled, so that all come as they were recorded"
 """The basis of a prediction for such clients."""
+_CALM: Final = "="
+"""How the text of a prediction for such clients begins: most counters have one, and it is made of four values."""
 
 _FIELDS: Final = tuple(field.name for field in fields(Prediction))
 _values_of: Final = attrgetter(*_FIELDS)
@@ -54,6 +56,13 @@ class Predictions(Mapping[CounterName, Prediction]):
 
     def __getitem__(self, name: CounterName) -> Prediction:
         return _unpack(self._packed[_text(name)])
+
+    def add_calm(self, counters: Iterable[tuple[CounterName, int, float, str]], recorded_under: RecordedUnder) -> None:
+        """Adds (counter, length in ms, units per second, basis) of counters whose clients nobody delays."""
+        ends = {basis: json.dumps([_short(basis), _short(recorded_under)])[1:] for basis in (NO_DELAY, LOGGED)}
+        self._packed.update(
+            (_text(name), f"{_CALM}{length},{rate!r},{ends[basis]}") for name, length, rate, basis in counters
+        )
 
     def verdict(self, name: CounterName) -> str | None:
         """The verdict in the prediction of a counter, without making the prediction; None where there is none."""
@@ -100,12 +109,38 @@ def _pack(prediction: Prediction) -> str:
     return json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
 
 
+def as_recorded(length: int, rate: float, basis: str, recorded_under: RecordedUnder) -> Prediction:
+    """The prediction for clients that nobody delays, who send so many units per second in so many ms."""
+    nothing, units = Interval.exactly(0), Interval.exactly(rate)
+    return Prediction(
+        client_kind=AS_RECORDED,
+        basis=basis,
+        verdict=Verdict.NOT_THROTTLED.value,
+        throttle_time_ms=nothing,
+        throttle_time_max_ms=nothing,
+        muted_share=nothing,
+        delivered_per_s=units,
+        wanted_per_s=units,
+        done_ms=Interval.exactly(length),
+        left_units=nothing,
+        throttled_requests=nothing,
+        recorded_ms=length,
+        recorded_under=recorded_under,
+    )
+
+
 def _unpack(packed: str) -> Prediction:
+    if packed.startswith(_CALM):
+        return as_recorded(*(_whole(each) if type(each) is list else each for each in json.loads(f"[{packed[1:]}")))
     return Prediction(*[_whole(each) if type(each) is list else each for each in json.loads(packed)])
 
 
-@lru_cache
 def _verdict(packed: str) -> Any:
+    return Verdict.NOT_THROTTLED.value if packed.startswith(_CALM) else _verdict_in(packed)
+
+
+@lru_cache
+def _verdict_in(packed: str) -> Any:
     value = json.loads(packed)[_VERDICT]
     return _whole(value) if type(value) is list else value
 

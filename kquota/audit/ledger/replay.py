@@ -91,8 +91,10 @@ class Replay:
             np.add.at(self._totals["logged"], owners, told)
             np.maximum.at(self._totals["longest"], owners, told)
         # Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
-        self._told = (self._totals["hits"] > 0) | ~self._totals["silent"]
+        self.told = (self._totals["hits"] > 0) | ~self._totals["silent"]
         """Of each counter whether the export says what the broker answered: that it throttled, or that it did not."""
+        self.is_calm = ~self._totals["incomplete"] & (self._summaries.throttled == 0) & (self._totals["hits"] == 0)
+        """Of each counter whether all of it is known, and nobody was throttled: by the replay, and by the brokers."""
         self._members = _by_member(charges)
         self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         """The counters that each quota governed, under each of the variants."""
@@ -126,7 +128,7 @@ class Replay:
         asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
         clients = self._clients((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
         rebuilt = totals["rebuilt"] > 0
-        logged = {name: whole(totals[key], self._told) for name, key in _LOGGED.items()}
+        logged = {name: whole(totals[key], self.told) for name, key in _LOGGED.items()}
         columns = {
             "broker": [ref.broker for ref in refs],
             "key": [ref.key.value for ref in refs],
@@ -162,7 +164,7 @@ class Replay:
         members = self._members.filter(pa.array(named[self._members.column("number").to_numpy()]))
         numbers = members.column("number").to_numpy()
         counted = np.full(len(members), self.settings.per_client)
-        known, told = counted & ~self._totals["incomplete"][numbers], counted & self._told[numbers]
+        known, told = counted & ~self._totals["incomplete"][numbers], counted & self.told[numbers]
         hits = np.flatnonzero(self.met.throttled)
         # There is no time where a rejection came without a delay.
         throttled, waited = self._of_members(members, hits, np.maximum(self.met.delays[hits], 0))
@@ -219,7 +221,7 @@ class Replay:
             int(summaries.throttled[number]),
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
-            logged if self._told[number] else None,
+            logged if self.told[number] else None,
             int(summaries.first_ms[number]) if summaries.throttled[number] else NEVER,
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
@@ -249,7 +251,7 @@ class Replay:
                 if quota not in governing:
                     governing[quota] = Governed()
                 governing[quota].add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
-                if take_turns and self._told[number]:
+                if take_turns and self.told[number]:
                     governing[quota].in_turn[ref.name] = InTurn(found, entity in answered)
 
     def _governing_when(self, number: int, hits: dict[int, set[int]]) -> set[str]:

@@ -1,6 +1,7 @@
 """Findings in words, for the page and for Markdown: who, which quota, when, how bad."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -10,7 +11,7 @@ from kquota.cli.verdicts import count_text
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.findings.answers import Answered, AnswersOf, by_harm
-from kquota.core.findings.finding import Basis, Finding
+from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.verdicts import QuotaVerdict
 from kquota.core.findings.whatif import Standing
@@ -270,8 +271,9 @@ def answer(
     `answers` are what the brokers themselves answered: where no limit throttles for certain, and they say that somebody
     was throttled, they come first. `quotas` are counted beside the limits, one of which each counter has.
     """
-    throttled = [found for found in findings if found.throttled]
-    undetermined = sum(found.undetermined for found in findings)
+    concerned = of_concern(findings)
+    throttled = [found for found in concerned if found.throttled]
+    undetermined = len(concerned) - len(throttled)
     # "Limits" are counted as brokers count them: one a counter.
     text = f"{len(throttled)} of {many(len(findings), 'limit')} throttled somebody"
     if not throttled:
@@ -316,9 +318,8 @@ def _client(user: str, client_id: str) -> str:
     return f"user {user}" + (f" with client-id {client_id}" if client_id else "")
 
 
-def ungoverned(findings: Sequence[Finding], answers: AnswersOf) -> AnswersOf:
-    """The brokers' answers to clients that are in no counter of the findings."""
-    counters = {(found.broker, found.sensor) for found in findings}
+def ungoverned(counters: AbstractSet[tuple[str, str]], answers: AnswersOf) -> AnswersOf:
+    """The brokers' answers to clients that are in none of the counters, which are (broker, sensor)."""
 
     def governed(name: Answered) -> bool:
         user, client_id = encode_user(name.user), name.client_id

@@ -8,7 +8,9 @@ measure of harm: the waits of an open loop overlap, and most throttle time falls
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -221,3 +223,8 @@ def subject(key: QuotaKey, sensor: str) -> str:
 
 ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
 """The verdicts of findings, in the order in which findings are shown."""
+
+
+def of_concern(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that throttle somebody, or may: the first ones of `AuditResult.found`, of which no other is made."""
+    return [*takewhile(lambda found: found.throttled or found.undetermined, findings)]
