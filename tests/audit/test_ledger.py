@@ -22,9 +22,10 @@ from kquota.audit.ledger.rows import Ledger
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.resolve.resolver import Resolution, Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.support.scheduling import examples
@@ -184,3 +185,24 @@ def test_how_counters_are_kept_together_is_asked_once(monkeypatch: pytest.Monkey
     )
     assert len(next(charger.take((0, 0)))) == 18
     assert len(asked) == 1
+
+
+def test_one_resolution_stands_for_all_clients_that_no_quota_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million clients under a default would be a million resolutions; whom quotas name is resolved for itself."""
+    asked: list[tuple[str, str]] = []
+    whole = Resolver.resolve
+
+    def resolve(self: Resolver, user: str, client_id: str) -> Resolution:
+        asked.append((user, client_id))
+        return whole(self, user, client_id)
+
+    monkeypatch.setattr(Resolver, "resolve", resolve)
+    users = ["", "alice", *(f"user-{number}" for number in range(500))]
+    events = [Event(0, "1", user, client, "produce", 1, 0, 0) for user in users for client in ("", "app", "other")]
+    values = {Entity(user=DEFAULT): 1, Entity(user="alice", client_id="app"): 2}
+    quotas = QuotaSnapshot({entity: {QuotaKey.PRODUCER_BYTE_RATE: value} for entity, value in values.items()})
+    (ledger,) = charged([events], AuditSettings(QuotaHistory.of(quotas)), 1)[0]
+
+    assert len(asked) == len(set(asked)) == 3 * 3
+    governed = {"alice:", "alice:app", *(f"user-{number}:" for number in range(500))}
+    assert set(ledger.charges.column("sensor").to_pylist()) == governed

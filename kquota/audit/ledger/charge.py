@@ -90,7 +90,7 @@ class _Memo:
         return len(self._keys)
 
     def look_up(self, keys: Int64s, compute: Callable[[Int64s], Int64s]) -> Int64s:
-        """The row of each key; the rows of those that are not known yet are computed, in order, and kept."""
+        """The row of each key; rows of unknown keys are computed, in the order of the keys, and kept."""
         places = np.searchsorted(self._keys, keys)
         inside = places < len(self._keys)
         known = inside.copy()

@@ -1,6 +1,7 @@
 """Ledgers become findings: each counter's rows in the order of time, through the enforcement kernel."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -18,6 +19,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.findings.finding import Basis, Logged
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
+from kquota.core.quotas.quota import QuotaKey
 
 _LOGGED: Final = {
     "logged_throttled_events": "hits",
@@ -237,22 +239,25 @@ class Replay:
         """Adds each counter to the quotas that governed it; one that was throttled to those that did it."""
         hits = self._by_counter(np.flatnonzero(self.met.throttled)) if self._has_periods else {}
         answers = self._by_counter(self._answered) if self._has_periods else {}
+        alike = Counter[tuple[int, QuotaKey, str, Verdict]]()
+        of_name = {verdict.value: verdict for verdict in Verdict}
         for number, (ref, name) in enumerate(zip(self.refs, self._verdicts, strict=True)):
-            verdict, periods = Verdict(name), self._governing[number]
-            entities = {governing.entity for governing in periods.values()}
-            guilty = entities
-            take_turns = len(entities) > 1
-            if verdict is Verdict.THROTTLED and take_turns:
-                guilty = self._governing_when(number, hits)
-            answered = self._governing_when(number, answers) if take_turns else set()
+            verdict = of_name[name]
+            entities = {governing.entity for governing in self._governing[number].values()}
+            if len(entities) == 1:
+                alike[ref.variant, ref.key, entities.pop(), verdict] += 1
+                continue
+            guilty = self._governing_when(number, hits) if verdict is Verdict.THROTTLED else entities
+            answered = self._governing_when(number, answers)
             for entity in sorted(entities):
-                found = verdict if verdict is not Verdict.THROTTLED or entity in guilty else Verdict.NOT_THROTTLED
-                governing, quota = self.governing[ref.variant], (ref.key.value, entity)
-                if quota not in governing:
-                    governing[quota] = Governed()
-                governing[quota].add(found, _INCOMPLETE if found is Verdict.UNDETERMINED else None)
-                if take_turns and self.told[number]:
-                    governing[quota].in_turn[ref.name] = InTurn(found, entity in answered)
+                found = verdict if entity in guilty else Verdict.NOT_THROTTLED
+                alike[ref.variant, ref.key, entity, found] += 1
+                if self.told[number]:
+                    quota = self.governing[ref.variant].setdefault((ref.key.value, entity), Governed())
+                    quota.in_turn[ref.name] = InTurn(found, entity in answered)
+        for (variant, key, entity, verdict), count in alike.items():
+            quota = self.governing[variant].setdefault((key.value, entity), Governed())
+            quota.add(verdict, _INCOMPLETE if verdict is Verdict.UNDETERMINED else None, count)
 
     def _governing_when(self, number: int, hits: dict[int, set[int]]) -> set[str]:
         """The entities that governed a counter at its `hits`."""

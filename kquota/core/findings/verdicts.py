@@ -54,11 +54,11 @@ class Governed:
     in_turn: dict[CounterName, InTurn] = field(default_factory=dict)
     """Those that other values governed at other times, where the brokers' answers are known."""
 
-    def add(self, verdict: Verdict, reason: str | None) -> None:
-        """Adds a counter."""
-        self.verdicts[verdict] += 1
+    def add(self, verdict: Verdict, reason: str | None, count: int = 1) -> None:
+        """Adds so many counters."""
+        self.verdicts[verdict] += count
         if verdict is Verdict.UNDETERMINED and reason is not None:
-            self.reasons[reason] += 1
+            self.reasons[reason] += count
 
     def merge(self, other: Governed) -> None:
         """Adds the counters of another part of the audit."""
