@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_SELDOM: Final = 50_000
+_SELDOM: Final = 500_000
 """New objects between two looks."""
 
 

@@ -284,7 +284,8 @@ def _by_member(charges: pa.Table) -> pa.Table:
 
 def refs_of(charges: pa.Table) -> list[CounterRef]:
     """The counters of some charges, one each."""
-    columns = (charges.column(name).to_pylist() for name in ("variant", "broker", "key", "sensor"))
+    # By way of numpy: Arrow makes a scalar of each cell of a dictionary.
+    columns = (charges.column(name).to_numpy().tolist() for name in ("variant", "broker", "key", "sensor"))
     return [
         CounterRef(variant, broker, KEYS[key], sensor) for variant, broker, key, sensor in zip(*columns, strict=True)
     ]
@@ -294,8 +295,8 @@ def governing_of(charges: pa.Table, numbers: Int64s) -> Iterator[tuple[int, Gove
     """(number, what limits it) of the counters of some charges, of which `numbers` are the numbers, in each period."""
     periods = charges.column("period").to_numpy()
     _, rows = np.unique(numbers * (periods.max(initial=0) + 1) + periods, return_index=True)
-    columns = (charges.column(name).take(pa.array(rows)).to_pylist() for name in ("period", "entity", "level", "limit"))
-    limits = map(Governing._make, zip(*columns, strict=True))
+    charges = charges.select(["period", "entity", "level", "limit"]).take(pa.array(rows))
+    limits = map(Governing._make, zip(*(column.to_numpy().tolist() for column in charges.columns), strict=True))
     return zip(numbers[rows].tolist(), limits, strict=True)
 
 
