@@ -67,6 +67,9 @@ def findings_table(columns: Mapping[str, Any], count: int) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
+_NAME = ["broker", "key", "sensor"]
+_RANKING = [*_NAME, "verdict", "limit", "peak_rate", "throttle_time_max_ms", "logged_throttle_time_max_ms"]
+"""The columns that decide the rank of a finding."""
 ROWS_AT_ONCE = 10_000
 """Rows of a findings table that are Python values at the same time: these take several times the memory."""
 
@@ -111,7 +114,7 @@ class Findings(Sequence[Finding]):
 
     def ranked(self) -> Findings:
         """Throttled counters first, then undetermined counters; each group by harm, the rest by peak and name."""
-        table = self._table.take(self._order)
+        table = self._table.select(_RANKING).take(self._order)
         verdicts = pc.index_in(table.column("verdict"), pa.array([verdict.value for verdict in ORDER]))
         # Undetermined counters go by the brokers' own throttle times first.
         undetermined = pc.equal(table.column("verdict"), Verdict.UNDETERMINED.value)
@@ -123,15 +126,15 @@ class Findings(Sequence[Finding]):
         harms[some] = np.array([*self._harms(table.take(some))]).reshape(-1, 3)
         columns = [*-harms.T, -shares]
         keys = pa.table(
-            [verdicts, pc.negate(logged), *columns, *(table.column(name) for name in ("broker", "key", "sensor"))],
-            ["verdict", "logged", "undelivered", "muted", "longest", "share", "broker", "key", "sensor"],
+            [verdicts, pc.negate(logged), *columns, *table.select(_NAME).columns],
+            ["verdict", "logged", "undelivered", "muted", "longest", "share", *_NAME],
         )
         order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
         return Findings(self._table, self._predictions, self._order[order.to_numpy()])
 
     def _harms(self, table: pa.Table) -> Iterator[Harm]:
         """The harm of each row, without the rest of its finding."""
-        for rows in table.select(["broker", "key", "sensor", "throttle_time_max_ms"]).to_batches(ROWS_AT_ONCE):
+        for rows in table.select([*_NAME, "throttle_time_max_ms"]).to_batches(ROWS_AT_ONCE):
             for broker, key, sensor, longest_ms in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 yield Harm.of(self._predictions.get((broker, key, sensor)), longest_ms)
 

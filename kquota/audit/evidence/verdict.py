@@ -208,9 +208,11 @@ class _Settling:
         settled = self._predictions.changed(predictions)
         names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
         whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
-        kept = np.ones(len(self._table), bool)
-        kept[[*changed]] = False
-        tables = [self._table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
+        tables = [self._table]
+        if changed:
+            kept = np.ones(len(self._table), bool)
+            kept[[*changed]] = False
+            tables = [self._table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
         return ordered(tables), whole, settled
 
     def _open(self) -> list[tuple[int, dict[str, Any]]]:

@@ -20,7 +20,7 @@ from kquota.audit.engines.portable import decode, encode
 from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS
 from kquota.audit.follow.episodes import Delays, Episodes, Recent, Use
 from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
-from kquota.audit.ledger.replay import governing_of, refs_of
+from kquota.audit.ledger.replay import Periods, limit, refs_of
 from kquota.audit.ledger.retries import LastFetches
 from kquota.audit.ledger.rows import NEVER, CounterRef, Governing, Ledger
 from kquota.audit.settings import AuditSettings
@@ -76,9 +76,9 @@ class Counters:
         self._fetches = LastFetches()
         self._index: dict[int, int] = {}
         """The numbers of the counters, by their ids."""
-        self._governing: list[dict[int, Governing]] = []
-        """What limits each counter, by the period of the quotas' history."""
-        self._alike: dict[tuple[Governing, ...], dict[int, Governing]] = {}
+        self._governing: list[Periods] = []
+        """What limits each counter."""
+        self._alike: dict[tuple[Governing, ...], Periods] = {}
         """The same, which many counters of a default quota share."""
         self._names: dict[int, tuple[str, str]] = {}
         """(user, client-id) of the clients, by their ids."""
@@ -124,13 +124,10 @@ class Counters:
         if len(self._index) > len(self._retaken_ms):
             self._make_room(len(self._index) * 5 // 4)
         self.refs += refs_of(charges.take(pa.array([*new.values()], pa.int64())))
-        self._governing += [{} for _ in new]
+        self._governing += [{}] * len(new)
         numbers = self._numbers(ledger)
         np.minimum.at(self._incomplete_ms, numbers, ledger.column("incomplete_ms"))
-        for number, governing in governing_of(charges, numbers):
-            if governing.period not in self._governing[number]:
-                periods = {**self._governing[number], governing.period: governing}
-                self._governing[number] = self._alike.setdefault(tuple(periods.values()), periods)
+        limit(self._governing, charges, numbers, self._alike)
         columns = (charges.column(name).to_pylist() for name in ("member", "user", "client_id"))
         self._names |= {member: names for member, *names in zip(*columns, strict=True)}
 

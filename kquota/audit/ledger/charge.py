@@ -6,9 +6,10 @@ A resolution in plain Python stands for all clients that no quota names; everyth
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -278,25 +279,34 @@ class Charger:
     def _begun(self, tagged: Int64s, key: QuotaKey, variant: int) -> Int64s:
         """The places of new counters; each is given as its broker and the numbers of its tags."""
         first, number = len(self._of_counters["counter"]), KEYS.index(key)
-        for tags in tagged.tolist():
-            broker, user = tags >> 2 * _BITS, self._users.names[tags >> _BITS & _MASK]
-            sensor = str(Sensor(encode_user(user), self._clients.names[tags & _MASK]))
-            counter = fingerprint(str(variant), self._brokers.names[broker], key.value, sensor)
-            home = self._home(self._brokers.names[broker], sensor, counter)
-            numbers = (counter, home, variant, broker, number, self._sensors.number(sensor))
-            for column, each in zip(self._of_counters.values(), numbers, strict=True):
-                column.append(each)
+        brokers = (tagged >> 2 * _BITS).tolist()
+        names = [self._brokers.names[broker] for broker in brokers]
+        users = (self._users.names[user] for user in (tagged >> _BITS & _MASK).tolist())
+        clients = (self._clients.names[client] for client in (tagged & _MASK).tolist())
+        tags = [Sensor(encode_user(user), client) for user, client in zip(users, clients, strict=True)]
+        sensors = [*map(str, tags)]
+        named = zip(names, sensors, strict=True)
+        ids = [fingerprint(str(variant), broker, key.value, sensor) for broker, sensor in named]
+        columns: tuple[Iterable[int], ...] = (
+            ids,
+            map(self._home, ids, names, tags),
+            repeat(variant, len(ids)),
+            brokers,
+            repeat(number, len(ids)),
+            map(self._sensors.number, sensors),
+        )
+        for column, numbers in zip(self._of_counters.values(), columns, strict=True):
+            column.extend(numbers)
         return np.arange(first, first + len(tagged))[:, np.newaxis]
 
-    def _home(self, broker: str, sensor: str, counter_id: int) -> int:
-        user, _, client_id = sensor.partition(":")  # the user's name is encoded and has no colon
+    def _home(self, counter_id: int, broker: str, tags: Sensor) -> int:
         match self.settings.kept:
             case Together.COUNTER:
                 return counter_id
             case Together.USER:
-                return fingerprint(broker, user)
+                return fingerprint(broker, tags.user)
             case Together.CLIENT_ID:
-                return fingerprint(broker, client_id)
+                return fingerprint(broker, tags.client_id)
             case Together.BROKER:
                 return fingerprint(broker)
 

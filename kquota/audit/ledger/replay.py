@@ -2,9 +2,9 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ _LOGGED: Final = {
     "logged_throttle_time_ms": "logged",
     "logged_throttle_time_max_ms": "longest",
 }
+Periods: TypeAlias = Mapping[int, Governing]
+"""What limits a counter, by the period of the quotas' history."""
 _INCOMPLETE: Final = "the log does not record everything that this quota counts"
 
 
@@ -41,10 +43,9 @@ class Replay:
         count = len(ids)
         self.refs = refs_of(charges.take(pa.array(firsts)))
         """Who the counters are, by number."""
-        self._governing: list[dict[int, Governing]] = [{} for _ in range(count)]
-        """What limits each counter, by the period of the quotas' history."""
-        for number, governing in governing_of(charges, numbers):
-            self._governing[number][governing.period] = governing
+        self._governing: list[Periods] = [{}] * count
+        """What limits each counter."""
+        limit(self._governing, charges, numbers, {})
         self._changes = changes_of(settings)
         """When quotas change under any of the variants."""
         self._has_periods = len(self._changes) > 0
@@ -291,13 +292,21 @@ def refs_of(charges: pa.Table) -> list[CounterRef]:
     ]
 
 
-def governing_of(charges: pa.Table, numbers: Int64s) -> Iterator[tuple[int, Governing]]:
-    """(number, what limits it) of the counters of some charges, of which `numbers` are the numbers, in each period."""
+def limit(
+    counters: list[Periods], charges: pa.Table, numbers: Int64s, alike: dict[tuple[Governing, ...], Periods]
+) -> None:
+    """Tells counters what limits them in the periods of some charges, of which `numbers` are the numbers.
+
+    Counters that are limited alike, such as all of a default, share what is in `alike`.
+    """
     periods = charges.column("period").to_numpy()
     _, rows = np.unique(numbers * (periods.max(initial=0) + 1) + periods, return_index=True)
     charges = charges.select(["period", "entity", "level", "limit"]).take(pa.array(rows))
     limits = map(Governing._make, zip(*(column.to_numpy().tolist() for column in charges.columns), strict=True))
-    return zip(numbers[rows].tolist(), limits, strict=True)
+    for number, governing in zip(numbers[rows].tolist(), limits, strict=True):
+        if governing.period not in counters[number]:
+            known = {**counters[number], governing.period: governing}
+            counters[number] = alike.setdefault(tuple(known.values()), known)
 
 
 def changes_of(settings: AuditSettings) -> Int64s:
@@ -305,7 +314,7 @@ def changes_of(settings: AuditSettings) -> Int64s:
     return np.unique(np.concatenate([np.array(history.changes_ms, np.int64) for history in settings.variants]))
 
 
-def _changes(periods: dict[int, Governing]) -> int:
+def _changes(periods: Periods) -> int:
     """How often the limit of a counter changed, or what set it."""
     in_time = [periods[period] for period in sorted(periods)]
     return sum((later.entity, later.limit) != (earlier.entity, earlier.limit) for earlier, later in pairwise(in_time))
