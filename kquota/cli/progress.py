@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.3
 """How often work is looked at that does not report by itself."""
-_LINE_S = 10.0
+_LINE_S = 30.0
 """How often a line is written where stderr is no terminal."""
 
 
@@ -51,7 +51,7 @@ class Bar:
                 self(done, total, doing)
 
     def lines(self, say: Callable[[str], None]) -> None:
-        """Says how far it is every ten seconds, until it is over."""
+        """Says how far it is every half minute, until it is over."""
         begun = time.monotonic()
         while not self._over.wait(_LINE_S):
             share = "" if self._share is None else f": {100 * self._share:.0f} %"
@@ -66,7 +66,7 @@ class Bar:
 
 @contextlib.contextmanager
 def progress(doing: str) -> Iterator[Bar]:
-    """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every ten seconds."""
+    """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every half minute."""
     if shows_progress():
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 

@@ -45,7 +45,7 @@ def test_under_spark_submit_only_what_is_small_is_audited_in_the_driver(monkeypa
     assert engines.choose("auto", small, None) == "spark"
 
 
-@pytest.mark.parametrize(("before", "meanwhile"), [(700, 50_000), (0, 0), (60_000, 60_000)])
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 500_000), (0, 0), (600_000, 600_000)])
 def test_an_audit_leaves_the_garbage_collector_of_its_process_as_it_was(
     tmp_path: Path, before: int, meanwhile: int
 ) -> None:

@@ -101,7 +101,8 @@ def test_interrupted(tmp_path: Path) -> None:
         # The pipes close when the last process that holds them is gone, the JVM included.
         out, err = interrupted(process, signal.SIGINT)
 
-    assert (process.returncode, out, err.strip()) == (130, "", "kquota: interrupted")
+    # On a busy machine a line before it says how long Spark has been starting.
+    assert (process.returncode, out, err.strip().splitlines()[-1]) == (130, "", "kquota: interrupted")
 
 
 def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:

@@ -132,6 +132,20 @@ def test_a_client_that_stopped_was_throttled(kquota: Kquota, three: tuple[str, .
     assert "twice the limit" not in explained.out
 
 
+def test_a_client_that_waits_at_0_is_throttled_and_the_screen_says_why(
+    kquota: Kquota, three: tuple[str, ...], tmp_path: Path
+) -> None:
+    for broker in "123":
+        page = THREE.format(pair=199_000, delay=140, bob=0).replace("2003", "9000")
+        (tmp_path / f"b{broker}.prom").write_text(page)
+    waits = kquota("top", *three, "--once")
+    stopped = kquota("top", *three, "--once", "--user", "alice")
+
+    assert "6 throttled" in waits.err
+    assert "at 0 and throttled: it waits" in waits.err
+    assert "it waits" not in stopped.err
+
+
 def test_a_calm_subject_is_told_about_itself(kquota: Kquota, three: tuple[str, ...], tmp_path: Path) -> None:
     """Others are throttled meanwhile, and so was a counter on another broker."""
     page = THREE.format(pair=199_000, delay=140, bob=10_000).replace("2003", "0")

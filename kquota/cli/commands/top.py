@@ -240,6 +240,8 @@ class _Screen:
         yield from self.doubts(selected)
         if shown:
             yield _table(shown, now_ms)
+            if any(use.state is State.THROTTLED and use.observed.rate == 0 for use in shown):
+                yield Note("at 0 and throttled: it waits, and brokers read nothing from it until its delay is over")
         elif selected:
             yield Note(self.nobody(seen, selected))
 
