@@ -173,8 +173,9 @@ class Finding:
 
     @property
     def harm(self) -> Harm:
-        """What its clients suffer."""
-        return Harm.of(self.prediction, self.throttle_time_max_ms)
+        """What its clients suffer; nothing where nobody is throttled."""
+        suffers = self.verdict is not Verdict.NOT_THROTTLED
+        return Harm.of(self.prediction, self.throttle_time_max_ms) if suffers else Harm(0, 0, 0)
 
 
 class Harm(NamedTuple):
