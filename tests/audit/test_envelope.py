@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from kquota.audit.sources import plan_splits
@@ -23,6 +23,7 @@ NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_
 
 
 @example(["csv", "logfmt", "csv"], "alice", "app", False)
+@example(["shell", "docker"], "alice", "'", False)
 @given(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), NAMES, NAMES, st.booleans())
 def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, fetched: bool) -> None:
     """To a depth of three, in any order, with any names."""
@@ -120,6 +121,7 @@ TEXT_FORM = (
 @given(st.sampled_from(sorted(QUOTING)), st.text("ab'\"\\<>&;,|={}ü ", min_size=1, max_size=8), st.booleans())
 def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old: bool) -> None:
     """In both forms of the log."""
+    assume("'\\'" not in name)  # a shell's apostrophe, which nobody can tell from this name
     made = fields() | {"principal": f"User:{name}"}
     made["requestHeader"]["clientId"] = name
     bare = TEXT_FORM.replace("CLIENT", name).replace("USER", name) if old else line(made).rstrip("\n")

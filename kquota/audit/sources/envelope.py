@@ -198,7 +198,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
             before = text[: opening.start()]
             # Of an object that is cut off, nobody knows what else it would tell.
-            return found._replace(origin="") if '{"' in before else _from(found, origin_of(before, text[end:]))
+            return found._replace(origin="") if _MEMBER.search(before) else _from(found, origin_of(before, text[end:]))
     if start >= 0:
         return Request(_decoded(text, start), "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
@@ -222,7 +222,7 @@ def _unquoted(text: str) -> str:
     if "{&quot;" in text or "{&#34;" in text or ("</" in text and _ELEMENT.search(text)):
         text = unescape(text)
     for quoted in _APOSTROPHES.finditer(text) if "''" in text else ():
-        if _MARK.search(quoted[0]):
+        if _MARK.search(quoted[0]) and '"' not in text[: quoted.start()]:  # else they are a name's, within JSON
             return text[: quoted.start()] + quoted[1].replace("''", "'") + text[quoted.end() :]
     return text
 

@@ -32,7 +32,8 @@ _NAMED: Final = tuple(
 """The members that name where a line is from; the first that there is counts."""
 _PAIR: Final = re.compile(r'\b(pod|host|instance)=\\*"?([\w.-]+)')
 _NO_NAME: Final = re.compile(
-    r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b|\S*thread\S*|(?<!\S)[\d.:,]+(?!\S)"
+    r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b|\S*thread\S*"
+    r"|(?<![^\s\['\"])(?:[A-Za-z]+:(?=\d{10}))?[\d.:,]+(?!\S)"
     r"|[\[\]|\"'{}\x00-\x1f]"
 )
 """What differs between the lines of one broker: times, priorities, processes, threads, numbers; and what is no name."""
