@@ -106,6 +106,10 @@ _ADVICE = {
         ("audit", option): "an audit is of all clients; -o csv and -o json name them in each row"
         for option in ("--user", "--client", "--client-id", "--match", "--ip")
     },
+    **{
+        (command, "--default"): "the defaults are --user-defaults, --client-defaults and --ip-defaults"
+        for command in ("alter", "delete", "describe", "undo", "history")
+    },
 }
 """What to do in place of an option that people try, by the command."""
 
@@ -264,6 +268,10 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         return ExitCode.INTERNAL
 
 
+_FILE_TO_WRITE = re.compile(r"['(](?=\S+\.(?:ya?ml|json)\b)(\S+)(?:' is not one of|\)$)")
+"""A file's name where a format belongs, or nothing."""
+
+
 def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "-v":
@@ -279,6 +287,14 @@ def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
         if instead is not None:
             return click.UsageError(f"No such option {error.option_name!r}: {instead}", error.ctx)
         return _closest(error, error.ctx)
+    file = _FILE_TO_WRITE.search(error.message)
+    if (
+        file is not None
+        and error.ctx is not None
+        and any("--out" in param.opts and param.metavar == "FILE" for param in error.ctx.command.params)
+    ):
+        said = error.format_message().rstrip(".")
+        return click.UsageError(f"{said}. A file is written with --out {file[1]}", error.ctx)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
     if extra is None or error.ctx is None:
         return error
@@ -299,7 +315,12 @@ def _closest(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
     """The error with the options that are really alike, the closest first."""
     import difflib
 
+    from kquota.core.quotas.quota import QuotaKey
+
     said = f"No such option {error.option_name!r}."
+    key = error.option_name.lstrip("-").replace("-", "_")
+    if key in map(str, QuotaKey) and any("--add-config" in param.opts for param in ctx.command.params):
+        return click.UsageError(f"{said} Did you mean: --add-config {key}=VALUE", ctx)
     if ctx.parent is None and error.option_name in _OF_CLUSTERS:
         return click.UsageError(f"{said} Give it after the command: kquota COMMAND {error.option_name} …", ctx)
     known = [option[2:] for param in ctx.command.params for option in param.opts if option.startswith("--")]
@@ -354,7 +375,8 @@ def _show(error: click.ClickException) -> None:
     """What click says of an error, which repeats words of the command line."""
     said = io.StringIO()
     error.show(said)
-    say_lines(said.getvalue())
+    # click indents choices by tabs, which are spelled out as all control characters are.
+    say_lines(said.getvalue().expandtabs(4))
 
 
 _OF_A_CLUSTER = re.compile(

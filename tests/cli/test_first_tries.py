@@ -36,6 +36,23 @@ def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
     assert "--add-config" not in kquota("describe", "--set", "x").err
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("alter --default", "the defaults are --user-defaults, --client-defaults and --ip-defaults"),
+        ("alter --producer-byte-rate 5MB", "Did you mean: --add-config producer_byte_rate=VALUE"),
+        ("export -o q.yaml", "A file is written with --out q.yaml"),
+        ("export q.yaml", "A file is written with --out q.yaml"),
+        ("plan q.yaml plan.json", "A file is written with --out plan.json"),
+        ("import q.csv", "Choose from:\n    kafka-configs,\n"),
+    ],
+)
+def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:
+    ran = kquota(*words.split())
+    assert (ran.code, advice in ran.err) == (2, True), ran.err
+    assert "is written" not in kquota("audit", "-o", "findings.json", "log").err
+
+
 def test_a_number_with_commas(kquota: Kquota) -> None:
     ran = kquota("alter", "--user", "u", "--add-config", "producer_byte_rate=1,000,000", KQUOTA_ZOOKEEPER="127.0.0.1:1")
     assert (ran.code, "a number has no commas: 1000000, or 1MB" in ran.err) == (3, True)
