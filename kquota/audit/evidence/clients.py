@@ -259,9 +259,9 @@ def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
     times, first = guess.times, int(guess.times[0])
     piece = (times - first + int(draw.integers(_PIECE_MS))) // _PIECE_MS
     order = np.arange(int(piece[-1]) + 1)
-    order = np.argsort(order + draw.uniform(0, 2, len(order)), kind="stable")
-    rows = np.concatenate([np.flatnonzero(piece == each) for each in order.tolist()])
-    place = np.argsort(order)[piece[rows]]
+    places = np.argsort(np.argsort(order + draw.uniform(0, 2, len(order)), kind="stable"))
+    rows = np.argsort(places[piece], kind="stable")
+    place = places[piece[rows]]
     moved = times[rows] + (place - piece[rows]) * _PIECE_MS
     moved = np.maximum(moved - max(first - int(moved[0]), 0), first)
     thinks = guess.thinks.copy()

@@ -63,7 +63,6 @@ from kquota.audit.sources.walk import (
     Plan,
     Texts,
     added,
-    number_of,
     walk,
 )
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
@@ -302,13 +301,10 @@ class Scanner:
         self._forget()
 
     def _forget(self) -> None:
-        """Begins anew with texts: the keys are the first."""
+        """Begins anew with texts."""
         self._texts.slots[:] = -1
         self._texts.used[:] = 0
         self._texts.layouts[:] = 0
-        for word in _SCHEMA.words:
-            text = word.encode()
-            number_of(self._texts, np.frombuffer(text + bytes(WIDTH), np.uint8), 0, len(text), True)
         for meaning in self._meanings:
             meaning.forget()
 

@@ -204,7 +204,7 @@ def equal(buffer, start, other, there, length):
     return True
 
 
-@entry
+@called
 def number_of(texts, buffer, start, end, add):
     """The number of a text; BAD for one that is not known and not added."""
     entries, mask, length = texts.entries, len(texts.slots) - 1, end - start
@@ -620,6 +620,9 @@ def stamped(buffer, at, start, texts, found, first):
 def walk(buffer, stop, plan, texts, found):
     """Walks over lines up to `stop`, which is behind the end of one; why it stopped."""
     state, lines, slots = found.state, found.lines, plan.whole[0]
+    if texts.used[0] == 0:  # the keys are the first texts
+        for key in range(plan.actions.shape[1]):
+            number_of(texts, plan.words, WIDTH * key + 1, WIDTH * key + plan.lengths[key] - 2, True)
     at, guess = state[0], state[3]
     reason = DONE
     while at < stop:
