@@ -304,8 +304,8 @@ _FOREIGN: Final = {
 class Block:
     """Some lines of a split; blank ones may be among them."""
 
-    text: bytes
-    """The lines with their ends."""
+    padded: bytes
+    """The lines with their ends, and PADDING behind them."""
     number: int
     """How many lines came before."""
     offset: int
@@ -314,6 +314,11 @@ class Block:
     """Whether the split is a whole file, whose lines can be counted."""
     size: int
     """In the file; larger than the text where that is one line that was cut short."""
+
+    @cached_property
+    def text(self) -> bytes:
+        """The lines with their ends."""
+        return self.padded.removesuffix(PADDING)
 
     @property
     def lines(self) -> list[bytes]:
@@ -355,8 +360,9 @@ def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Bloc
                 return
         for text, length, number in _whole_lines(stream, split.path, tally, size or BLOCK_BYTES, counted=whole):
             last = not whole and offset + length >= split.end
-            if last and (cut := text.find(b"\n", split.end - offset - 1)) >= 0:
-                text, length = text[: cut + 1], cut + 1
+            cut = text.find(b"\n", split.end - offset - 1, -len(PADDING)) if last else -1
+            if cut >= 0:
+                text, length = text[: cut + 1] + PADDING, cut + 1
             yield Block(text, number, offset, whole, length)
             if last:
                 return
@@ -385,18 +391,20 @@ def _skip_line(stream: IO[bytes], limit: int) -> int:
 
 
 _BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
+PADDING: Final = b"\n" * 64
+"""What follows the lines of a block: whoever looks at many bytes at once may look beyond their end."""
 _SHORT = 8
 """Records are longer: where lines are shorter on average, most of them are blank, and not worth a look each."""
 
 
-def _count(text: bytes) -> int:
+def _count(text: bytes, length: int) -> int:
     # bytes.count looks at a byte at a time.
-    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n"))) + (not text.endswith(b"\n"))
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8, length) == ord("\n"))) + (text[length - 1] != ord("\n"))
 
 
 def _lines_of(data: bytes) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
     """As `Block._cut`."""
-    count = _count(data)
+    count = _count(data, len(data))
     if _SHORT * count > len(data) > 1000:
         text = np.frombuffer(data, np.uint8)
         ends = np.append(np.flatnonzero(text == ord("\n")) + 1, len(text))[:count]
@@ -417,7 +425,7 @@ def _whole_lines(
 ) -> Iterator[tuple[bytes, int, int]]:
     """All lines of a stream, of `size` bytes at a time: (text, size in the file, lines before it if they are counted).
 
-    The text of a line that is cut short is smaller than its size.
+    PADDING follows the text. The text of a line that is cut short is smaller than its size.
     """
     number = 0
     # The beginning of a line, and how much more of it was read: a file without line ends must not fill the memory.
@@ -436,14 +444,15 @@ def _whole_lines(
             continue
         if dropped:
             end = data.find(b"\n") + 1
-            yield bytes(pending), len(pending) + dropped + end, number
+            yield bytes(pending) + PADDING, len(pending) + dropped + end, number
             data, cut, pending, dropped, number = data[end:], cut - end, bytearray(), 0, number + 1
         damage = None if data else damage_of(stream)
         if damage is not None and damage.inside:
             pending = bytearray()  # half a line at best
-        if text := b"".join((pending, memoryview(data)[:cut])):
-            yield text, len(text), number
-            number += _count(text) if counted else 0
+        if length := len(pending) + cut:
+            text = b"".join((pending, memoryview(data)[:cut], PADDING))
+            yield text, length, number
+            number += _count(text, length) if counted else 0
         if damage is not None:
             tally.leave(path, "file", f"{damage.reason} (after line {number})")
         if not data:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kquota.audit import sources
 from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
-from kquota.audit.sources import CONTROLLER, Block, ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, Pieces, parted
@@ -22,7 +22,7 @@ from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import gap, notes
 from kquota.audit.sources.mutations import TopicLog
-from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, WIDTH, Names, identity_of, row_of
+from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Origins, check, origin_of
 from kquota.audit.sources.request_line import Line, parse
 from kquota.audit.sources.requests import Requests, identity, missing
@@ -60,7 +60,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     scanner = _scanner(zone, split.rows)
     rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)
     for block in blocks(split, tally, _SCANNED_BYTES if scanner else None):
-        if scanner is None or block.size > len(block.text):
+        if scanner is None or block.size > len(block.padded) - len(PADDING):
             for index, line in enumerate(block.lines):
                 rows.read(line, partial(block.place, index), split.path)
         else:
@@ -129,8 +129,9 @@ class _Rows:
 
     def scan(self, block: Block, scanner: Scanner, path: str) -> None:
         """Adds the lines of a block."""
-        stop = len(block.text) + (not block.text.endswith(b"\n"))
-        text = block.text + b"\n" * (WIDTH + 1)
+        text = block.padded
+        stop = len(text) - len(PADDING)
+        stop += text[stop - 1] != ord("\n")
         buffer = np.frombuffer(text, np.uint8)
         at = number = 0
         while at < stop:

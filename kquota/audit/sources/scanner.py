@@ -18,22 +18,20 @@ from zlib import crc32
 
 import numpy as np
 
-from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, UNANSWERED, Int64s
+from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, Int64s
+from kquota.audit.sources.charged import APIS, COLUMNS, ITEMS, PATHS, Slots, charge
 from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import DATA_APIS, FORGOTTEN, ID, DataLog
 from kquota.audit.sources.envelope import START
-from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
 from kquota.audit.sources.moments import Layout, layout_before, second_of
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED, WIDTH, Names
 from kquota.audit.sources.request_line import (
     EXEMPT_APIS,
     NO_NAMES,
-    UNTOLD_FETCH_MS,
-    UNTOLD_MS,
 )
 from kquota.audit.sources.requests import Requests, identity
-from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY
+from kquota.audit.sources.sizes import FETCH_PARTS, SHARE_FETCH_EMPTY
 from kquota.audit.sources.walk import (
     BEGIN,
     CELLS,
@@ -41,7 +39,6 @@ from kquota.audit.sources.walk import (
     FALSE,
     FIRST_CELL,
     FIRST_SLOT,
-    FRACTION,
     FULL,
     INT,
     INTS,
@@ -65,7 +62,6 @@ from kquota.audit.sources.walk import (
     added,
     walk,
 )
-from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.kind import REQUEST
 
 Columns = Any
@@ -207,6 +203,11 @@ _SCHEMA: Final = _Schema()
 _PRODUCE, _FETCH, _SHARE_FETCH, _API_VERSIONS = (
     _SCHEMA.words[api] for api in ("PRODUCE", "FETCH", "SHARE_FETCH", OPENING_API.upper())
 )
+_SLOTS: Final = Slots(
+    *(_SCHEMA.slots[path] for path in PATHS.values()),
+    *(_SCHEMA.objects[path] for path in ITEMS.values()),
+    *(_SCHEMA.words[api] for api in APIS.values()),
+)
 _API: Final = re.compile("[A-Z_]+")
 _PARTS: Final = np.array([[*map(int, parts)] for parts in FETCH_PARTS])
 _EMPTY: Final = np.array([SHARE_FETCH_EMPTY[version] for version in range(len(SHARE_FETCH_EMPTY))])
@@ -226,21 +227,25 @@ class _Meaning:
 
     def __init__(self, make: Callable[[Any], int]) -> None:
         self._make = make
-        self._values = np.full(_TEXTS, _NEW)
+        self._values = np.empty(_TEXTS + 1, np.int64)
+        self.forget()
 
     def of(self, scanner: Scanner, numbers: Int64s) -> Int64s:
         """The numbers of texts; a text without one is `_INVALID`."""
-        values = self._values[np.maximum(numbers, 0)]
-        for number in set(numbers[(values == _NEW) & (numbers >= 0)].tolist()):
-            try:
-                self._values[number] = self._make(scanner.text(number))
-            except (ValueError, TypeError, AttributeError):
-                self._values[number] = _INVALID
-        return np.where(numbers >= 0, self._values[np.maximum(numbers, 0)], _INVALID)
+        numbers = np.maximum(numbers, -1)
+        values = self._values[numbers]
+        if (new := values == _NEW).any():
+            for number in set(numbers[new].tolist()):
+                try:
+                    self._values[number] = self._make(scanner.text(number))
+                except (ValueError, TypeError, AttributeError):
+                    self._values[number] = _INVALID
+            values = self._values[numbers]
+        return values
 
     def forget(self) -> None:
-        """The texts have other numbers now."""
-        self._values[:] = _NEW
+        """The texts have other numbers now. The last value stands for a missing text."""
+        self._values[:-1], self._values[-1] = _NEW, _INVALID
 
 
 class _Items(NamedTuple):
@@ -293,11 +298,10 @@ class Scanner:
         self._texts = Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
         self._shapes = 0
         self._seconds = _Meaning(lambda text: int(second_of(text[:19], text[19:] or None, zone)))
-        self._crcs = _Meaning(lambda text: crc32(text.encode()))
         self._software = _Meaning(
             lambda text: JAVA if text == "apache-kafka-java" else OTHER_LIBRARY if text not in NO_NAMES else 0
         )
-        self._meanings = [self._seconds, self._crcs, self._software]
+        self._meanings = [self._seconds, self._software]
         self._forget()
 
     def _forget(self) -> None:
@@ -305,6 +309,7 @@ class Scanner:
         self._texts.slots[:] = -1
         self._texts.used[:] = 0
         self._texts.layouts[:] = 0
+        self._crcs = np.zeros(0, np.int64)
         for meaning in self._meanings:
             meaning.forget()
 
@@ -315,6 +320,14 @@ class Scanner:
         _, start, length = self._texts.entries[number].tolist()
         letters: bytes = self._texts.letters[start : start + length].tobytes()
         return letters.decode()
+
+    def crcs(self) -> Int64s:
+        """The CRCs of all texts."""
+        letters, old = memoryview(self._texts.letters), len(self._crcs)
+        places = self._texts.entries[old : self._texts.used[0], 1:].tolist()
+        new = np.array([crc32(letters[start : start + length]) for start, length in places], np.int64)
+        self._crcs = np.concatenate([self._crcs, new])
+        return self._crcs
 
     def begin(self, names: Names, data: DataLog | None, requests: Requests, *, firsts: bool = False) -> None:
         """The names that are met from now on go there, what is shown of the data, and which requests were read."""
@@ -328,7 +341,7 @@ class Scanner:
                 _INVALID if text in unusual or not _API.fullmatch(text) else API_KINDS.get(text.lower(), REQUEST)
             )
         )
-        self._meanings[3:] = [self._users, self._clients, self._connections, self._apis]
+        self._meanings[2:] = [self._users, self._clients, self._connections, self._apis]
         if data is not None:
             self._topics = _Meaning(lambda text: data.topics.setdefault(text, len(data.topics)))
             self._ids = _Meaning(lambda text: data.topics.setdefault(ID + text, len(data.topics)))
@@ -375,12 +388,10 @@ class _Reading:
         self.scanner, self.buffer, found = scanner, buffer, scanner._found
         self.stop, self.count, items, _ = found.state.tolist()
         slots = int(scanner._plan.whole[0])
-        self._lines = np.ascontiguousarray(found.lines[: self.count * slots].reshape(-1, slots).T)
-        self._items = np.ascontiguousarray(found.items[: items * CELLS].reshape(-1, CELLS).T)
-        self._lengths = scanner._texts.entries[:, 2]
+        self._rows = found.lines[: self.count * slots].reshape(-1, slots)
+        self._item_rows = found.items[: items * CELLS].reshape(-1, CELLS)
+        self._lines, self._items = np.ascontiguousarray(self._rows.T), self._item_rows.T
         self.usual_lines = self._lines[USUAL] == 1
-        self.size = np.zeros(self.count, np.int64)
-        self.position = np.zeros(self.count, np.int64)
 
     def line(self, path: str) -> Int64s:
         """The values of a slot."""
@@ -397,70 +408,66 @@ class _Reading:
         some = self._items[:, rows]
         return _Items(rows, some[LINE], some[PARENT], some[FIRST_CELL:])
 
+    def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
+        """The numbers of texts of usual lines; without one a line is not usual."""
+        found = meaning.of(self.scanner, np.where(self.usual_lines, numbers, UNSET))
+        self.refuse(found == _INVALID)
+        return found
+
     def refuse(self, lines: Any) -> None:
         """These are not usual."""
         self.usual_lines[lines] = False
 
-    def total(self, lines: Int64s, amounts: Any) -> Int64s:
-        """The sum of the amounts in each line."""
-        return np.bincount(lines, np.clip(amounts, -_MOST, _MOST), self.count).astype(np.int64)
-
-    def length(self, numbers: Int64s) -> Int64s:
-        """The lengths of texts; 0 for none."""
-        found: Int64s = self._lengths[np.maximum(numbers, 0)]
-        return found
-
     def usual(self, path: str) -> Usual:
         """The rows of the lines that are usual."""
-        scanner, refuse = self.scanner, self.refuse
-        local, sent, queued, total = map(self.time, ("localTimeMs", "sendTimeMs", "responseQueueTimeMs", "totalTimeMs"))
-        throttle, version = self.line("throttleTimeMs"), self.line("requestHeader.requestApiVersion")
-        for each in (local, sent, queued, total, throttle):
-            refuse(~((each >= 0) & (each <= MOST_MS)))
+        scanner = self.scanner
         api_name, correlation = self.line("requestHeader.requestApiKeyName"), self.line("requestHeader.correlationId")
-        refuse((version == UNSET) | (correlation == UNSET))
-        kinds = scanner._apis.of(scanner, np.where(self.usual_lines, api_name, UNSET))
-        users, clients, connections = (
-            meaning.of(scanner, np.where(self.usual_lines, self.line(path), UNSET))
+        kinds, users, clients, connections = (
+            self.meant(meaning, self.line(path))
             for meaning, path in (
+                (scanner._apis, "requestHeader.requestApiKeyName"),
                 (scanner._users, "principal"),
                 (scanner._clients, "requestHeader.clientId"),
                 (scanner._connections, "connection"),
             )
         )
-        seconds = scanner._seconds.of(scanner, self._lines[SECOND])
-        for each in (kinds, users, clients, connections, seconds):
-            refuse(each == _INVALID)
-        layouts = scanner._texts.layouts[np.maximum(self._lines[SHAPE], 0)]
-        powers = 10.0 ** (layouts[:, 5] - layouts[:, 4])
-        moment = seconds + self._lines[FRACTION] * 1000 / powers + 500 / powers
-        done = moment - sent - queued
-        request_ns = np.rint(local * 1e6).astype(np.int64)
-        exempt_ns = np.full(self.count, NOT_EXEMPT)
+        seconds = self.meant(scanner._seconds, self._lines[SECOND])
+        software = self.line("clientInformation.softwareName")
+        known = self.usual_lines & (software != UNSET)
+        library = np.zeros(self.count, np.int64)
+        library[known] = scanner._software.of(scanner, software[known])
+        self.refuse(library == _INVALID)
+        rows, done = np.zeros((self.count, COLUMNS), np.int64), np.zeros(self.count)
+        charge(
+            self._rows,
+            self._rows.view(np.float64),
+            self._item_rows,
+            _SLOTS,
+            scanner._texts,
+            scanner.crcs(),
+            seconds,
+            _PARTS,
+            _EMPTY,
+            self.usual_lines,
+            done,
+            rows,
+        )
+        time_ms, size, spent_ns, position, replica, empty = rows.T
         produced, fetched, shared = (api_name == api for api in (_PRODUCE, _FETCH, _SHARE_FETCH))
-        charged = np.floor(done - np.where(fetched | shared, UNTOLD_FETCH_MS, UNTOLD_MS))
-        refuse(~((charged >= EARLIEST_MS) & (charged < LATEST_MS)))
-        time_ms = np.where(self.usual_lines, charged, 0).astype(np.int64)
-        spent_ns = request_ns.copy()
-        self._produced(produced, version)
+        throttle, version = self.line("throttleTimeMs"), self.line("requestHeader.requestApiVersion")
         careless = produced & (self.line("request.acks") == 0)
-        exempt_ns[careless] = request_ns[careless]
-        request_ns[careless] = 0
-        replica = self._fetched(fetched, version, throttle)
-        answered = self.line("response.errorCode") * 0 + self.line("response.responses")
-        refuse(shared & ((answered < 0) | (self.line("response.errorCode") == UNSET)))
-        empty = shared & (throttle == 0) & (self.line("response.errorCode") == 0) & (answered == 0)
-        empty &= (version >= 0) & (version < len(_EMPTY))
-        self.size[empty] = _EMPTY[version[empty]]
-        kinds[shared & ~empty] += UNSIZED
+        request_ns = np.where(careless, 0, spent_ns)
+        exempt_ns = np.where(careless, spent_ns, NOT_EXEMPT)
+        position = position + library
+        kinds[shared & (empty == 0)] += UNSIZED
         known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
-        parts = (connections, correlation, scanner._crcs.of(scanner, api_name), time_ms, spent_ns)
+        parts = (connections, correlation, scanner.crcs()[np.maximum(api_name, 0)], time_ms, spent_ns)
         keys = identity(*(part[known].astype(np.uint64) for part in parts))
         new[known] = scanner._requests.news(keys, path, added)
         repeated = self.usual_lines & ~new
         self.usual_lines &= new
         if scanner._data is not None:
-            self._show(scanner._data, moment, done, charged, replica, produced, fetched, throttle, version)
+            self._show(scanner._data, done, time_ms, replica, produced, fetched, throttle, version)
         follows = self.usual_lines & (replica >= 0)
         lines = np.flatnonzero(self.usual_lines & ~follows)
         columns = (
@@ -468,11 +475,11 @@ class _Reading:
             kinds,
             users,
             clients,
-            self.size,
+            size,
             request_ns,
             throttle,
             connections,
-            self.position,
+            position,
             exempt_ns,
         )
         firsts = []
@@ -485,7 +492,7 @@ class _Reading:
                 firsts.append((connection, int(time_ms[first]), bool(opens[first])))
         begins, blank = np.append(self._lines[BEGIN], self.stop), np.isin(self.buffer[self._lines[BEGIN]], _BLANKS)
         odd = np.flatnonzero(~self.usual_lines & ~repeated & ~(blank & (np.diff(begins) <= 2)))
-        own = follows | (produced & (self.position & 3 == OTHER_LIBRARY))
+        own = follows | (produced & (position & 3 == OTHER_LIBRARY))
         read = np.flatnonzero(self.usual_lines)
         return Usual(
             np.stack([column[lines] for column in columns], axis=1),
@@ -501,69 +508,7 @@ class _Reading:
             firsts,
         )
 
-    def _produced(self, chosen: Flags, version: Int64s) -> None:
-        """Sizes as `sizes.produce_request_size`, and positions as `request_line.sender_of`."""
-        topics, parts = self.items("PRODUCE.request.topicData"), self.items("PRODUCE.request.topicData.partitionData")
-        name, _, count = topics.cells
-        index, records, _ = parts.cells
-        acks, many, transaction = (self.line(f"request.{key}") for key in ("acks", "topicData", "transactionalId"))
-        self.refuse(chosen & ((acks == UNSET) | (many < 0) | (version < 0) | (version >= len(PRODUCE_VERSIONS))))
-        self.refuse(chosen & (version >= 3) & (transaction < 0))
-        self.refuse(parts.line[(index == UNSET) | (records < 0) | (records > _MOST_BYTES)])
-        of_topic = version[topics.line]
-        self.refuse(topics.line[(count < 0) | ((of_topic < 13) & (name <= 0))])
-        names, client = self.length(name), self.length(self.line("requestHeader.clientId"))
-        tied = np.where(transaction > 0, _compact(self.length(transaction)), 1)
-        compact = np.where(of_topic >= 13, 16, _compact(names)) + _varint(count + 1) + 1
-        old_tied = np.where(version >= 3, 2 + self.length(transaction), 0)
-        size = 16 + client + np.where(version >= 9, 2 + tied + _varint(many + 1), 4 + old_tied)
-        size += self.total(topics.line, np.where(of_topic >= 9, compact, 6 + names))
-        size += self.total(parts.line, np.where(version[parts.line] >= 9, 5 + _compact(records), 8 + records))
-        self.size = np.where(chosen, size, self.size)
-        software = self.line("clientInformation.softwareName")
-        library = self.scanner._software.of(self.scanner, software)
-        self.refuse(chosen & (library == _INVALID) & (software != UNSET))
-        position = np.where(software == UNSET, 0, library) + np.where(acks == 0, UNANSWERED, 0)
-        first = _first_of(parts.line)
-        position[parts.line[first]] += 4 * np.minimum(index[first] + 1, 31)
-        self.position = np.where(chosen, position, self.position)
-
-    def _fetched(self, chosen: Flags, version: Int64s, throttle: Int64s) -> Int64s:
-        """Sizes as `sizes.fetch_response_size`, positions as `event.position_of`; the follower of each line, or -1."""
-        topics, parts = self.items("FETCH.response.responses"), self.items("FETCH.response.responses.partitions")
-        name, _, count = topics.cells
-        _, records, aborted = parts.cells
-        many = self.line("response.responses")
-        self.refuse(
-            chosen & ((many < 0) | (self.line("request.topics") < 0) | (version < 0) | (version >= len(_PARTS)))
-        )
-        of_topic, of_part = (np.clip(version[each.line], 0, len(_PARTS) - 1) for each in (topics, parts))
-        self.refuse(parts.line[(records < 0) | (records > _MOST_BYTES) | ((aborted == UNSET) & (of_part >= 4))])
-        self.refuse(topics.line[(count < 0) | ((of_topic < 13) & (name <= 0))])
-        names, aborted = self.length(name), np.maximum(aborted, 0)
-        size = _PARTS[np.clip(version, 0, len(_PARTS) - 1), 0] + np.where(version >= 12, _varint(many + 1), 0)
-        named = np.where(of_topic >= 13, 0, np.where(of_topic == 12, _compact(names), names))
-        each = _PARTS[of_topic, 1] + count * _PARTS[of_topic, 2] + named
-        size += self.total(topics.line, each + np.where(of_topic >= 12, _varint(count + 1), 0))
-        flexible = np.where(of_part >= 12, _varint(records + 1) + _varint(aborted + 1), 0)
-        size += self.total(parts.line, records + aborted * _PARTS[of_part, 5] + flexible)
-        self.size = np.where(chosen, np.where((throttle > 0) & (many == 0), UNKNOWN, size), self.size)
-        state, replica = self.line("request.replicaState"), self.line("request.replicaState.replicaId")
-        replica = np.where(state == 1, replica, _given(self.line("request.replicaId"), -1))
-        self.refuse(chosen & ((replica == UNSET) | ((state < 0) & (state != UNSET))))
-        asked, places = self.items("FETCH.request.topics"), self.items("FETCH.request.topics.partitions")
-        partition, offset, _ = places.cells
-        self.refuse(asked.line[asked.cells[2] < 0])
-        self.refuse(places.line[(partition == UNSET) | (offset == UNSET)])
-        first = _first_of(places.line)
-        topic = np.searchsorted(asked.rows, places.parent[first])
-        key = np.where(self.length(asked.cells[1][topic]) > 0, asked.cells[1][topic], asked.cells[0][topic])
-        self.refuse(places.line[first][key <= 0])
-        crcs = self.scanner._crcs.of(self.scanner, key)
-        self.position[places.line[first]] = position_in(crcs, partition[first], offset[first])
-        return np.where(chosen, replica, -1)
-
-    def _show(self, data: DataLog, moment: Any, done: Any, charged: Any, replica: Int64s, produced: Flags,
+    def _show(self, data: DataLog, done: Any, charged: Int64s, replica: Int64s, produced: Flags,
               fetched: Flags, throttle: Int64s, version: Int64s) -> None:  # fmt: skip
         """Adds to the data what `DataLog.add` would add of each line."""
         scanner, refuse = self.scanner, self.refuse
@@ -632,7 +577,7 @@ class _Reading:
         silent = (throttle > 0) & (self.line("response.responses") == 0)
         columns = (
             read_us,
-            np.where(reads, charged, 0).astype(np.int64),
+            np.where(reads, charged, 0),
             connection,
             scanner._data_users.of(scanner, np.where(reads, self.line("principal"), UNSET)),
             scanner._data_clients.of(scanner, np.where(reads, self.line("requestHeader.clientId"), UNSET)),
@@ -664,21 +609,6 @@ class _Reading:
         return codes
 
 
-def _varint(number: Int64s) -> Int64s:
-    """As `sizes.varint_size`."""
-    return 1 + (number >= 1 << 7) + (number >= 1 << 14) + (number >= 1 << 21) + (number >= 1 << 28)
-
-
-def _compact(length: Int64s) -> Int64s:
-    """As `sizes.compact_size`."""
-    return length + _varint(length + 1)
-
-
 def _given(values: Int64s, instead: int) -> Int64s:
     """Values, or what stands for those that are not there."""
     return np.where(values == UNSET, instead, values)
-
-
-def _first_of(lines: Int64s) -> Int64s:
-    """The first item of each line."""
-    return np.flatnonzero(np.diff(lines, prepend=-1))

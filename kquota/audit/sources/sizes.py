@@ -161,12 +161,8 @@ def _length(text: str) -> int:
 
 
 def varint_size(number: int) -> int:
-    """The length of an unsigned varint: seven bits a byte."""
-    if number < 0x80:
-        return 1
-    if number < 0x4000:
-        return 2
-    return (number.bit_length() + 6) // 7
+    """The length of an unsigned varint: seven bits a byte. It may be compiled."""
+    return 1 + (number >= 1 << 7) + (number >= 1 << 14) + (number >= 1 << 21) + (number >= 1 << 28)
 
 
 def compact_size(length: int) -> int:
