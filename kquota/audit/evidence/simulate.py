@@ -254,18 +254,19 @@ def all_taken_back(
     A broker takes the bytes of a fetch back where either of the quotas throttles it.
     """
     # Without the kinds of requests, those of one millisecond are taken in their order.
-    kind = FETCH if times.detail.any() else 0
-    _, here, there = np.intersect1d(
-        _requests(fetches, np.full(len(fetches), kind)), _requests(times, times.detail), return_indices=True
-    )
-    if not len(here):
+    shared = np.flatnonzero(times.detail == FETCH) if times.detail.any() else np.arange(len(times))
+    moments = times.time[shared]
+    place = np.searchsorted(moments, fetches.time) + np.arange(len(fetches))
+    place -= np.searchsorted(fetches.time, fetches.time)
+    known = place < np.searchsorted(moments, fetches.time, "right")
+    if not known.any():
         return False
-    alone = np.delete(np.arange(len(fetches)), here)
-    sizes = np.concatenate([np.full(len(times), -1.0), fetches.size[alone]])
-    sizes[there] = fetches.size[here]
-    nanos = np.concatenate([times.size, np.full(len(alone), -1.0)])
-    moments = np.concatenate([times.time, fetches.time[alone]])
-    order = np.lexsort((nanos >= 0, moments))
+    alone = fetches.time[~known]
+    sizes = np.concatenate([fetches.size[~known], np.full(len(times), -1.0)])
+    sizes[len(alone) + shared[place[known]]] = fetches.size[known]
+    nanos = np.concatenate([np.full(len(alone), -1.0), times.size])
+    moments = np.concatenate([alone, times.time])
+    order = np.argsort(moments, kind="stable")
     moments = moments[order]
     return using.spares(
         *(using.new_counter(settings.windows, settings.generation) for _ in range(2)),
