@@ -16,6 +16,7 @@ from kquota.backends import cluster_of
 from kquota.core.check import Check, failure, ok, warning
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
+from kquota.files import java_program
 from kquota.leases import by_place, read_entries
 from kquota.state import CLUSTER
 
@@ -81,8 +82,7 @@ def _version(distribution: str) -> str | None:
 
 def _java(*, needed: bool) -> Check:
     """The JDK that Spark and the sandbox would start; without the extras for these nobody misses it."""
-    home = os.environ.get("JAVA_HOME")
-    java = (shutil.which("java", path=os.path.join(home, "bin")) if home else None) or shutil.which("java")
+    java = java_program()
     purpose = "'kquota sandbox' and the engine Spark of 'kquota audit' need it"
     remedy = f"install a JDK {_OLDEST_JAVA} or later, or set JAVA_HOME: apt-get install openjdk-17-jdk-headless"
     if java is None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,9 @@ def keep_name(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def java_program() -> str | None:
+    """The program of the Java that JAVA_HOME names, else of the one on the PATH; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return (shutil.which("java", path=os.path.join(home, "bin")) if home else None) or shutil.which("java")

@@ -198,7 +198,13 @@ def contexts_document(config: Config, current: str | None) -> Document:
         "file": str(config.path),
         "current": current,
         "contexts": [
-            {"name": context.name, **context.addresses, "comment": context.comment}
+            {
+                "name": context.name,
+                **context.addresses,
+                "comment": context.comment,
+                **({} if context.journal is None else {"journal": str(context.journal)}),
+                **({"require-message": True} if context.require_message else {}),
+            }
             for context in config.contexts.values()
         ],
     }

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from kquota.errors import InputError, KquotaError, MissingDependency, Refused, Unreachable
+from kquota.files import java_program
 
 HOST = "127.0.0.1"
 STATE_FILE = "sandbox.json"
@@ -301,17 +302,6 @@ def pyspark_jars(patterns: Sequence[str]) -> list[Path]:
     return found
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    candidate = shutil.which("java", path=os.path.join(home, "bin")) if home else None
-    java = candidate or shutil.which("java")
-    if java is None:
-        raise MissingDependency(
-            "the sandbox needs Java, and there is no java on the PATH", hint="install Java 11 or later"
-        )
-    return java
-
-
 def _claim(directory: Path, server: Server) -> None:
     """Makes the folder, or recognizes it as a sandbox's; raises InputError for any other folder that is not empty."""
     try:
@@ -328,7 +318,11 @@ def _launch(
     server: Server, folder: Path, port: int | None, token: str, detached: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Starts a server and waits until it serves. A free port can be lost to someone else, hence another attempt."""
-    java = _java()
+    java = java_program()
+    if java is None:
+        raise MissingDependency(
+            "the sandbox needs Java, and there is no java on the PATH", hint="install Java 11 or later"
+        )
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         chosen = port if port is not None else free_port()
         arguments = server.prepare(folder, chosen, java)

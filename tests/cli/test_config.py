@@ -288,6 +288,12 @@ def test_where_and_why_writes_are_written_down_is_set_and_shown(kquota: Kquota, 
         "require-message": ("True", "context dev"),
     }
     assert ["require-message", "yes"] in [line.split() for line in kquota("config", "view").out.splitlines()]
+    assert contexts_of(kquota)[1]["dev"] == {
+        "zookeeper": "dev:2181",
+        "comment": "",
+        "journal": "cluster",
+        "require-message": True,
+    }
     # The context's rule is the cluster's, however it is named.
     assert view(kquota, "--zookeeper dev:2181", KQUOTA_JOURNAL="/here") == {
         "zookeeper": ("dev:2181", "option --zookeeper"),

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from jsonschema import Draft202012Validator
 
+from kquota import sandbox
+from kquota.cli.main import run
 from kquota.documents.encoding import schema
 from kquota.metrics.meters import requests_of
+from kquota.sandbox import SandboxState
 from tests.brokers.kafka import COORDINATES, NAME
 from tests.brokers.maven import retrieve
 from tests.cli.conftest import Kquota
@@ -29,6 +33,7 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
         Draft202012Validator(schema("sandbox")).validate(json.loads(status.out))
         assert json.loads(status.out)["connect"] == connect
         assert Path(json.loads(status.out)["log"]).is_file()
+        assert json.loads(status.out)["log"] in kquota("sandbox", "status", **kept).complaint
         again = kquota("sandbox", "start", **kept)
         assert (again.code, again.out) == (0, f"{connect}\n")
         assert "runs already" in again.complaint
@@ -46,6 +51,18 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
         assert "alice" in kquota("describe", "--zookeeper", restarted).out
     finally:
         kquota("sandbox", "stop", **kept)
+
+
+def test_the_other_sandbox_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who started a broker and leaves out --broker is told."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("KQUOTA_SANDBOX", raising=False)
+    running = SandboxState(1, 9092, "here", "token")
+    monkeypatch.setattr(sandbox, "status", lambda folder: running if folder.name == "sandbox-broker" else None)
+    assert (run(["sandbox", "status"]), run(["sandbox", "stop"])) == (4, 0)
+    assert capsys.readouterr().err == 2 * "not running, but the broker is: with --broker\n"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(kquota: Kquota) -> None:

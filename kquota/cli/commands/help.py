@@ -27,6 +27,7 @@ TOPICS = (
         "kip",
         "review",
         "temporary",
+        "journal",
         "which",
         "request-log",
         "completion",
@@ -51,6 +52,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       kip          KIP text and what shipped since when
       review       what stops a write
       temporary    values for a while: leases
+      journal      history, undo, and one journal for a team
       which        top, audit, follow, record, exporter, watch or probe?
       request-log  its appender, and how to collect it
       completion   of shells, by Tab

@@ -1,7 +1,7 @@
 """`kquota sandbox`."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +106,7 @@ def start(
 @_which
 def stop(which: Which) -> None:
     """Stop the sandbox; its data stays in its folder."""
-    if sandbox.stop(which.directory):
-        note("stopped")
-    else:
-        note("not running")
+    note("stopped" if sandbox.stop(which.directory) else _not_running(which))
 
 
 @command.command("status")
@@ -119,9 +116,18 @@ def status(which: Which) -> View:
     """Print the address of a running sandbox; exits with 4 when it does not run."""
     state = sandbox.status(which.directory)
     if state is None:
-        note("not running")
+        note(_not_running(which))
         return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
+    note(f"its log: {Path(state.directory, which.server.log_file)} (all there is to know: -o json)")
     return _running(state, which.server)
+
+
+def _not_running(which: Which) -> str:
+    """Says so, and which of the two sandboxes runs instead."""
+    other = replace(which, broker=not which.broker)
+    if which.dir is not None or sandbox.status(other.directory) is None:
+        return "not running"
+    return f"not running, but the {other.server.title} is: {'with' if other.broker else 'without'} --broker"
 
 
 def _running(state: SandboxState, server: Server) -> View:
