@@ -1,5 +1,6 @@
 """Which kernel runs the clients of an audit: compiled code that is there, or what needs no compiling."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kquota.audit.evidence import simulate
-from kquota.audit.evidence.simulate import UNCOMPILED_ROWS, UNLOADED_ROWS, kernel_for
-from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.kernel import UNCOMPILED_ROWS, UNLOADED_ROWS, Kernel, Mode, is_worth, kernel, kernel_for
+
+KERNEL = sys.modules["kquota.core.enforcement.kernel"]
 
 Install = Callable[[bool, bool], None]
 
@@ -27,7 +28,8 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         )
         compiled = replace(kernel(Mode.PLAIN), mode=Mode.COMPILED, run_traffic=loop)
         kernels: dict[Mode, Kernel] = {Mode.AUTO: compiled, Mode.PLAIN: kernel(Mode.PLAIN)}
-        monkeypatch.setattr(simulate, "kernel", kernels.__getitem__)
+        monkeypatch.setattr(KERNEL, "kernel", kernels.__getitem__)
+        monkeypatch.setitem(sys.modules, "numba", None)
 
     return done
 
@@ -42,5 +44,12 @@ def test_compiled_code_that_is_there_runs_more(install: Install, loaded: bool, k
 
 
 def test_without_numba_the_plain_kernel_runs_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "kernel", lambda mode: kernel(Mode.PLAIN))
+    monkeypatch.setattr(KERNEL, "kernel", lambda mode: kernel(Mode.PLAIN))
     assert kernel_for(1).mode is kernel_for(10**6).mode is Mode.PLAIN
+
+
+def test_few_rows_do_not_load_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert [is_worth(rows) for rows in (10_000, 10_001)] == [False, True]
+    assert kernel_for(500).mode is Mode.PLAIN
+    assert "numba" not in sys.modules

@@ -27,14 +27,13 @@ from kquota.audit.evidence.simulate import (
     OTHER_QUOTA,
     SimulatedCounter,
     all_taken_back,
-    kernel_for,
     kind_of,
     models_of,
     simulated,
 )
 from kquota.audit.ledger.rows import Judged
 from kquota.audit.settings import Together
-from kquota.core.enforcement.kernel import Kernel
+from kquota.core.enforcement.kernel import Kernel, kernel_for
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict

@@ -33,7 +33,7 @@ from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.retries import keys_of
 from kquota.audit.ledger.rows import Judged
 from kquota.core.enforcement import UNLIMITED
-from kquota.core.enforcement.kernel import Kernel, Mode, kernel
+from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic.columns import NONE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
 
 BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-UNCOMPILED_ROWS: Final = 25_000
-"""Where no more requests are simulated, the plain kernel takes less time than compiling the loop."""
-UNLOADED_ROWS: Final = 2_000
-"""The same for loading the loop that an earlier process compiled, some 50 ms."""
 _JAVA_REQUEST_MS: Final = 30_000
 """`request.timeout.ms`: a request in flight waits for a mute."""
 _JAVA_DELIVERY_MS: Final = 120_000
@@ -93,14 +89,6 @@ class Model(NamedTuple):
     exempt: bool
     """Whether its thread time is not charged."""
     connection: int
-
-
-def kernel_for(rows: int) -> Kernel:
-    """The kernel that simulates so many requests soonest."""
-    compiled = kernel(Mode.AUTO)
-    if compiled.is_loaded() or rows > UNCOMPILED_ROWS or (rows > UNLOADED_ROWS and compiled.is_kept()):
-        return compiled
-    return kernel(Mode.PLAIN)
 
 
 def simulated(

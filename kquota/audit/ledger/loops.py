@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.core.enforcement.kernel import jit
+from kquota.core.enforcement.kernel import is_worth, jit
+
+_rows = [0]
+"""How many rows the loops of this process had."""
 
 
 def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """The loop, compiled when it is first called."""
+    """The loop, compiled when this process has enough rows for it."""
 
     @cache
     def made() -> Any:
@@ -25,7 +28,8 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(loop)
     def run(*arguments: Any) -> Any:
-        return made()(*arguments)
+        _rows[0] += len(arguments[0])
+        return (made() if is_worth(_rows[0]) else loop)(*arguments)
 
     return run
 

@@ -16,7 +16,7 @@ from kquota.audit.ledger.part import Part, enforce
 from kquota.audit.ledger.retries import fill_in, known_sizes
 from kquota.audit.ledger.rows import CHARGES, NEVER, CounterRef, Governing, Judged, Ledger
 from kquota.audit.settings import AuditSettings
-from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.kernel import Mode, is_worth, kernel
 from kquota.core.findings.finding import Basis, Logged
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -79,7 +79,7 @@ class Replay:
             np.minimum.at(self._shares, owners, shares)
             fill_in(self.part)
             np.add.at(self._totals["unsized"], self.part.owners(np.flatnonzero(retaken)), 1)
-        engine = kernel(Mode.AUTO)
+        engine = kernel(Mode.AUTO if is_worth(len(self.part.times)) else Mode.PLAIN)
         state = engine.new_counters(count, settings.windows, settings.generation, settings.controller_windows)
         self._summaries: Any = engine.new_summaries(count)
         self.met = enforce(engine, state, self._summaries, self.part, retaken, np.full(count, NEVER))
