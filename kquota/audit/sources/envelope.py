@@ -19,7 +19,12 @@ from kquota.audit.sources.origins import origin_in, origin_of
 
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
-_MARK: Final = re.compile(r"Completed request:|isForwarded|requestHeader\.")
+MARK: Final = "|".join(
+    ["Completed request:", "isForwarded", r"requestHeader\."]
+    + [r",\s*".join(map(str, word)) for word in (b"Completed request:", b"isForwarded")]
+)
+"""What shows a request, also in a list of bytes."""
+_MARK: Final = re.compile(MARK)
 _MEMBER: Final = re.compile(r'\{\s*"[^"]*"\s*:')
 _OLD: Final = re.compile(r"\w*\(|\{api_key=")
 _TAIL: Final = re.compile(r" from connection \S+;totalTime:")
@@ -37,6 +42,16 @@ _APOSTROPHES: Final = re.compile(r"(?<![\w'])'((?:[^']|'')*)'(?![\w'])")
 """A text between apostrophes, as YAML and SQL double those that are in it."""
 _ELEMENT: Final = re.compile(r">[^<>]*Completed request:[^<]*</")
 """The text of an element of XML or HTML; of CDATA nothing is escaped."""
+_PAGE: Final = re.compile(r"\{&(?:amp;)*(?:quot|#34|#x22);")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ESCAPES: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
+_FIELD: Final = re.compile(r'(?<![\w"\\])"((?:[^"]|"")*(?:Completed request:|isForwarded)(?:[^"]|"")*)"(?![\w"])')
+_MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
+"""What a backslash and a letter mean, where a backslash does."""
+_BACKSLASHES: Final = re.compile(r"(?<!\t)\\+(?=(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]|x[0-9a-fA-F]{2}|.?))")
+_DELIMITED: Final = re.compile(r"[\t'\"=]")
+"""What delimits a field in which backslashes may have been added."""
+_CONTROLS: Final = re.compile(r"[\0-\x1f]")
 _LEVELS: Final = 8
 """How many levels of quoting are undone; people's logs have three at most."""
 _TRIES: Final = 64
@@ -49,8 +64,8 @@ _DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
-LEFT_OUT: Final = re.compile(r'"MESSAGE"\s*:\s*(?:null|\[)')
-"""What journalctl writes in place of a long message, or of one with controls."""
+LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[)')
+"""What journalctl writes in place of a long message; and how it begins a list of bytes, which may be cut off."""
 _JOURNAL: Final = "journalctl left the message out: `journalctl -o cat` writes it"
 
 _CRI: Final = re.compile(r"\S+ (stdout|stderr) ([PF]) ")
@@ -159,8 +174,62 @@ def unwrap(line: str, zone: tzinfo) -> Request:
     return found
 
 
-def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
-    text = _unquoted(text)
+def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quoted: bool = True) -> Request:
+    """The request in a text; in one that cannot be read so, behind what is `_UNDONE`."""
+    text = _unquoted(text) if quoted else text
+    try:
+        return _as_it_is(text, zone, outer, levels)
+    except _SeveralMeanings:
+        raise
+    except ValueError:
+        for pattern, meaning in _UNDONE if levels else ():
+            with suppress(ValueError, KeyError):
+                if (plain := pattern.sub(meaning, text)) != text:
+                    return _in_text(plain, zone, outer, levels - 1, quoted=False)
+        raise
+
+
+class _SeveralMeanings(ValueError):
+    """A text whose names nobody knows."""
+
+    def __init__(self) -> None:
+        super().__init__("a collector may have added backslashes or quotes to names: export the lines as JSON")
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """What an escape means. Raises ValueError or KeyError for none."""
+    codes, octets, letter = escape.groups()
+    if codes:
+        return str(json.loads(f'"{codes}"'))
+    return _MEANT[letter] if letter else bytes.fromhex(octets.replace("\\x", "")).decode()
+
+
+_UNDONE: Final = (
+    (_FIELD, lambda field: field[1].replace('""', '"')),
+    (_ESCAPES, _unescaped),
+)
+"""Quotes that are there twice, and backslashes, where no delimiter and no quotation mark tells of them."""
+
+
+def _check_names(before: str, request: str, plain: int) -> None:
+    """Raises ValueError where names may have more backslashes or quotes than they had.
+
+    `plain` is how many backslashes mean one: in JSON, each is there twice.
+    """
+    delimited = "\t" in request or _DELIMITED.search(before)
+    found = list(_BACKSLASHES.finditer(request)) if delimited else []
+    odd = {each[1] for each in found if len(each[0]) % (2 * plain) == plain}
+    doubled = found and not any(len(each[0]) % (2 * plain) for each in found)
+    coded = any(len(code) > 1 for code in odd)
+    in_text = plain == 1 and (odd & _ADDED or ('""' in request and '"' in before))
+    if doubled or coded or in_text:
+        raise _SeveralMeanings
+
+
+_ADDED: Final = frozenset("'\"]=")
+
+
+def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
     mark = _MARK.search(text)
     if mark is None and "Handling request:" in text:
         raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
@@ -184,7 +253,10 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
                 found_in = [field for field in found_in if not is_old or _TAIL.search(field)]  # else it is a part
                 rows += [(_DOUBLED.search(field) is None, len(field), row) for field in found_in]
         if rows:  # with another delimiter, quotes are left doubled, or fields are parts
-            return _from(_in_value(max(rows)[2], zone, outer, levels), origin_of(head))
+            row = max(rows)[2]
+            _check_names(text.partition('"')[0], "".join(filter(_holds, row)), 1 if is_old else 2)
+            others = [field for field in row if not _holds(field)]
+            return _from(_in_value(row, zone, outer, levels), origin_of(" ".join([head, *others])))
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())
@@ -194,11 +266,14 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             continue  # quotation marks before the text form, and in a name of it
         if end > mark.start() and _holds(value):
             _check_rest(text, end)
+            before = text[: opening.start()]
+            if opening[0] != '"' and '\\"' not in text:
+                _check_names(before + text[end:], text[opening.start() : end], 2)
+            if _MEMBER.search(before):  # of an object that is cut off, nobody knows what else it would tell
+                return _in_value(value, zone, None, levels)._replace(origin="")
             around = last_moment(text, opening.start(), zone)
             found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
-            before = text[: opening.start()]
-            # Of an object that is cut off, nobody knows what else it would tell.
-            return found._replace(origin="") if _MEMBER.search(before) else _from(found, origin_of(before, text[end:]))
+            return _from(found, origin_of(before, text[end:]))
     if start >= 0:
         return Request(_decoded(text, start), "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
@@ -209,6 +284,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
             raise ValueError(SEVERAL_LINES)
         if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
             _decoded(told, told.index("{"))  # says where it is malformed
+        _check_names(text[: mark.start()], told, 1)
         return Request(None, told, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
@@ -217,9 +293,13 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Reque
 
 def _unquoted(text: str) -> str:
     """A text without what shells, YAML, SQL and XML do to quotes."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
     while _SHELL_QUOTE in text:
         text = text.replace(_SHELL_QUOTE, "'")
-    if "{&quot;" in text or "{&#34;" in text or ("</" in text and _ELEMENT.search(text)):
+    if "</" in text and _ELEMENT.search(text):
+        text = unescape(text)
+    while "{&" in text and _PAGE.search(text):
         text = unescape(text)
     for quoted in _APOSTROPHES.finditer(text) if "''" in text else ():
         if _MARK.search(quoted[0]) and '"' not in text[: quoted.start()]:  # else they are a name's, within JSON
@@ -229,10 +309,17 @@ def _unquoted(text: str) -> str:
 
 def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
     """The request in a JSON value, or in the fields of a line of CSV."""
+    if _is_bytes(value):
+        value = bytes(value).decode()
     if isinstance(value, str):
-        return _in_text(value, zone, outer, levels - 1)
-    found = _time_of(value, zone)
-    nearest = outer if found is None else found
+        found = _in_text(value, zone, outer, levels - 1)
+        header = {} if found.fields is None else found.fields.get("requestHeader") or {}
+        names = (found.text.rstrip(), (found.fields or {}).get("principal"), header.get("clientId"))
+        if any(isinstance(name, str) and _CONTROLS.search(name) for name in names):
+            raise _SeveralMeanings  # backslashes of names that were not escaped as quotes were
+        return found
+    time = _time_of(value, zone)
+    nearest = outer if time is None else time
     if isinstance(value, dict):
         value = _nested(value)
         if "isForwarded" in value and "requestHeader" in value:
@@ -276,6 +363,8 @@ def _decoded(text: str, start: int) -> Mapping[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError(NOT_A_LINE)
     _check_rest(text, end)
+    if "\\" in text:
+        _check_names(text[:start] + text[end:], text[start:end], 2)
     return fields
 
 
@@ -311,10 +400,14 @@ def _members(value: Any) -> Iterable[Any]:
     return (member for _, member in _named(value))
 
 
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and type(value[0]) is int
+
+
 def _holds(value: Any) -> bool:
     """Whether a request is in a value."""
-    if isinstance(value, str):
-        return _MARK.search(value) is not None
+    if isinstance(value, str) or _is_bytes(value):
+        return _MARK.search(str(value)) is not None
     if isinstance(value, dict) and any(name == "isForwarded" or name.startswith("requestHeader.") for name in value):
         return True
     return any(map(_holds, _members(value)))

@@ -11,13 +11,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.sources.envelope import LEFT_OUT
+from kquota.audit.sources.envelope import LEFT_OUT, MARK
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 
 REASON: Final = "some requests in the recording cannot be read, and may be of this counter"
-_REQUEST: Final = re.compile(r"Completed request:|isForwarded|requestHeader|requestApiKeyName")
+_REQUEST: Final = re.compile(rf"{MARK}|Completed\W+(?:20)?request|requestHeader|requestApiKeyName", re.IGNORECASE)
 _API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
 _CLIENT: Final = re.compile(
     r'(\\*"+)clientId\1\s*:\s*\1(?P<name>[^"\\]*)\1\s*[,}]'

@@ -1,5 +1,6 @@
 """Rows of a request log as numbers, and the numbers of the names in them."""
 
+import re
 from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct
@@ -31,8 +32,11 @@ class Names:
         self.connections = _Connections()
 
 
+_ESCAPED: Final = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);")
+
+
 class _Numbers(dict[Any, int]):
-    """Numbers for texts, and in `names` what is made of them."""
+    """Numbers for texts, and in `names` what is made of them. Raises ValueError for a text that is no name."""
 
     def __init__(self, make: Callable[[Any], str]) -> None:
         super().__init__()
@@ -40,7 +44,10 @@ class _Numbers(dict[Any, int]):
         self.names: list[str] = []
 
     def __missing__(self, text: Any) -> int:
-        self.names.append(self._make(text))
+        name = self._make(text)
+        if _ESCAPED.search(name):
+            raise ValueError(f"the name {name[:60]!r} may have the escapes of a web page: save the page as text")
+        self.names.append(name)
         self[text] = len(self.names) - 1
         return self[text]
 
@@ -79,7 +86,7 @@ _64_BITS: Final = (1 << 64) - 1
 
 
 def row_of(event: UsageEvent, names: Names) -> bytes:
-    """The ROW of a request. Raises ValueError for a number that is out of range."""
+    """The ROW of a request. Raises ValueError for a number that is out of range, or a text that is no name."""
     try:
         return ROW.pack(
             event.time_ms,

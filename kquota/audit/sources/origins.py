@@ -25,6 +25,7 @@ _NAMED: Final = tuple(
         "pod(?:[._]?name)?",
         "broker(?:[._]?(?:id|name))?",
         "host(?:[._]?name)?",
+        "log_?stream(?:_?name)?",
         "instance",
         "container[._]?name",
     )
@@ -65,9 +66,17 @@ def origin_in(value: Mapping[str, Any]) -> str:
     return ""
 
 
+def _plain(value: Any) -> Any:
+    """A value without its type."""
+    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+
+
 def _flat(value: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, str]]:
     for name, member in value.items():
-        if isinstance(member, dict) and depth:
+        if isinstance(member, list):  # of OpenTelemetry's attributes, each with its key and its value
+            pairs = [[*each.values()] for each in member if isinstance(each, dict) and len(each) == 2]
+            yield from _flat({key: _plain(each) for key, each in pairs if isinstance(key, str)}, path, depth)
+        elif isinstance(member, dict) and depth:
             yield from _flat(member, f"{path}{name}.", depth - 1)
         elif isinstance(member, str) and len(member) < 200:
             yield f"{path}{name}", member

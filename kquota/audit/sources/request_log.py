@@ -181,9 +181,9 @@ class _Rows:
                     self.reject(part, str(error), place(), path)
 
     def _take(self, parsed: Line, path: str, *, is_new: bool) -> None:
-        """Adds a request. Raises ValueError for a number that is out of range."""
+        """Adds a request. Raises ValueError for a number that is out of range, or a text that is no name."""
         event = parsed.event
-        key = identity_of(event, self._names)
+        key, row = identity_of(event, self._names), row_of(event, self._names)
         if not is_new and not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
             self._tally.repeated += 1
             return
@@ -194,7 +194,7 @@ class _Rows:
         self._see(parsed)
         reason = event.exemption
         if reason is None:
-            self.rows += row_of(event, self._names)
+            self.rows += row
         else:
             self._tally.spare(reason, 1, event.request_ns, whole=True)
         self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
