@@ -58,7 +58,6 @@ class Kernel:
     spares: Callable[..., bool]
     max_fetch_bytes: Callable[[float, int, int], int]
     replay_many: Callable[..., None]
-    begin_traffic: Callable[[Traffic], None]
     run_traffic: Callable[[Traffic, int], int]
     end_traffic: Callable[[Traffic], None]
 

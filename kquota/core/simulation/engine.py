@@ -16,7 +16,7 @@ from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
 from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic.columns import NONE, Traffic
+from kquota.core.enforcement.traffic.columns import BEGIN, NONE, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.apis import CONNECT_API
@@ -198,7 +198,7 @@ class _Sending:
     using: Kernel
 
     def begin(self) -> None:
-        self.using.begin_traffic(self.traffic)
+        self.using.run_traffic(self.traffic, BEGIN)
 
     def run(self, until: int) -> None:
         self.using.run_traffic(self.traffic, until)

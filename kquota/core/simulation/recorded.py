@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, MutationSensor, QuotaWindows
 from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.kind import FETCH
-from kquota.core.enforcement.traffic.columns import DONE, NONE, Traffic
+from kquota.core.enforcement.traffic.columns import BEGIN, DONE, NONE, Traffic
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
@@ -107,7 +107,7 @@ def run_recorded(
     changes = {since for counter in counters for since, _ in counter.limits if origin < since < horizon}
     stops = sorted({*(counter.end_ms for counter in counters), horizon, *changes})
     _set_limits(traffic, counters, origin)
-    using.begin_traffic(traffic)
+    using.run_traffic(traffic, BEGIN)
     for since, until in zip([origin, *stops], stops, strict=False):
         _set_limits(traffic, counters, since)
         using.run_traffic(traffic, until)

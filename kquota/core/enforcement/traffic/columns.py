@@ -12,6 +12,8 @@ METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
 """`metrics.num.samples` and `metrics.sample.window.ms`, their defaults."""
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
+BEGIN: Final = -1
+"""Until when a run goes that only begins."""
 PARTITIONS: Final = 32
 """The numbers of a client's partitions are below this. Where a client has more partitions, some share a number."""
 NONE: Final = -1
