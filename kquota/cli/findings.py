@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from kquota.cli import auditing, whatif
 from kquota.cli.report import words
-from kquota.cli.report.markdown import summary
+from kquota.cli.report.markdown import MOST_ROWS, summary
 from kquota.cli.report.words import EXEMPTIONS
-from kquota.cli.text import Column, code, duration, entity_text, first_of, many, period, records_text, safe
+from kquota.cli.text import Column, code, duration, entity_text, first_of, many, moment, period, records_text, safe
+from kquota.cli.text import markdown as in_markdown
 from kquota.cli.verdicts import lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
 from kquota.core.findings.finding import Basis, Finding, of_concern
@@ -70,11 +71,13 @@ def audited_view(
     `quotas_from` names where the quotas come from, `recommend` the command that proposes others for the same usage.
     """
     findings = result.found
+    changed = [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
+    changes = [{"time_ms": time_ms, "reason": reason or None} for time_ms, reason in changed]
 
     def document() -> Document:
         return audit_document(
             findings,
-            auditing.data_of(result.quality),
+            auditing.data_of(result.quality) | ({"quota_changes": changes} if changes else {}),
             auditing.enforcement_of(settings),
             result.engine,
             comparison,
@@ -90,6 +93,8 @@ def audited_view(
 
     def markdown() -> Iterator[Part]:
         yield summary(list(findings), result.quality, result.quotas)
+        for time_ms, reason in changed[:MOST_ROWS]:
+            yield f"\nQuotas changed at {moment(time_ms)} UTC{reason and ': ' + in_markdown(reason)}."
         yield from _closed_loop_markdown(result)
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
@@ -191,7 +196,8 @@ def _screen(
         yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}{fit}; {way}"))
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
-        f" {quality.ungoverned:,} without a quota, {quality.exempt:,} exempt{_spared(quality)}{_unread(quality)}"
+        f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"
+        f"{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
     yield from _about_quotas(result, counts=False)

@@ -77,7 +77,14 @@ def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
 
 def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000, message="OPS-7: <alice> floods the brokers")
-    kquota("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "--report", "page.html")
+    command = ("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "--report", "page.html")
+    document = json.loads(kquota(*command, "-o", "json").out)
+    assert document["data"]["quota_changes"] == [
+        {"time_ms": START_MS + 20_000, "reason": "OPS-7: <alice> floods the brokers"}
+    ]
+    Draft202012Validator(schema("audit")).validate(document)
+    said = "\nQuotas changed at 2026-03-11 09:00:20 UTC: OPS-7: \\<alice> floods the brokers.\n"
+    assert said in kquota(*command, "-o", "markdown").out
     page = (tmp_path / "page.html").read_text()
     assert "<dt>2026-03-11 09:00:20 UTC</dt><dd>quotas changed: OPS-7: &lt;alice&gt; floods the brokers</dd>" in page
 

@@ -66,6 +66,10 @@ def test_a_context_can_require_a_reason(kquota: Kquota, there: dict[str, str], t
     by_address = (*alter[:1], "--zookeeper", address, *alter[3:])
     refused = kquota(*by_address, KQUOTA_CONFIG=str(config), **there)
     assert (refused.code, "the context prod requires a reason: give -m" in refused.err) == (2, True)
+    assert "its rule is the cluster's" in refused.err
+    # A recording says so before it connects and asks.
+    config.write_text(config.read_text() + "  brokers: {bootstrap-server: '127.0.0.1:1', require-message: true}\n")
+    assert kquota("record", "--context", "brokers", KQUOTA_CONFIG=str(config), **there).code == 2
     assert kquota(*alter, "--dry-run", KQUOTA_CONFIG=str(config), **there).code == 0
     assert kquota(*alter, "-m", "OPS-5", KQUOTA_CONFIG=str(config), **there).code == 0
 

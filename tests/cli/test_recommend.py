@@ -57,7 +57,8 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
         "8 quotas: 3 new, 2 raised, 3 kept; every value holds per broker",
         "kquota: warning: user=bob producer_byte_rate: throttled each time it wanted more, so the need is unknown:"
         " raise the quota and measure again",
-        "kquota: warning: request_percentage: 8 counters left out: the log does not record all thread time",
+        "kquota: warning: request_percentage: nothing is recommended for 8 counters:"
+        " the log does not record all thread time",
         *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
     ]
     if output == "json":
@@ -72,7 +73,10 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
     done = kquota("recommend", "usage.csv", "--quotas", "none.yaml", "--only", "alice")
 
     assert "consumer_byte_rate" not in done.out
-    assert "consumer_byte_rate: 2 counters left out: the log does not record all that is charged" in done.err
+    assert (
+        "consumer_byte_rate: nothing is recommended for 2 counters: the log does not record all that is charged"
+        in done.err
+    )
 
 
 def test_throttled_counters_of_others_are_counted(kquota: Kquota, tmp_path: Path) -> None:

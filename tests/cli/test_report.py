@@ -23,6 +23,7 @@ from kquota.cli.report.markdown import findings_table, summary
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.findings.prediction import Interval
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey
@@ -119,6 +120,14 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     throttled = [found for found in recorded_report().findings if found.throttled]
     assert order == [f"{number}. {found.subject}" for number, found in enumerate(throttled, 1)]
     assert [found.harm for found in throttled] == sorted((found.harm for found in throttled), reverse=True)
+
+
+def test_a_rate_as_it_was_held_back_is_not_all_that_was_wanted() -> None:
+    alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
+    assert alice.prediction is not None
+    got, wanted = Interval.exactly(52_600), Interval(52_600, None, None)
+    held_back = replace(alice, prediction=replace(alice.prediction, delivered_per_s=got, wanted_per_s=wanted))
+    assert words.delivered(held_back) == "52.6 kB/s of 52.6 kB/s or more"
 
 
 def test_dark_light_and_paper(page: Path, browser: Browser) -> None:

@@ -35,7 +35,8 @@ def test_the_throttled_come_first(kquota: Kquota) -> None:
         ["THROTTLED", "user=carol"],
     ]
     assert rows[0].split()[3:][:1] == ["client-id=<default>"]
-    assert "4 throttled, 3 within, 10 unlimited" in done.err
+    assert "now" in rows[0].split()  # UNTIL
+    assert "4 throttled, 3 within the limit, 10 unlimited" in done.err
     assert "1 page of metrics, samples " in done.err
 
 
@@ -126,7 +127,7 @@ def test_a_client_that_stopped_was_throttled(kquota: Kquota, three: tuple[str, .
     shown = kquota("top", *three, "--once")
     explained = kquota("top", *three, "--explain", "user=bob")
 
-    assert "3 throttled, 3 was throttled, 3 within" in shown.err
+    assert "3 throttled, 3 was throttled, 3 within the limit" in shown.err
     assert "consumer_byte_rate on 3 of 3 brokers: WAS THROTTLED" in explained.out
     assert "; was throttled until " in explained.out
     assert "twice the limit" not in explained.out

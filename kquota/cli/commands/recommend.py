@@ -263,7 +263,7 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"{many(counters, 'counter')} left out: the log does not record all {missing}"
+        text = f"nothing is recommended for {many(counters, 'counter')}: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)
 
 

@@ -16,6 +16,7 @@ from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.options import DURATION, choice, count, declared, flag, lasting, value, values
+from kquota.cli.progress import progress
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
@@ -135,6 +136,8 @@ def command(
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
     access, dry_run, output = writing.access, writing.dry_run, writing.output
+    # Whoever has to give a reason is told before anything is asked.
+    journal = session.journal(writing.journal, access) if dry_run else writing.open_journal()
     named = session.label(access)
     bounds = Bounds(duration, requests, size, rotate)
     nodes = _nodes(brokers)
@@ -155,7 +158,7 @@ def command(
             show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
         consent.heed(drafted.objections, answers)
         if drafted.on:
-            _say_who(drafted, loggers, session.journal(writing.journal, access))
+            _say_who(drafted, loggers, journal)
         if dry_run or not drafted.changes:
             if output == "json":
                 show(View(document=lambda: _document(drafted, loggers, None)), output)
@@ -170,12 +173,14 @@ def command(
             ask(_question(drafted, bounds, named, loggers.noun), done="switched", yes="switches on")
         consent.name_cluster(named)
         begun: list[Entry] = []
-        with stoppable() as stop:
+        with stoppable() as stop, progress("recording") as bar:
+            start = now()
+            bar.watch(lambda: (min(now() - start, bounds.for_ms), bounds.for_ms))
             try:
                 recorded = record(
                     drafted,
                     loggers,
-                    journal=writing.open_journal(),
+                    journal=journal,
                     clock=now,
                     meters=meters,
                     stop=stop,

@@ -224,7 +224,10 @@ class _Screen:
         selected = self.shown(seen, everything=True)
         states = Counter(use.state.value for use in selected)
         yield Note(
-            ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in states.items())
+            ", ".join(
+                f"{number} {state.replace('_', ' ').replace('within', 'within the limit')}"
+                for state, number in states.items()
+            )
             or (
                 f"none of {many(len(seen.uses), 'counter')} was asked for"
                 if seen.uses
@@ -333,7 +336,10 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
             Column("TREND", number=True, spare=7),
             lambda use: known(use.trend, lambda each: f"{'+' if each >= 0 else ''}{_rate(use.counter.key, each)}/s"),
         ),
-        (Column("UNTIL", number=True, spare=6), lambda use: known(use.until_throttled_s, _age)),
+        (
+            Column("UNTIL", number=True, spare=6),
+            lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, _age),
+        ),
         (Column("BROKER", spare=2), lambda use: safe(use.counter.broker) or "-"),
         (Column("CLIENTS", spare=5), clients),
         (Column("AGE", number=True, spare=3), lambda use: _age(use.age_s(now_ms))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -116,21 +116,16 @@ def _values(report: Report) -> dict[str, Any]:
         "windows": settings.windows,
         "by_last": settings.generation.by_last,
         "changes_in_quotas": len(settings.quotas.changes_ms),
-        "changes_meanwhile": _changes_meanwhile(report),
+        "changes_meanwhile": [
+            (f"{moment(time_ms)} UTC", reason)
+            for time_ms, reason in islice(settings.quotas.changes_within(first, last), MOST_ROWS)
+        ],
     }
 
 
 def _period(report: Report) -> tuple[int, int]:
     """The first and the last event; 0 where there are exempt requests only."""
     return report.quality.first_ms or 0, report.quality.last_ms or 0
-
-
-def _changes_meanwhile(report: Report) -> list[tuple[str, str]]:
-    """When quotas changed in the time of the report, and why."""
-    first, last = _period(report)
-    quotas = report.settings.quotas
-    times = [time_ms for time_ms in quotas.changes_ms if first <= time_ms <= last]
-    return [(f"{moment(time_ms)} UTC", "; ".join(quotas.reasons.get(time_ms, ()))) for time_ms in times[:MOST_ROWS]]
 
 
 def _peak(row: Finding) -> float:

@@ -213,6 +213,8 @@ def delivered_parts(found: Finding) -> tuple[str, ...]:
         wanted = f"≥ {rate(found, found.wanted_at_least)}"
     if not got:
         return ("wanted", wanted) if wanted else ()
+    if wanted == f"≥ {got}":  # as it was held back: how much more it wants is not known
+        wanted = f"{got} or more"
     return (got, *([] if wanted in ("", got) else [f"of {wanted}"]), *_in_short(predicted))
 
 

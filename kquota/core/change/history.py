@@ -104,6 +104,12 @@ class QuotaHistory:
         """What was in force at that time."""
         return self.snapshots[bisect_right(self.changes_ms, time_ms)]
 
+    def changes_within(self, first_ms: int, last_ms: int) -> Iterator[tuple[int, str]]:
+        """(when, why) of each change in that time, in epoch ms; the text is empty where no reason is known."""
+        for time_ms in self.changes_ms:
+            if first_ms <= time_ms <= last_ms:
+                yield time_ms, "; ".join(self.reasons.get(time_ms, ()))
+
     @property
     def latest(self) -> QuotaSnapshot:
         """What is in force at the end."""
