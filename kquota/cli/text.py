@@ -35,7 +35,7 @@ class Column:
     style: str = ""
     whole: bool = False
     spare: int = 0
-    """When a terminal is too narrow, columns are left out, those with the highest number first; 0 always stays."""
+    """On a narrow terminal, columns are left out: the lower its number, the sooner one is let in; 0 always stays."""
     least: int = 0
     """Text is not folded to fewer columns than this; 0: to no fewer than `READABLE`."""
     once: bool = False
@@ -211,18 +211,18 @@ def _echo(lines: Iterator[str]) -> None:
 
 def _lines(cells: Sequence[tuple[bool, str, Sequence[str], int]]) -> Iterator[str]:
     """Cells beside each other: of each whether it is a number, its style, its lines and its width."""
-    folded = [[line for part in lines for line in _folded(part, width)] for _, _, lines, width in cells]
+    folded = [[line for part in lines for line in fold(part, width)] for _, _, lines, width in cells]
     colours = coloured(sys.stdout)
     for lines in itertools.zip_longest(*folded, fillvalue=""):
         row = []
         for line, (number, style, _, width) in zip(lines, cells, strict=True):
             blanks = " " * (width - _width(line))
-            text = _styled(line, style) if colours and line else line
+            text = styled(line, style) if colours and line else line
             row.append(blanks + text if number else text + blanks)
         yield "  ".join(row).rstrip()
 
 
-def _styled(text: str, style: str) -> str:
+def styled(text: str, style: str) -> str:
     """The text as a terminal shows it; of several colours the last one counts."""
     words = style.split()
     colour = next((word for word in reversed(words) if word in _COLOURS), None)
@@ -244,11 +244,11 @@ def _shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int]
     return widths
 
 
-_UNITS = re.compile(r"\s+|[^\s,=/_]*[,=/_]+|[^\s,=/_]+")
+_UNITS = re.compile(r"\s+|[^\s,=/_]*(?:/s\b[),;]*|[,=/_]+)|[^\s,=/_]+")
 """What stays on one line where it fits: words, and the parts of entities, addresses and paths."""
 
 
-def _folded(text: str, width: int) -> list[str]:
+def fold(text: str, width: int) -> list[str]:
     """The text in lines of at most that width. Names are broken only where they are wider."""
     if _width(text) <= width:
         return [text]
@@ -266,15 +266,16 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def columns_that_fit(columns: Sequence[Column], least: Sequence[int], width: int) -> tuple[list[int], bool]:
-    """(the places of the columns that stay in that width, whether they fit): columns to spare are left out first."""
-    kept = list(range(len(columns)))
+    """(the places of the columns that stay in that width, whether they fit): a column to spare stays where it fits."""
+    kept: list[int] = []
 
-    def fits() -> bool:
-        return sum(least[place] for place in kept) + 2 * (len(kept) - 1) <= width
+    def fits(*more: int) -> bool:
+        return sum(least[place] + 2 for place in (*kept, *more)) - 2 <= width
 
-    while not fits() and columns[spared := max(kept, key=lambda place: columns[place].spare)].spare:
-        kept.remove(spared)
-    return kept, fits()
+    for place in sorted(range(len(columns)), key=lambda place: columns[place].spare):
+        if not columns[place].spare or fits(place):
+            kept.append(place)
+    return sorted(kept), fits()
 
 
 def _records(

@@ -1,19 +1,16 @@
-"""Trees: by rich on a terminal, in plain ASCII elsewhere."""
+"""Trees in plain ASCII."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli.streams import coloured, console
-from kquota.cli.text import safe
-
-if TYPE_CHECKING:
-    from rich.tree import Tree
+from kquota.cli.streams import coloured
+from kquota.cli.text import fold, safe, styled
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +24,16 @@ class Branch:
 
 def print_tree(root: Branch) -> None:
     """Prints a tree; on a terminal long lines are folded, in a pipe each is one line."""
-    folded = sys.stdout.isatty()
-    if not folded and not coloured(sys.stdout):
-        click.echo("\n".join([safe(root.text), *_lines(root)]))
-        return
-    console(sys.stdout, **({} if folded else {"width": 100_000})).print(_rich(root))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100_000
+    click.echo("\n".join(_lines(root, "", "", width, coloured(sys.stdout))))
 
 
-def _lines(branch: Branch) -> Iterator[str]:
+def _lines(branch: Branch, first: str, others: str, width: int, colours: bool) -> Iterator[str]:
+    """The lines of a branch and of all below it; what is drawn before its first line, and before the others."""
+    for number, line in enumerate(fold(safe(branch.text), max(width - len(others), 1))):
+        yield (others if number else first) + (styled(line, branch.style) if colours else line)
     for number, below in enumerate(branch.below, 1):
         last = number == len(branch.below)
-        yield f"{'`-- ' if last else '|-- '}{safe(below.text)}"
-        for line in _lines(below):
-            yield ("    " if last else "|   ") + line
-
-
-def _rich(branch: Branch) -> Tree:
-    from rich.text import Text
-    from rich.tree import Tree
-
-    tree = Tree(Text(safe(branch.text), style=branch.style), guide_style="dim")
-    tree.children.extend(map(_rich, branch.below))
-    return tree
+        yield from _lines(
+            below, others + ("`-- " if last else "|-- "), others + ("    " if last else "|   "), width, colours
+        )

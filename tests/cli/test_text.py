@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kquota.cli.text import Column, print_table, safe
+from kquota.cli.text import Column, columns_that_fit, fold, print_table, safe
 
 cells = st.text(st.sampled_from("ab9 .[]\\ü日é"), max_size=12).map(str.strip)
 
@@ -39,3 +39,15 @@ def test_the_parts_of_a_cell_are_on_one_line_of_a_pipe(capsys: pytest.CaptureFix
 
 def test_control_characters_are_spelled_out() -> None:
     assert safe("a\x1b[31m\n\u202eb é") == "a\\x1b[31m\\n\\u202eb é"
+
+
+def test_a_narrow_column_stays_where_a_wide_one_does_not_fit() -> None:
+    columns = [Column("WHO"), Column("BROKER", spare=1), Column("AGE", spare=2)]
+    assert columns_that_fit(columns, [10, 20, 5], 20) == ([0, 2], True)
+    assert columns_that_fit(columns, [10, 8, 5], 20) == ([0, 1], True)
+    assert columns_that_fit(columns, [30, 8, 5], 20) == ([0], False)
+
+
+def test_a_rate_keeps_its_unit_together() -> None:
+    assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1 (1", "MB/s), x"]
+    assert fold("/var/log/kafka", 9) == ["/var/log/", "kafka"]
