@@ -169,6 +169,8 @@ NIGHTLY: Sequence[str] = (
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
     "tests/test_docs.py::test_the_picture_of_the_readme_is_of_this_kquota",
+    # A linter that Go compiles for half a minute: what the workflows run is looked at each day.
+    "tests/test_workflows.py::test_actionlint_has_no_complaint",
 )
 """What `make test` leaves to `make nightly`: modules, and beginnings of the names of tests."""
 
