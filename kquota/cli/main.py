@@ -118,8 +118,6 @@ _PERHAPS = {
     "leases": "'kquota history --leases' lists the values that end, 'kquota help temporary' explains them.",
 }
 """Words that people try first, and what may be meant."""
-_EXAMPLES = {"--for": " A length of time, such as --for 2h."}
-"""What to say of an option that means something else than the word that was tried."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
@@ -280,7 +278,8 @@ def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
     if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
         meant = _MEANT[error.option_name]
         if any(meant in param.opts for param in error.ctx.command.params):
-            said = f"No such option {error.option_name!r}. Did you mean {meant!r}?{_EXAMPLES.get(meant, '')}"
+            example = " A length of time, such as --for 2h." if meant == "--for" else ""
+            said = f"No such option {error.option_name!r}. Did you mean {meant!r}?{example}"
             return click.UsageError(said, error.ctx)
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         instead = _ADVICE.get((str(error.ctx.info_name), error.option_name))

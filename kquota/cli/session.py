@@ -66,11 +66,10 @@ def journal(folder: Path, access: Access) -> Journal:
     return journal_of(backend, folder)
 
 
-_CLUSTERS = (
-    "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or KQUOTA_ZOOKEEPER,"
-    " or name a context ('kquota config set-context')"
+_NO_CLUSTER = (
+    "no cluster: give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT[/CHROOT], set KQUOTA_BOOTSTRAP_SERVER or"
+    " KQUOTA_ZOOKEEPER, or name a context ('kquota config set-context')"
 )
-_NO_CLUSTER = f"no cluster: give {_CLUSTERS}"
 NO_QUOTAS = (
     "no cluster given: use --bootstrap-server, --zookeeper, --context, or --quotas FILE"
     " (KQUOTA_BOOTSTRAP_SERVER and KQUOTA_ZOOKEEPER name a cluster, too)"
@@ -157,18 +156,18 @@ class QuotaSource:
         return QuotaSource(None, self.cluster)
 
 
-def load_quotas(source: QuotaSource, wanted: QuotaFilter | None = None) -> QuotaSnapshot:
-    """The quotas of a file, else of the live cluster; their problems become warnings on stderr.
-
-    A filter is the cluster's to apply; a file is read as a whole.
-    """
-    return _load_quotas(source, wanted)[0]
+def load_quotas(source: QuotaSource) -> QuotaSnapshot:
+    """The quotas of a file, else of the live cluster; their problems become warnings on stderr."""
+    return _load_quotas(source)[0]
 
 
 def load_quotas_and_leases(
     source: QuotaSource, wanted: QuotaFilter | None = None
 ) -> tuple[QuotaSnapshot, tuple[Lease, ...]]:
-    """As `load_quotas`, and which of the values end, as far as this user's journal knows."""
+    """As `load_quotas`, and which of the values end, as far as this user's journal knows.
+
+    A filter is the cluster's to apply; a file is read as a whole.
+    """
     snapshot, leases = _load_quotas(source, wanted, leases_of)
     return snapshot, () if leases is None else leases.shown_in(snapshot)
 

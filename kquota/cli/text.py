@@ -18,7 +18,7 @@ import click
 from kquota.cli.streams import coloured, note
 from kquota.cli.streams import safe as safe  # noqa: PLC0414
 from kquota.core.duration import duration as _duration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
+from kquota.core.quotas.entity import DEFAULT, Entity
 
 duration = _duration
 _LINES_AT_ONCE = 10_000
@@ -46,9 +46,8 @@ def entity_text(entity: Entity) -> str:
     """The canonical text form for people, safe to print: a name that would read as several parts is quoted."""
     if _PLAIN.fullmatch(str(entity)):
         return str(entity)
-    alone = {entity_type: str(Entity(*_only(entity_type, name))) for entity_type, name in entity.parts}
-    texts = ((entity_type.value, text.partition("=")[2]) for entity_type, text in alone.items())
-    return ",".join(f"{kind}={_quoted(text)}" for kind, text in texts)
+    alone = ((kind.value, str(Entity(**{kind.name.lower(): name}))) for kind, name in entity.parts)
+    return ",".join(f"{kind}={_quoted(text.partition('=')[2])}" for kind, text in alone)
 
 
 def entity_words(entity: Entity) -> str:
@@ -58,15 +57,6 @@ def entity_words(entity: Entity) -> str:
 
 
 _PLAIN = re.compile(r"(?:(?:user|client-id|ip)=[\w.:/@<>-]+,?)+", re.ASCII)
-
-
-def _only(kind: EntityType, name: Name) -> tuple[Name | None, Name | None, Name | None]:
-    """The parts of an entity that has no other."""
-    return (
-        name if kind is EntityType.USER else None,
-        name if kind is EntityType.CLIENT_ID else None,
-        name if kind is EntityType.IP else None,
-    )
 
 
 def _quoted(text: str) -> str:

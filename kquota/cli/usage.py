@@ -219,9 +219,10 @@ class Asked:
             file = session.read_history_file(self.quotas)
             live = session.load_history(self.named.live, None)
             current, named = live.latest, file.latest
-            unnamed = many(sum(entity not in named for entity in current), "entity", "entities")
-            fate = "as all quotas: {} would go" if prune else "as a change: {} stay (--prune: go)"
-            note(f"{self.quotas} counts {fate.format(f'{unnamed} of the cluster that it does not name')}")
+            if unnamed := sum(entity not in named for entity in current):
+                fate = "as all quotas: {} would go" if prune else "as a change: {} stay (--prune takes them away)"
+                who = f"{many(unnamed, 'entity', 'entities')} of the cluster that it does not name"
+                note(f"{self.quotas} counts {fate.format(who)}")
             if prune:
                 return file, live
             return file.each(lambda snapshot: plan(current, snapshot).applied_to(current)), live

@@ -229,8 +229,8 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
             changes[:_MOST_ROWS],
             [
                 with_outcome and (Column("CHANGE"), lambda change: change.outcome.value),
-                (Column("USER"), lambda change: _who_markdown(change)[0]),
-                (Column("CLIENT-ID"), lambda change: _who_markdown(change)[1]),
+                (Column("USER"), lambda change: _who(change, code, "(empty)")[0]),
+                (Column("CLIENT-ID"), lambda change: _who(change, code, "(empty)")[1]),
                 *_columns(comparison, comparison.clients, key="KEY"),
                 named and (Column("BROKERS"), _brokers),
             ],
@@ -262,10 +262,6 @@ def _who(change: ClientChange, show: Callable[[str], str] = str, empty: str = "(
     user = "(any)" if change.user is None else show(change.user)
     client_id = "(any)" if change.client_id is None else show(change.client_id) if change.client_id else empty
     return user, client_id
-
-
-def _who_markdown(change: ClientChange) -> tuple[str, str]:
-    return _who(change, code, "(empty)")
 
 
 def _says_delays(comparison: Comparison) -> bool:

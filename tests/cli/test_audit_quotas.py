@@ -199,6 +199,8 @@ def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, c
 
     assert "counts as a change: 1 entity of the cluster that it does not name stay" in change.err
     assert "counts as all quotas: 1 entity of the cluster that it does not name would go" in whole.err
+    named = ("audit", "usage.csv", "--quotas", "low.json", *arguments[4:])
+    assert "counts as" not in kquota(*named).err
     throttled = [[each["verdict"] for each in json.loads(done.out)["findings"]] for done in (change, whole)]
     assert "throttled" in throttled[0]
     assert "throttled" not in throttled[1]

@@ -126,7 +126,7 @@ def command(
     loaded, leases = session.load_quotas_and_leases(source)
     snapshot = facts.enforced(loaded)
     resolutions: tuple[Resolution, ...]
-    caveats: Sequence[Caveat] = ()
+    found: Sequence[Caveat] = ()
     if user is None and client is None:
         assert ip is not None
         resolutions = (resolve_ip(snapshot, ip),)
@@ -137,7 +137,9 @@ def command(
             callback = None if settings is None else settings.callback
             if callback is None and output == "tree":
                 callback = callback_of(session.live_brokers(source.access))
-            caveats = _caveats(snapshot, user, client, static, callback, facts)
+            # What old brokers do is said only where somebody says that they are old.
+            version = facts.version if facts.is_named else None
+            found = caveats(snapshot, user, client, static=static, version=version, callback=callback)
         if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
     governing = {(each.entity, each.key) for each in resolutions}
@@ -147,7 +149,7 @@ def command(
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
-    return resolved(user, client, ip, resolutions, brokers, caveats, _paths(source, output))
+    return resolved(user, client, ip, resolutions, brokers, found, _paths(source, output))
 
 
 def _warn_names(names: Mapping[EntityType, str | None]) -> None:
@@ -170,12 +172,7 @@ def _paths(source: session.QuotaSource, output: str) -> Callable[[Entity], str |
     A file can be of any cluster: programs get the paths that its quotas would have, people do not.
     """
     wanted = output not in _TABLES if source.access is None else source.access.is_zookeeper
-    return znode_path if wanted else _no_path
-
-
-def _no_path(_entity: Entity) -> None:
-    """The path of an entity's znode where there is none."""
-    return
+    return znode_path if wanted else lambda _: None
 
 
 def _note_assumptions(
@@ -198,14 +195,6 @@ def _note_assumptions(
         note(
             safe(f"for a client without a client-id; with one that no quota names: {', '.join(others)} (--client NAME)")
         )
-
-
-def _caveats(
-    snapshot: QuotaSnapshot, user: str, client: str, static: StaticQuotas, callback: str | None, facts: BrokerFacts
-) -> Sequence[Caveat]:
-    # What old brokers do is said only where somebody says that they are old.
-    version = facts.version if facts.is_named else None
-    return caveats(snapshot, user, client, static=static, version=version, callback=callback)
 
 
 def _brokers(facts: BrokerFacts) -> tuple[BrokerSettings | None, StaticQuotas]:

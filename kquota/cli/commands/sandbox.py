@@ -18,10 +18,6 @@ from kquota.sandbox import SandboxState, Server, ZooKeeper
 from kquota.state import state_folder
 
 
-def _default_directory(broker: bool) -> Path:
-    return state_folder("sandbox-broker" if broker else "sandbox", "KQUOTA_SANDBOX")
-
-
 @dataclass(frozen=True)
 class Which:
     """A sandbox of the user."""
@@ -37,7 +33,7 @@ class Which:
     @property
     def directory(self) -> Path:
         """Its folder. Raises InputError where the user has no home folder."""
-        return self.dir or _default_directory(self.broker)
+        return self.dir or state_folder("sandbox-broker" if self.broker else "sandbox", "KQUOTA_SANDBOX")
 
     @property
     def server(self) -> Server:

@@ -564,6 +564,7 @@ def _explained(
             names = dict.fromkeys(f"{safe(use.counter.subject)} ({use.counter.key}, {_state(use)})" for use in possible)
             yield "may be charged to these counters as well, whose clients the source does not name:"
             yield f"  {first_of([*names], most=5)}"
+            yield "  next: --explain with one of them, or with user=NAME,client-id=NAME, or with --log FILE"
         elif not any(map(_is_hot, found)):
             yield Note(screen.nobody(seen, found, safe(subject)))
 
