@@ -4,12 +4,10 @@ Find the request, undo as many levels of JSON, CSV, logfmt or shell quoting as s
 No member is known by its name: any text that holds a request is the message, and any member that is a time is one.
 """
 
-import csv
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import tzinfo
 from html import unescape
 from typing import Any, Final, NamedTuple
@@ -31,9 +29,6 @@ _TAIL: Final = re.compile(r" from connection \S+;totalTime:")
 """The beginning and the end of the text form."""
 _OPENING: Final = re.compile(r'[\[{"]')
 _DECODE: Final = json.JSONDecoder().raw_decode
-_DELIMITERS: Final = ",;\t"
-_DOUBLED: Final = re.compile(r'""[\w@.\-]+[\\"]*""\s*:')
-"""A member of JSON in CSV, which doubles quotes, also quotes that were escaped and doubled before."""
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
 _SHELL_QUOTE: Final = "'\\''"
@@ -43,7 +38,8 @@ _APOSTROPHES: Final = re.compile(r"(?<![\w'])'((?:[^']|'')*)'(?![\w'])")
 _ELEMENT: Final = re.compile(r">[^<>]*Completed request:[^<]*</")
 """The text of an element of XML or HTML; of CDATA nothing is escaped."""
 _PAGE: Final = re.compile(r"\{&(?:amp;)*(?:quot|#34|#x22);")
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_COLOUR: Final = re.compile(r"(?:\x1b|\\+(?:x|u00)1b)\[[0-9;]*[A-Za-z]")
+"""A terminal's colour, which may be quoted."""
 _ESCAPES: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
 _FIELD: Final = re.compile(r'(?<![\w"\\])"((?:[^"]|"")*(?:Completed request:|isForwarded)(?:[^"]|"")*)"(?![\w"])')
 _MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
@@ -176,6 +172,7 @@ def unwrap(line: str, zone: tzinfo) -> Request:
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quoted: bool = True) -> Request:
     """The request in a text; in one that cannot be read so, behind what is `_UNDONE`."""
+    text = _COLOUR.sub("", text) if "\x1b" in text or "1b[" in text else text
     text = _unquoted(text) if quoted else text
     try:
         return _as_it_is(text, zone, outer, levels)
@@ -183,9 +180,13 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
         raise
     except ValueError:
         for pattern, meaning in _UNDONE if levels else ():
-            with suppress(ValueError, KeyError):
+            try:
                 if (plain := pattern.sub(meaning, text)) != text:
                     return _in_text(plain, zone, outer, levels - 1, quoted=False)
+            except _SeveralMeanings:
+                raise
+            except (ValueError, KeyError):
+                continue
         raise
 
 
@@ -221,8 +222,7 @@ def _check_names(before: str, request: str, plain: int) -> None:
     odd = {each[1] for each in found if len(each[0]) % (2 * plain) == plain}
     doubled = found and not any(len(each[0]) % (2 * plain) for each in found)
     coded = any(len(code) > 1 for code in odd)
-    in_text = plain == 1 and (odd & _ADDED or ('""' in request and '"' in before))
-    if doubled or coded or in_text:
+    if doubled or coded or (plain == 1 and odd & _ADDED):
         raise _SeveralMeanings
 
 
@@ -241,22 +241,6 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
     is_bare = start >= 0 and _MEMBER.search(text, 0, start) is None  # else other members' times may come before
     if is_bare and (moment := _nearest(text, start, zone, outer)) is not None:
         return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
-    is_old = _TAIL.search(text) is not None
-    if _DOUBLED.search(text) or (is_old and '"' in text[: mark.start()]):
-        head = text.partition('"')[0]  # what a collector put before the first field, if it is no field itself
-        head = "" if {*_DELIMITERS} & {*head} else head
-        rows = []
-        for delimiter in _DELIMITERS:
-            with suppress(csv.Error):
-                row = next(csv.reader([text[len(head) :].rstrip("\r\n")], delimiter=delimiter, strict=True))
-                found_in = [field for field in row if len(row) > 1 and _holds(field)]
-                found_in = [field for field in found_in if not is_old or _TAIL.search(field)]  # else it is a part
-                rows += [(_DOUBLED.search(field) is None, len(field), row) for field in found_in]
-        if rows:  # with another delimiter, quotes are left doubled, or fields are parts
-            row = max(rows)[2]
-            _check_names(text.partition('"')[0], "".join(filter(_holds, row)), 1 if is_old else 2)
-            others = [field for field in row if not _holds(field)]
-            return _from(_in_value(row, zone, outer, levels), origin_of(" ".join([head, *others])))
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())
@@ -284,6 +268,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
             raise ValueError(SEVERAL_LINES)
         if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
             _decoded(told, told.index("{"))  # says where it is malformed
+        if '""' in told and '"' in text[: mark.start()]:
+            raise ValueError("a quote in a name may be there twice: export the lines as JSON")
         _check_names(text[: mark.start()], told, 1)
         return Request(None, told, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
     if (brace := text.find("{")) >= 0:
@@ -293,8 +279,6 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
 
 def _unquoted(text: str) -> str:
     """A text without what shells, YAML, SQL and XML do to quotes."""
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
     while _SHELL_QUOTE in text:
         text = text.replace(_SHELL_QUOTE, "'")
     if "</" in text and _ELEMENT.search(text):

@@ -25,8 +25,8 @@ from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, broker_of, 
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File, open_text
 from kquota.audit.sources.moments import moment_of
-from kquota.audit.sources.samples import Reading, Samples, gather
-from kquota.metrics.series import Series, checked, of_mbean
+from kquota.audit.sources.samples import Reading, Samples, gather, reading, reject
+from kquota.metrics.series import Series, of_mbean
 
 DIALECT: Final = "kafka-jmx"
 SIGHT: Final = SAMPLED_SIGHT
@@ -94,8 +94,7 @@ def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator
             else:
                 yield from _attribute(line, time_ms, broker)
         except ValueError as error:
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
+            reject(tally, DIALECT, split.path, place, error, raw)
 
 
 def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]:
@@ -128,8 +127,7 @@ def _reading(series: Series, time_ms: int, text: str) -> list[Reading]:
         number = float(text)
     except ValueError:
         raise ValueError("a value is not a number") from None
-    value = checked(series.nature, time_ms, number)
-    return [] if value is None else [Reading(series, time_ms, value)]
+    return [*reading(series, time_ms, number)]
 
 
 def _time_ms(text: str, zone: tzinfo) -> int:

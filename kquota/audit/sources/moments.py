@@ -62,17 +62,6 @@ _LATE_MS: Final = 60_000
 UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
 
 
-def moment_before(line: str, end: int, zone: tzinfo) -> float | None:
-    """The last timestamp before `end` in epoch ms, or None. Raises ValueError for one whose zone is not known."""
-    # Kafka's own pattern, `[%d] %p %m (%c)%n`, without looking for it.
-    if line[:1] == "[" and line[24:26] == "] " and line.find("[", 25, end) < 0:
-        fraction = line[21:24]
-        if fraction.isascii() and fraction.isdigit() and line[20] in ",." and line[5] == line[8] == "-":
-            return second_of(line[1:20], None, zone) + int(fraction) + UNSEEN[3]
-    found = last_moment(line, end, zone)
-    return None if found is None else found[0]
-
-
 class Layout(NamedTuple):
     """Where a time stands in what is before a request: its second, its zone, the digits of its fraction."""
 
@@ -84,7 +73,7 @@ class Layout(NamedTuple):
 
 
 def layout_before(text: str, zone: tzinfo) -> Layout | None:
-    """Where the time stands that `moment_before` finds before the end of a text; None for nowhere usual.
+    """Where the time stands that `last_moment` finds before the end of a text; None for nowhere usual.
 
     It stands there in any text that differs in digits only. Behind a quotation mark or a tag, names may be quoted, and
     a nearer time may follow.
@@ -95,7 +84,8 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     stamp = stamps[-1]
     if not stamp["iso"] or "/" in stamp["iso"] or stamp["half"] or len(stamp["zone"] or "") > 6:
         return None
-    if _moment(stamp, zone) != moment_before(text, len(text), zone):
+    found = last_moment(text, len(text), zone)
+    if found is None or _moment(stamp, zone) != found[0]:
         return None
     spans = (stamp.span(name) for name in ("zone", "fraction"))
     return Layout(stamp.start(), *(max(place, 0) for span in spans for place in span))

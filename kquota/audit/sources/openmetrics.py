@@ -17,10 +17,9 @@ from typing import Final
 from kquota.audit.batch import Tally
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, line_splits, lines
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import unknown
-from kquota.audit.sources.samples import Reading, Samples, gather
+from kquota.audit.sources.samples import Reading, Samples, gather, reading, reject
 from kquota.metrics.exposition import labels_of, parse
-from kquota.metrics.series import Series, Swallowed, checked, of_labels
+from kquota.metrics.series import Series, of_labels
 
 DIALECT: Final = "openmetrics"
 SIGHT: Final = SAMPLED_SIGHT
@@ -50,28 +49,20 @@ def _readings(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Re
                 if not found["value"]:
                     continue
                 text = f"{printed} {found['value']} {round(float(found['time']) * 1000)}"
-            reading = parse_line(text, settings.broker)
+            yield from parse_line(text, settings.broker)
         except ValueError as error:  # UnicodeDecodeError is one
-            if isinstance(error, Swallowed):
-                tally.note(DIALECT, unknown(error.key))
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            tally.reject(split.path, place, reason, raw.decode(errors="replace").rstrip("\r\n"))
-            continue
-        if reading is not None:
-            yield reading
+            reject(tally, DIALECT, split.path, place, error, raw)
 
 
-def parse_line(line: str, broker: str | None) -> Reading | None:
-    """One line; None for a comment, another metric, a value that says nothing. Raises ValueError with the reason."""
+def parse_line(line: str, broker: str | None) -> Iterator[Reading]:
+    """One line; nothing of a comment, another metric, a value that says nothing. Raises ValueError with the reason."""
     parts = parse(line)
     series = None if parts is None else _series(parts.name, parts.labels, broker)
-    if parts is None or series is None:
-        return None
-    value, time_ms = parts.numbers()
-    if time_ms is None:
-        raise ValueError("no timestamp: when it was read is not known")
-    counted = checked(series.nature, time_ms, value)
-    return None if counted is None else Reading(series, time_ms, counted)
+    if parts is not None and series is not None:
+        value, time_ms = parts.numbers()
+        if time_ms is None:
+            raise ValueError("no timestamp: when it was read is not known")
+        yield from reading(series, time_ms, value)
 
 
 @lru_cache(maxsize=65536)

@@ -18,9 +18,8 @@ from kquota.audit.batch import Tally
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
 from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import unknown
-from kquota.audit.sources.samples import Reading, Samples, gather
-from kquota.metrics.series import Swallowed, checked, of_labels
+from kquota.audit.sources.samples import Reading, Samples, gather, reading, reject
+from kquota.metrics.series import of_labels
 
 DIALECT: Final = "prometheus"
 SIGHT: Final = SAMPLED_SIGHT
@@ -79,21 +78,15 @@ def _readings(entry: Any, broker: str | None, tally: Tally, path: str, place: st
         tally.reject(path, place, "not a series with a metric and its values", str(entry))
         return
     except ValueError as error:
-        if isinstance(error, Swallowed):
-            tally.note(DIALECT, unknown(error.key))
-        tally.reject(path, place, str(error), str(labels))
+        reject(tally, DIALECT, path, place, error, str(labels))
         return
     if series is None:
         return
     for pair in values:
         try:
-            time_ms, number = _numbers(pair)
-            value = checked(series.nature, time_ms, number)
+            yield from reading(series, *_numbers(pair))
         except ValueError as error:
             tally.reject(path, place, str(error), str(pair))
-            continue
-        if value is not None:
-            yield Reading(series, time_ms, value)
 
 
 def _numbers(pair: Any) -> tuple[int, float]:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kquota.audit.batch import Int64s
-from kquota.metrics.series import Series
+from kquota.audit.batch import Int64s, Tally
+from kquota.audit.sources.lost import unknown
+from kquota.metrics.series import Series, Swallowed, checked
 
 Float64s = npt.NDArray[np.float64]
 
@@ -40,6 +41,21 @@ class Reading(NamedTuple):
     series: Series
     end_ms: int
     value: float
+
+
+def reading(series: Series, end_ms: int, value: float) -> Iterator[Reading]:
+    """The value of a series; nothing of one that says nothing. Raises ValueError for one that cannot be."""
+    counted = checked(series.nature, end_ms, value)
+    if counted is not None:
+        yield Reading(series, end_ms, counted)
+
+
+def reject(tally: Tally, dialect: str, path: str, place: str, error: ValueError, text: str | bytes) -> None:
+    """Tallies a text without a sample, and notes whose it may be."""
+    if isinstance(error, Swallowed):
+        tally.note(dialect, unknown(error.key))
+    reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+    tally.reject(path, place, reason, text if isinstance(text, str) else text.decode(errors="replace").rstrip("\r\n"))
 
 
 def gather(readings: Iterable[Reading], *, ceiling: bool = True, slack_ms: int = 500) -> Iterator[Samples]:

@@ -510,36 +510,37 @@ def _to_batch(
         tally.spare("acks_0", int(unacknowledged.sum()), int(nanos[unacknowledged].sum()), whole=False)
         nanos, timed = np.where(unacknowledged, 0, nanos), timed | unacknowledged
 
-    client = texts.get("client_id", Column.constant("", rows))
-    if broker is not None:
-        brokers = Column.constant(broker, rows)
-    elif "broker" in texts:
+    client = _known(texts.get("client_id", Column.constant("", rows)))
+    brokers = Column.constant(elsewhere if broker is None else broker, rows)
+    if broker is None and "broker" in texts:
         brokers = _known(texts["broker"], elsewhere)
-    else:
-        brokers = Column.constant(elsewhere, rows)
+    throttle = number("throttle_time_ms", -1)
+
+    def batch(some: Any, kind: Any, charged: Int64s, **facts: Any) -> Batch:
+        """Those rows, with their kinds and what is charged."""
+        who: dict[str, Any] = {"user": user.take(some), "client_id": client.take(some)}
+        if kind is not CONNECTION and (throttle >= 0).any():
+            who["throttle_ms"] = throttle[some]
+        kinds = np.broadcast_to(np.uint8(kind), rows)[some]
+        return Batch(broker=brokers.take(some), kind=kinds, time_ms=time_ms[some], bytes=charged[some], **(who | facts))
+
     opened = good & connects
     if opened.any():
-        yield _connections(opened, brokers, place, time_ms)
+        names = {"user": Column.constant("", int(opened.sum())), "client_id": place.take(opened)}
+        yield batch(opened, CONNECTION, np.ones(rows, np.int64), **names)
         good = good & ~connects
     keep: Any = slice(None) if good.all() else good
-
-    throttle = number("throttle_time_ms", -1)
-    answered = bool((throttle >= 0).any())
     connection = None
     if "connection" in columns and columns["connection"].null_count < rows:
         # The retry of a throttled fetch may be in another batch. hash() differs between processes.
         connection = _fingerprints(_known(texts["connection"]))[keep]
-    yield Batch(
-        broker=brokers.take(keep),
-        user=user.take(keep),
-        client_id=_known(client).take(keep),
-        kind=kinds[keep],
-        time_ms=time_ms[keep],
-        bytes=size[keep],
+    yield batch(
+        keep,
+        kinds,
+        size,
         request_ns=nanos[keep] if timed.any() else None,
         request_complete=timed[keep],
         bytes_complete=~untold[keep],
-        throttle_ms=throttle[keep] if answered else None,
         connection=connection,
     )
     asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
@@ -552,30 +553,8 @@ def _to_batch(
         for known in (True, False):
             some = topics & ((partitions >= 0) == known)
             if some.any():
-                yield Batch(
-                    broker=brokers.take(some),
-                    user=user.take(some),
-                    client_id=_known(client).take(some),
-                    kind=np.full(int(some.sum()), MUTATION, np.uint8),
-                    time_ms=time_ms[some],
-                    bytes=np.maximum(partitions[some], 0),
-                    bytes_complete=known,
-                    throttle_ms=throttle[some] if answered else None,
-                    detail=(~strict[some]).astype(np.int64),
-                )
-
-
-def _connections(opened: Any, brokers: Column, place: Column, time_ms: Int64s) -> Batch:
-    """Those rows as connections."""
-    count = int(opened.sum())
-    return Batch(
-        broker=brokers.take(opened),
-        user=Column.constant("", count),
-        client_id=place.take(opened),
-        kind=np.full(count, CONNECTION, np.uint8),
-        time_ms=time_ms[opened],
-        bytes=np.ones(count, np.int64),
-    )
+                detail = (~strict[some]).astype(np.int64)
+                yield batch(some, MUTATION, np.maximum(partitions, 0), bytes_complete=known, detail=detail)
 
 
 def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
