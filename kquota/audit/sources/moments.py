@@ -56,8 +56,10 @@ MILLIS: Final = re.compile(
 _QUOTES: Final = re.compile(r"""['"]|<[A-Za-z]""")
 _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
-_LATE_MS: Final = 60_000
-"""How much later than the broker a collector may write its own time."""
+_EAST_MS, _WEST_MS = -50_400_000, 43_200_000
+"""What the clocks of zones are off at most."""
+_EARLY_MS, _LATE_MS = -2_000, 60_000
+"""How much earlier or later than the broker a collector may write its own time, by its own clock."""
 # Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
 UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
 
@@ -106,8 +108,9 @@ def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
 
 def in_zone_of(collected: float, moment: float) -> float:
     """A local time beside the time of its collector, which has a zone: in the zone in which both are of one minute."""
-    hours = round((collected - moment) / _ZONE_MS) * _ZONE_MS
-    return moment + hours if abs(collected - moment - hours) < _LATE_MS else moment
+    off = (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
+    is_zone = _EAST_MS <= off <= _WEST_MS and collected - moment - off < _LATE_MS
+    return moment + off if is_zone else moment
 
 
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:
