@@ -109,6 +109,7 @@ def test_import_names_file_and_line(kquota: Kquota, tmp_path: Path) -> None:
         ),
         ('{\n"apiVersion": "kafka.strimzi.io/v1beta2", "kind": "KafkaUser"}', "this is Strimzi's KafkaUser"),
         ('resource "kafka_quota" "a" {\n}', "this is Terraform's kafka_quota (kquota import --from terraform f)"),
+        ('{\n  "version": 4,\n  "terraform_version": "1.5"\n}', "this is Terraform's state or plan"),
         ("context: a\nprojects: []\n", "this is Julie's topology"),
         ("- hosts: all\n  tasks:\n  - stephane.kafka_quotas:\n      entries: []\n", "this is an Ansible playbook's"),
         ("quotas:\n- principal: a\n  producer-byte-rate: 1\n", "this is kafka-helmsman's quotas"),
@@ -122,6 +123,14 @@ def test_other_tools_files_are_refused_by_name(kquota: Kquota, tmp_path: Path, t
         done = kquota(*command)
         assert (done.code, done.out) == (3, "")
         assert done.complaint.startswith(f"kquota: f: {message}")
+
+
+def test_a_byte_order_mark_hides_no_resource(kquota: Kquota, tmp_path: Path) -> None:
+    """As Windows saves files: the first resource was passed over where a second one followed."""
+    config = 'config = {{ "producer_byte_rate" = 5 }}'
+    resource = 'resource "kafka_quota" "{0}" {{\n  entity_type = "user"\n  entity_name = "{0}"\n  ' + config + "\n}}\n"
+    (tmp_path / "f").write_text("\ufeff" + resource.format("a") + resource.format("b"))
+    assert kquota("import", "--from", "terraform", "f").out.count("entity:") == 2
 
 
 def test_an_empty_pipe_has_no_quotas_to_import(kquota: Kquota, tmp_path: Path) -> None:

@@ -273,6 +273,11 @@ def test_no_command_of_a_script_is_passed_over(line: str) -> None:
         (kafka_configs, "kafka-configs --alter --user a", "f, line 1: --alter without --add-config"),
         (kafka_configs, "kafka-configs –alter --user a --add-config a=1", "f, line 1: a typographic dash (U+2013)"),
         (kafka_configs, "kafka-configs.sh --describe --all", "f: no command in it sets quotas"),
+        (
+            kafka_configs,
+            "Configs for client-id 'a' are request_percentage=1\nConfigs for client-id 'a' are request_percentage=2",
+            "f, line 2: request_percentage of client-id=a is given twice, with other values",
+        ),
         (rpk, "{}", "f, line 1: document: 'quotas' is a required property"),
         (rpk, "# none", "f: no document in it"),
         (jikkou, "apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no quota"),
@@ -281,6 +286,12 @@ def test_no_command_of_a_script_is_passed_over(line: str) -> None:
             strimzi,
             "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {quotas: {a: 1}}",
             "f, line 4: ",
+        ),
+        (
+            strimzi,
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}\n---\n"
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}",
+            "f, line 6: user=a is given twice",
         ),
         (terraform, 'provider "kafka" {}', "f: no resource of the type kafka_quota in it"),
         (terraform, 'resource "kafka_quota" "a" {\n  for_each = var.all\n}', "f, line 1: for_each, count and"),
@@ -315,6 +326,14 @@ def test_a_mistake_is_named_with_its_line(module: Any, text: str, message: str) 
     with pytest.raises(InputError) as raised:
         module.read("f", text)
     assert raised.value.message.startswith(message)
+
+
+def test_a_template_is_no_user() -> None:
+    """`${USER}` would have had the quotas, and the user who is meant none."""
+    text = "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: '${USER}'}\nspec: {quotas: {}}"
+    snapshot = strimzi.read("f", text)
+    assert not dict(snapshot)
+    assert "may be a template's" in snapshot.problems[0].message
 
 
 def test_what_only_others_have_becomes_a_problem() -> None:

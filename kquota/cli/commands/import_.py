@@ -57,7 +57,7 @@ def read(file: Path, format_: str) -> QuotaSnapshot:
 
     Raises InputError naming the file and the line, also where nothing is understood: no quotas is an answer, too.
     """
-    text = read_raw_text(file)
+    text = read_raw_text(file).removeprefix("\ufeff")
     name = "standard input" if str(file) == "-" else str(file)
     module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
     if not text.strip():

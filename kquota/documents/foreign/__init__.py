@@ -53,6 +53,7 @@ _TOOLS = tuple(
         ("Jikkou's resource", "jikkou", r"""\bapiVersion["']?\s*:\s*["']?[\w.]*\bjikkou\.io/"""),
         ("Terraform's kafka_quota", "terraform", r"""^\s*resource\s+"?kafka_quota"?\s"""),
         ("another Terraform file", None, r"""^\s*(?:resource|module|variable|provider)\s+"[^"]*"[^{\n]*\{"""),
+        ("Terraform's state or plan", None, r"""(?:\A|[{,\n])\s*"(?:terraform_version|planned_values)"\s*:"""),
         ("an Ansible playbook's kafka_quotas", None, r"\bkafka_quotas?\s*:"),
         ("Julie's topology", None, r"""^\W*context["']?\s*:""", r"""\b(?:projects|platform)["']?\s*:"""),
         (

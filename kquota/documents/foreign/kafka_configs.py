@@ -114,8 +114,11 @@ def _described(name: str, lines: list[str]) -> QuotaSnapshot:
                     for part in ("user", "client", "ip")
                 ),
             )
-            pairs = _STORED_SCRAM.sub("", match["pairs"] or "")
-            found.quotas.setdefault(entity, {}).update(_values(pairs))
+            values = _values(_STORED_SCRAM.sub("", match["pairs"] or ""))
+            known = found.quotas.setdefault(entity, {})
+            if other := [key for key, value in values.items() if known.get(key, value) != value]:
+                raise InputError(f"{other[0]} of {entity} is given twice, with other values")
+            known.update(values)
     return found.snapshot("", understood=bool(found.quotas) or any(line.startswith(_SCRAM) for line in lines))
 
 

@@ -97,6 +97,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
             with found.at(document.place(steps)):
                 if resource["kind"] != "KafkaUser":
                     raise Unread(f"{resource['kind']} is no KafkaUser")
+                if not _is_resource_name(resource["metadata"]["name"]):
+                    raise Unread(f"{resource['metadata']['name']} is no name of a resource, and may be a template's")
                 spec = resource.get("spec") or {}
                 given = spec.get("quotas") or {}
                 values = {key: check_value(key, given[word]) for key, word in _KEYS.items() if word in given}
