@@ -196,6 +196,8 @@ def made(random: Random, names: Sequence[str]) -> Made:
     """A log and what was done to it, with wrappers of those names."""
     brokers = random.choice([1, 1, 1, 2, 3])
     layout, wrappers = random.choice(sorted(LAYOUTS)), random.choices(names, k=random.randrange(4))
+    if wrappers.count("octets") > 1:  # no journal holds another
+        wrappers = [name for name in wrappers if name != "octets"]
     damage = random.choice(["", "", "", "cut", "cut at all", "sampled", "bursts", "said", "pieces"])
     masked = random.random() < 0.2
     lines: list[tuple[datetime, str, QuotaKey]] = []
