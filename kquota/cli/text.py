@@ -234,7 +234,7 @@ def _shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int]
     return widths
 
 
-_UNITS = re.compile(r"\s+|[^\s,=/_]*(?:/s\b[),;]*|[,=/_]+)|[^\s,=/_]+")
+_UNITS = re.compile(r"\s+|[^\s,=/]*(?:/s\b[),;]*|[,=/]+)|[^\s,=/]+")
 """What stays on one line where it fits: words, and the parts of entities, addresses and paths."""
 
 

@@ -72,3 +72,11 @@ def test_a_cluster_is_linted_and_sarif_has_no_place(kquota: Kquota, chroot: str)
     done = kquota("lint", KQUOTA_ZOOKEEPER=chroot)
     assert done.out.splitlines()[0].startswith("warning: producer_byte_rate of client-id=app: governs no client")
     assert done.err == "1 warning\n"
+
+
+def test_findings_of_a_kind_come_by_their_lines(kquota: Kquota, file: Path) -> None:
+    names = ("User:zoe", "User:bob", "User:eve")
+    entries = (f"  - {{entity: {{user: '{name}'}}, values: {{consumer_byte_rate: 10MB}}}}" for name in names)
+    file.write_text("\n".join(["kind: kquota.quotas", "version: 1", "quotas:", *entries]))
+    heads = [line for line in kquota("lint", file.name).out.splitlines() if line.startswith("quotas.yaml:")]
+    assert [line.split(":")[1] for line in heads] == ["4", "5", "6"]

@@ -50,4 +50,5 @@ def test_a_narrow_column_stays_where_a_wide_one_does_not_fit() -> None:
 
 def test_a_rate_keeps_its_unit_together() -> None:
     assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1 (1", "MB/s), x"]
+    assert fold("of producer_byte_rate", 19) == ["of", "producer_byte_rate"]
     assert fold("/var/log/kafka", 9) == ["/var/log/", "kafka"]

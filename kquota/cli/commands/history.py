@@ -196,7 +196,7 @@ def _leases(leases: Sequence[Lease], now: int) -> Table:
             (Column("STATE"), state),
             (Column("ENTRY", spare=1), lambda lease: lease.entry.name),
             (Column("BY", spare=2), lambda lease: lease.entry.by or "-"),
-            (Column("CLUSTER", spare=3), lambda lease: lease.entry.cluster),
+            (Column("CLUSTER", spare=3, whole=True), lambda lease: lease.entry.cluster),
         ],
     )
 
@@ -231,7 +231,7 @@ def _table(
             not narrow and messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
             files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
             not narrow and (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
-            (Column("CLUSTER", spare=2 if several else 3), lambda entry: entry.cluster),
+            (Column("CLUSTER", spare=2 if several else 3, whole=True), lambda entry: entry.cluster),
             (Column("ID", whole=True, spare=4), lambda entry: entry.id),
         ],
     )

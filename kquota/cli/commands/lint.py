@@ -135,7 +135,7 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
 
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
-    for found in findings:
+    for found in sorted(findings, key=lambda each: (-each.severity, line(each.entity) or 0)):
         at = line(found.entity)
         yield from finding_lines(found, f"{safe(file)}:{at}: " if at is not None else "")
         yield f"    {click.style('hint:', bold=True)} {safe(found.hint)}"
