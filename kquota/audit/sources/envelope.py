@@ -41,7 +41,7 @@ _PAGE: Final = re.compile(r"\{&(?:amp;)*(?:quot|#34|#x22);")
 _COLOUR: Final = re.compile(r"(?:\x1b|\\+(?:x|u00)1b)\[[0-9;]*[A-Za-z]")
 """A terminal's colour, which may be quoted."""
 _ESCAPES: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
-_FIELD: Final = re.compile(r'(?<![\w"\\])"((?:[^"]|"")*(?:Completed request:|isForwarded)(?:[^"]|"")*)"(?![\w"])')
+_FIELD: Final = re.compile(r'(?<![\w"\\])"([^"]*+(?:""[^"]*+)*+)"(?![\w"])')
 _MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 """What a backslash and a letter mean, where a backslash does."""
 _BACKSLASHES: Final = re.compile(r"(?<!\t)\\+(?=(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]|x[0-9a-fA-F]{2}|.?))")
@@ -179,7 +179,8 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
     except _SeveralMeanings:
         raise
     except ValueError:
-        for pattern, meaning in _UNDONE if levels else ():
+        is_whole = levels > 0 and "principal" in text  # it stands at the end of a request
+        for pattern, meaning in _UNDONE if is_whole else ():
             try:
                 if (plain := pattern.sub(meaning, text)) != text:
                     return _in_text(plain, zone, outer, levels - 1, quoted=False)
@@ -206,7 +207,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 _UNDONE: Final = (
-    (_FIELD, lambda field: field[1].replace('""', '"')),
+    (_FIELD, lambda field: field[1].replace('""', '"') if _MARK.search(field[1]) else field[0]),
     (_ESCAPES, _unescaped),
 )
 """Quotes that are there twice, and backslashes, where no delimiter and no quotation mark tells of them."""
@@ -231,6 +232,8 @@ _ADDED: Final = frozenset("'\"]=")
 
 def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Request:
     mark = _MARK.search(text)
+    if '{""isForwarded""' in text:
+        raise ValueError("truncated or malformed CSV")
     if mark is None and "Handling request:" in text:
         raise ValueError("a line of kafka.server.KafkaApis, without times: kafka.request.logger at DEBUG has them")
     if text.lstrip().startswith('"isForwarded"') or (mark is None and _PRINTED.fullmatch(text)):
