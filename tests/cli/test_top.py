@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota.cli.commands.top import _COLUMNS
 from kquota.documents.encoding import read_document
 from kquota.live.explain import last_run
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
@@ -63,6 +64,12 @@ def test_documents(kquota: Kquota, tmp_path: Path) -> None:
         assert read_document(tmp_path / "top.json", "top")["kind"] == "kquota.top"
     alice = next(each for each in documents[0]["counters"] if each["tags"] == {"user": "alice"} and each["limit"])
     assert (alice["limit"], alice["level"], alice["state"], alice["broker"]) == (60_000, 3, "throttled", "b1")
+
+
+def test_a_narrow_screen_has_until_rather_than_the_age() -> None:
+    """The age is above the table as well."""
+    names = [column.heading for column in _COLUMNS]
+    assert _COLUMNS[names.index("UNTIL")].spare < _COLUMNS[names.index("AGE")].spare
 
 
 def test_explain(kquota: Kquota) -> None:

@@ -337,12 +337,12 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
             lambda use: known(use.trend, lambda each: f"{'+' if each >= 0 else ''}{_rate(use.counter.key, each)}/s"),
         ),
         (
-            Column("UNTIL", number=True, spare=6),
+            Column("UNTIL", number=True, spare=3),
             lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, _age),
         ),
         (Column("BROKER", spare=2), lambda use: safe(use.counter.broker) or "-"),
         (Column("CLIENTS", spare=5), clients),
-        (Column("AGE", number=True, spare=3), lambda use: _age(use.age_s(now_ms))),
+        (Column("AGE", number=True, spare=6), lambda use: _age(use.age_s(now_ms))),
     ]
 
 
