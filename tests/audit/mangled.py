@@ -57,7 +57,9 @@ LAYOUTS: dict[str, Layout] = {
     "layout": lambda at, text: json.dumps({"timeMillis": round(at.timestamp() * 1000), "message": text}),
     "ecs": lambda at, text: json.dumps({"@timestamp": at.isoformat(), "log": {"level": "DEBUG"}, "message": text}),
     "parsed": lambda at, text: json.dumps(
-        {"time": at.isoformat(), **json.loads(text.removeprefix("Completed request:"))}, sort_keys=True
+        {"time": at.isoformat(), **json.loads(text.removeprefix("Completed request:"))},
+        sort_keys=True,
+        ensure_ascii=False,  # in a dump, `\\u1234` may be a letter, or the user u1234 of a domain: it is refused
     ),
 }
 """How a broker's own layout shows the time."""

@@ -254,6 +254,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
         if end > mark.start() and _holds(value):
             _check_rest(text, end)
             before = text[: opening.start()]
+            if opening[0] == '"' and "\\u" in text[opening.start() : end] and _TAIL.search(value):
+                raise _SeveralMeanings  # a letter in JSON, or the user u1234 of a domain in CSV
             if opening[0] != '"' and '\\"' not in text:
                 _check_names(before + text[end:], text[opening.start() : end], 2)
             if _MEMBER.search(before):  # of an object that is cut off, nobody knows what else it would tell
