@@ -35,7 +35,7 @@ _PAIR: Final = re.compile(r'\b(pod|host|instance)=\\*"?([\w.-]+)')
 _NO_NAME: Final = re.compile(
     r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b|\S*thread\S*"
     r"|(?<![^\s\['\"])(?:[A-Za-z]+:(?=\d{10}))?[\d.:,]+(?!\S)"
-    r"|\\+t|[\[\]|\"'{}\x00-\x1f]"
+    r"|\\+t?|[\[\]|\"'{}\x00-\x1f]"
 )
 """What differs between the lines of one broker: times, priorities, processes, threads, numbers; and what is no name."""
 _FILE: Final = re.compile(r"(\S*/)?[^/\s]+\.log\S*:$")
