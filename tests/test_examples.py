@@ -361,19 +361,20 @@ def test_the_pages_turn_completion_on(world: World, shell: str) -> None:
 
 
 def is_config(block: examples.Block) -> bool:
-    """Whether the block is the configuration file of the pages."""
-    return block.text.startswith("current-context:")
+    """Whether the block is a configuration file, or a part of one."""
+    return block.text.startswith(("current-context:", "contexts:"))
 
 
 def test_the_configuration_file_of_the_pages_is_one(tmp_path: Path) -> None:
-    [block] = [block for block in examples.blocks() if is_config(block)]
-    file = tmp_path / "config.yaml"
-    file.write_text(block.text)
+    configs = []
+    for block in filter(is_config, examples.blocks()):
+        file = tmp_path / "config.yaml"
+        file.write_text(block.text)
+        configs.append(read_config(file))
 
-    config = read_config(file)
-
-    assert config.current in config.contexts
-    assert len(config.contexts) == 2
+    assert [config.current in config.contexts for config in configs if config.current] == [True]
+    assert [len(config.contexts) for config in configs if config.current] == [2]
+    assert all(config.contexts for config in configs)
 
 
 def test_the_files_of_the_pages_are_read(tmp_path: Path) -> None:
