@@ -1,4 +1,4 @@
-"""Trees in plain ASCII."""
+"""Trees: with lines on a terminal that can show them, in plain ASCII elsewhere."""
 
 from __future__ import annotations
 
@@ -24,16 +24,22 @@ class Branch:
 
 def print_tree(root: Branch) -> None:
     """Prints a tree; on a terminal long lines are folded, in a pipe each is one line."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100_000
-    click.echo("\n".join(_lines(root, "", "", width, coloured(sys.stdout))))
+    on_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if on_terminal else 100_000
+    marks = _DRAWN if on_terminal and "utf" in sys.stdout.encoding.lower() else _PLAIN
+    click.echo("\n".join(_lines(root, "", "", width, coloured(sys.stdout), marks)))
 
 
-def _lines(branch: Branch, first: str, others: str, width: int, colours: bool) -> Iterator[str]:
+_PLAIN, _DRAWN = ("|-- ", "`-- ", "|   "), ("├── ", "└── ", "│   ")
+"""What stands before a branch, before the last one, and before what is below others."""
+
+
+def _lines(branch: Branch, first: str, others: str, width: int, colours: bool, marks: Sequence[str]) -> Iterator[str]:
     """The lines of a branch and of all below it; what is drawn before its first line, and before the others."""
     for number, line in enumerate(fold(safe(branch.text), max(width - len(others), 1))):
         yield (others if number else first) + (styled(line, branch.style) if colours else line)
+    each, end, beside = marks
     for number, below in enumerate(branch.below, 1):
         last = number == len(branch.below)
-        yield from _lines(
-            below, others + ("`-- " if last else "|-- "), others + ("    " if last else "|   "), width, colours
-        )
+        before, after = others + (end if last else each), others + ("    " if last else beside)
+        yield from _lines(below, before, after, width, colours, marks)
