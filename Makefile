@@ -2,7 +2,7 @@
 # demo   the main job on embedded parts
 # check  formatting, lint, types, the house's import rules
 # test   what CI runs: env, check and the tests of each day, by JOBS workers
-# quick  the tests that need no server, Java or Spark
+# quick  the tests of a minute: no server, no Java, no Spark, no long audits
 # nightly  all tests, every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
 # generate   man pages and the README's tables, from the code
 # docs   the documentation as a site in build/site

@@ -30,7 +30,15 @@ from tests.support.browser import Browser
 from tests.support.compiled import COMPILED
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
-from tests.support.scheduling import WITH_SERVERS, arrange, hide_java, needs_server, scheduler, waits_for_night
+from tests.support.scheduling import (
+    LONG_WITHOUT_SERVERS,
+    WITH_SERVERS,
+    arrange,
+    hide_java,
+    needs_server,
+    scheduler,
+    waits_for_night,
+)
 from tests.support.warm import Forks, shared
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
@@ -123,9 +131,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Modules that need servers are not even imported where there shall be none."""
+    """Modules that need servers are not even imported where there shall be none, nor long ones by `make quick`."""
     place = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
-    return (config.option.without_servers and place in WITH_SERVERS) or None
+    left_out = {*WITH_SERVERS, *(LONG_WITHOUT_SERVERS if config.option.daily else ())}
+    return (config.option.without_servers and place in left_out) or None
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's, and one module's tests run without it
