@@ -79,7 +79,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
 
 _LOOKED_AT: Final = 16
 """How many of some thousand lines that are scanned are asked where they are from."""
-_SCANNED_BYTES: Final = 4 << 20
+_SCANNED_BYTES: Final = 2 << 20
 _WORTH_IT, _WORTH_COMPILING = 20_000, 400_000
 """Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
 _read = {"lines": 0}
