@@ -187,6 +187,7 @@ def write_files(home: Path) -> None:
         "usage.csv": USAGE,
         "server.properties": "quota.producer.default=2000000\nquota.window.num=21\n",
         "alice.properties": "security.protocol=PLAINTEXT\n",
+        "admin.properties": "security.protocol=PLAINTEXT\n",
         "bin/notify-send": "#!/bin/sh\n",
         "bin/kafka-configs.sh": "#!/bin/sh\necho \"Quota configs for client-id 'app' are producer_byte_rate=9.0\"\n",
         "quotas.sh": "kafka-configs.sh --alter --user-defaults --add-config producer_byte_rate=9\n",
@@ -325,6 +326,9 @@ def test_an_example_runs(world: World, tmp_path: Path, script: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if "kquota sandbox start" in script:  # which outlives its shell
+                stop = [sys.executable, "-m", "kquota", "sandbox", "stop"]
+                subprocess.run(stop, cwd=home, env=give(home), capture_output=True, timeout=60, check=True)
 
     said = (
         f"{EXAMPLES[script].source}: {script}\nexit code {code}\n{out.read_text()[-2000:]}\n{err.read_text()[-2000:]}"
