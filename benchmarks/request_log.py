@@ -162,7 +162,8 @@ def parse(splits: list[Split]) -> tuple[int, float]:
 
 def read(splits: list[Split]) -> tuple[int, float]:
     """(lines, CPU seconds) of the first half of the audit."""
-    warm = Charger(AuditSettings(QuotaHistory.of(QUOTAS)))  # libraries and machine code are loaded before it counts, as orjson is
+    # Libraries and machine code are loaded before it counts, as orjson is.
+    warm = Charger(AuditSettings(QuotaHistory.of(QUOTAS)))
     _charge(warm, [Split(split.dialect, split.path, 0, 1 << 20, rows=1 << 30) for split in splits[:1]])
     started = time.process_time()
     lines = _charge(Charger(AuditSettings(QuotaHistory.of(QUOTAS))), splits)
