@@ -239,7 +239,8 @@ def all_taken_back(
 ) -> bool:
     """Whether a counter of fetches throttles nobody beside one of thread time, which is charged for the same requests.
 
-    A broker takes the bytes of a fetch back where either of the quotas throttles it.
+    A broker takes the bytes of a fetch back where either of the quotas throttles it. The rows of both are in the
+    order of time, and lack connections.
     """
     # Without the kinds of requests, those of one millisecond are taken in their order.
     shared = np.flatnonzero(times.detail == FETCH) if times.detail.any() else np.arange(len(times))

@@ -14,7 +14,19 @@ from kquota.audit.batch import UNANSWERED
 from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
 from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS
 from kquota.audit.sources.sizes import PRODUCE_VERSIONS, varint_size
-from kquota.audit.sources.walk import FIRST_CELL, FRACTION, LINE, PARENT, SHAPE, TYPE, UNSET, called, entry, inlined
+from kquota.audit.sources.walk import (
+    FIRST_CELL,
+    FRACTION,
+    LINE,
+    PARENT,
+    POWERS,
+    SHAPE,
+    TYPE,
+    UNSET,
+    called,
+    entry,
+    inlined,
+)
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 
 TIME_MS, BYTES, REQUEST_NS, POSITION, REPLICA, EMPTY, COLUMNS = range(7)
@@ -22,7 +34,6 @@ TIME_MS, BYTES, REQUEST_NS, POSITION, REPLICA, EMPTY, COLUMNS = range(7)
 or -1, and whether it is a share fetch that found nothing."""
 _MOST_BYTES: Final = 2**31 - 1
 _PRODUCE_VERSIONS: Final = len(PRODUCE_VERSIONS)
-_POWERS: Final = 10.0 ** np.arange(23)
 _ONE, _TWO, _THREE = FIRST_CELL, FIRST_CELL + 1, FIRST_CELL + 2
 
 
@@ -168,7 +179,7 @@ def charge(lines, times, items, slots, texts, crcs, seconds, parts, empty, usual
         if version == UNSET or line[slots.correlation] == UNSET:
             continue
         layout = layouts[line[SHAPE]]
-        power = _POWERS[layout[5] - layout[4]]
+        power = POWERS[layout[5] - layout[4]]
         done[number] = seconds[number] + line[FRACTION] * 1000 / power + 500 / power - sent - queued
         reads = api == slots.fetch or api == slots.share_fetch
         charged = np.floor(done[number] - (UNTOLD_FETCH_MS if reads else UNTOLD_MS))

@@ -234,7 +234,7 @@ def number_of(texts, buffer, start, end, add):
 
 # --- Tokens. Each function gives the place behind one, BAD for what is not usual.
 
-_TENS, _POWERS = np.array([10**n for n in range(9)]), 10.0 ** np.arange(23)
+_TENS, POWERS = np.array([10**n for n in range(9)]), 10.0 ** np.arange(23)
 _8, _16 = np.uint64(8), np.uint64(16)
 _LOW, _PAIRS, _FOURS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _BY_TEN, _BY_HUNDRED, _BY_THOUSANDS = np.uint64(10 << 8 | 1), np.uint64(100 << 16 | 1), np.uint64(10000 << 32 | 1)
@@ -332,7 +332,7 @@ def moment(buffer, at, times, cell):
         if places == 0 or end - at > 16:
             return BAD
         value = digits(buffer, point + 1, end, value)
-    times[cell] = value / _POWERS[places]
+    times[cell] = value / POWERS[places]
     return BAD if is_more(buffer, end) else end
 
 

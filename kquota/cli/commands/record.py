@@ -136,7 +136,7 @@ def command(
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
     access, dry_run, output = writing.access, writing.dry_run, writing.output
-    # Whoever has to give a reason is told before anything is asked.
+    # A missing reason is an error before the first question.
     journal = session.journal(writing.journal, access) if dry_run else writing.open_journal()
     named = session.label(access)
     bounds = Bounds(duration, requests, size, rotate)

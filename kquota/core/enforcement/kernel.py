@@ -98,7 +98,7 @@ UNCOMPILED_ROWS: Final = 25_000
 """Where no more requests are simulated, the plain kernel takes less time than compiling the loop."""
 UNLOADED_ROWS: Final = 2_000
 """The same for loading the loop that an earlier process compiled, some 50 ms."""
-_UNLOADED_ROWS: Final = 10_000
+NUMBA_ROWS: Final = 10_000
 """The same for loading numba, some 0.6 s."""
 _MADE_HERE = ("mode", "column", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
@@ -120,12 +120,12 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
 
 def is_worth(rows: int) -> bool:
     """Whether so many rows of an audit are worth the time that loading numba takes."""
-    return "numba" in sys.modules or rows > _UNLOADED_ROWS
+    return "numba" in sys.modules or rows > NUMBA_ROWS
 
 
 def kernel_for(rows: int) -> Kernel:
     """The kernel that simulates so many requests soonest."""
-    if not is_worth(20 * rows):  # so many runs and steps a request
+    if not is_worth(20 * rows):  # each request is simulated several times
         return kernel(Mode.PLAIN)
     compiled = kernel(Mode.AUTO)
     if compiled.is_loaded() or rows > UNCOMPILED_ROWS or (rows > UNLOADED_ROWS and compiled.is_kept()):

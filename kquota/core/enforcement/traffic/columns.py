@@ -13,7 +13,7 @@ METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
 DONE: Final = LONG_MAX
 """The time of what will not happen any more."""
 BEGIN: Final = -1
-"""Until when a run goes that only begins."""
+"""The end of the run that only plans the first requests."""
 PARTITIONS: Final = 32
 """The numbers of a client's partitions are below this. Where a client has more partitions, some share a number."""
 NONE: Final = -1
