@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +29,7 @@ def edited(path: Path, text: str, edits: Mapping[Steps, Any]) -> str:
     """
     if not edits:
         return text
-    after = _applied(_unshared(parse(path, text)), edits)
+    after = _applied(parse(path, text), edits)
     if _is_json(text):
         return to_json(after)
     with contextlib.suppress(InputError, _Unfit):
@@ -54,34 +52,24 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _unshared(data: Any) -> Any:
-    """A copy in which no object stands in two places, as an alias makes it."""
-    if isinstance(data, dict):
-        return {key: _unshared(value) for key, value in data.items()}
-    return [*map(_unshared, data)] if isinstance(data, list) else data
+def _divided(edits: Mapping[Steps, Any]) -> tuple[dict[str | int, Any], dict[str | int, dict[Steps, Any]]]:
+    """The edits of a node's own parts, and by part those of what is below it."""
+    here, below = dict[str | int, Any](), dict[str | int, dict[Steps, Any]]()
+    for (step, *rest), value in edits.items():
+        if rest:
+            below.setdefault(step, {})[tuple(rest)] = value
+        else:
+            here[step] = value
+    return here, below
 
 
 def _applied(data: Any, edits: Mapping[Steps, Any]) -> Any:
-    """The data with the edits made, in place. Items are removed from the end on: the indexes of others stay true."""
-
-    def parent_of(steps: Steps) -> Any:
-        return functools.reduce(operator.getitem, steps[:-1], data)
-
-    for steps, value in edits.items():
-        if value is not REMOVED:
-            parent, last = parent_of(steps), steps[-1]
-            if isinstance(parent, list) and last == len(parent):
-                parent.append(value)
-            else:
-                parent[last] = value
-    removals = [steps for steps, value in edits.items() if value is REMOVED]
-    for steps in sorted(removals, key=_place, reverse=True):
-        del parent_of(steps)[steps[-1]]
-    return data
-
-
-def _place(steps: Steps) -> list[tuple[int, str]]:
-    return [(step, "") if isinstance(step, int) else (-1, step) for step in steps]
+    """A copy of the data with the edits made."""
+    here, below = _divided(edits)
+    parts: dict[str | int, Any] = dict(enumerate(data)) if isinstance(data, list) else dict(data)
+    parts |= {step: _applied(parts[step], inner) for step, inner in below.items()} | here
+    kept = {step: part for step, part in parts.items() if part is not REMOVED}
+    return [*kept.values()] if isinstance(data, list) else kept
 
 
 class _Unfit(Exception):
@@ -108,43 +96,32 @@ class _Splices:
 
     def edit(self, node: Node, edits: Mapping[Steps, Any], key: Node | None = None) -> None:
         """Takes down the edits of everything below a node; the key is that which the node stands at."""
-        here = {steps[0]: value for steps, value in edits.items() if len(steps) == 1}
-        below: dict[str | int, dict[Steps, Any]] = {}
-        for steps, value in edits.items():
-            if len(steps) > 1:
-                below.setdefault(steps[0], {})[steps[1:]] = value
-        children = node.parts
         if not isinstance(node.value, dict | list):
             raise _Unfit
+        here, below = _divided(edits)
         for step, inner in below.items():
-            if step not in children or step in here:
+            if step not in node.parts or step in here:
                 raise _Unfit
-            self.edit(children[step][1], inner, children[step][0])
+            self.edit(node.parts[step][1], inner, node.parts[step][0])
         if here:
-            self._edit(key, node, children, here)
+            self._edit(key, node, here)
 
-    def _edit(
-        self,
-        key: Node | None,
-        node: Node,
-        children: Mapping[str | int, tuple[Node, Node]],
-        edits: Mapping[str | int, Any],
-    ) -> None:
+    def _edit(self, key: Node | None, node: Node, edits: Mapping[str | int, Any]) -> None:
         removed = [step for step, value in edits.items() if value is REMOVED]
-        added = {step: value for step, value in edits.items() if step not in children and value is not REMOVED}
+        added = {step: value for step, value in edits.items() if step not in node.parts and value is not REMOVED}
         for step, value in edits.items():
-            if step in children and value is not REMOVED:
-                self._replace(*children[step], value)
-        if len(removed) == len(children) and not added:
-            self._empty(key, node, children)
-        elif node.flow or not children:
-            self._remove_from_flow(children, removed)
-            self._add_to_flow(node, children, removed, added)
+            if step in node.parts and value is not REMOVED:
+                self._replace(*node.parts[step], value)
+        if len(removed) == len(node.parts) and not added:
+            self._empty(key, node)
+        elif node.flow or not node.parts:
+            self._remove_from_flow(node, removed)
+            self._add_to_flow(node, removed, added)
         else:
             for step in removed:
-                self._remove_lines(children[step][0], children[step][1])
+                self._remove_lines(*node.parts[step])
             if added:
-                self._add_lines(node, children, added)
+                self._add_lines(node, added)
 
     def _replace(self, key: Node, value: Node, new: Any) -> None:
         if value is key:  # an item of a list
@@ -155,7 +132,7 @@ class _Splices:
         blank = "" if self._text[start - 1 : start].isspace() else " "
         self._pieces.append((start, end, blank + to_flow(new)))
 
-    def _empty(self, key: Node | None, node: Node, children: Mapping[str | int, tuple[Node, Node]]) -> None:
+    def _empty(self, key: Node | None, node: Node) -> None:
         """Leaves `[]` or `{}`."""
         closed = "[]" if isinstance(node.value, list) else "{}"
         if node.flow:
@@ -163,13 +140,13 @@ class _Splices:
             return
         if key is None or key is node:
             raise _Unfit
-        for part, value in children.values():
+        for part, value in node.parts.values():
             self._remove_lines(part, value)
         colon = key.end + 1
         self._pieces.append((colon, colon, f" {closed}"))
 
-    def _remove_from_flow(self, children: Mapping[str | int, tuple[Node, Node]], removed: Sequence[str | int]) -> None:
-        steps = [*children]
+    def _remove_from_flow(self, node: Node, removed: Sequence[str | int]) -> None:
+        steps, children = [*node.parts], node.parts
         kept = False
         for number, step in enumerate(steps):
             if step not in removed:
@@ -182,16 +159,10 @@ class _Splices:
             else:
                 self._pieces.append((children[step][0].start.index, children[step][1].end, ""))
 
-    def _add_to_flow(
-        self,
-        node: Node,
-        children: Mapping[str | int, tuple[Node, Node]],
-        removed: Sequence[str | int],
-        added: Mapping[str | int, Any],
-    ) -> None:
+    def _add_to_flow(self, node: Node, removed: Sequence[str | int], added: Mapping[str | int, Any]) -> None:
         if not added:
             return
-        if isinstance(node.value, list) and not children:
+        if isinstance(node.value, list) and not node.parts:
             # `quotas: []` becomes a list with a line for each part of an item.
             lines = [line for value in added.values() for line in _item_lines(value, "  ")]
             start = len(self._text[: node.start.index].rstrip())
@@ -202,8 +173,8 @@ class _Splices:
             for key, value in added.items()
         ]
         end = node.end - 1
-        at = [*children.values()][-1][1].end if children else end
-        self._pieces.append((at, at, ("" if len(removed) == len(children) else ", ") + ", ".join(texts)))
+        at = [*node.parts.values()][-1][1].end if node.parts else end
+        self._pieces.append((at, at, ("" if len(removed) == len(node.parts) else ", ") + ", ".join(texts)))
 
     def _remove_lines(self, key: Node, value: Node) -> None:
         """Removes a key or an item with the comments right above it and behind it."""
@@ -228,10 +199,9 @@ class _Splices:
             end = following
         self._pieces.append((start, end, ""))
 
-    def _add_lines(
-        self, node: Node, children: Mapping[str | int, tuple[Node, Node]], added: Mapping[str | int, Any]
-    ) -> None:
-        first, last = next(iter(children.values()))[0], [*children.values()][-1]
+    def _add_lines(self, node: Node, added: Mapping[str | int, Any]) -> None:
+        children = [*node.parts.values()]
+        first, last = children[0][0], children[-1]
         line_start = self._line_start(last[0].start.index)
         at = self._next_line(last[1].end)
         if isinstance(node.value, list):
