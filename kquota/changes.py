@@ -339,8 +339,8 @@ def alter(
     of `terms`, or stays for good.
     """
     pending = merge(alterations)
-    order = [each.entity for each in pending]
     wishes = {each.entity: each for each in pending}
+    answered = {entity: AlterResult(entity, {}, {}) for entity in wishes}
     results: dict[Entity, AlterResult] = {}
     entries: list[str] = []
     unverified: list[Entity] = []
@@ -358,13 +358,8 @@ def alter(
         entries.append(entry.id)
         terms.begun(entry)
 
-    def fail(entity: Entity, error: KquotaError) -> None:
-        before = answered[entity].before if entity in answered else {}
-        results[entity] = AlterResult(entity, before, before, error)
-
-    answered: dict[Entity, AlterResult] = {}
     while pending:
-        last = attempt == _ATTEMPTS - 1
+        due = {each.entity for each in pending}
         try:
             rehearsal = rehearse(backend, pending, guards)
             blind = rehearsal.blind
@@ -376,10 +371,10 @@ def alter(
             rehearsal = rehearsal.among(leases, pending, expires=terms.expires)
             planned = rehearsal.plan
             first = first or planned
-            answered = {each.entity: each for each in rehearsal.results}
-            due = {change.entity for change in planned.changes}
-            results.update((entity, each) for entity, each in answered.items() if entity not in due)
-            pending = tuple(each for each in pending if each.entity in due)
+            answered |= {each.entity: each for each in rehearsal.results}
+            changing = {change.entity for change in planned.changes}
+            results |= {entity: answered[entity] for entity in due - changing}
+            due = changing
             new = (*owed, *(lease for lease in rehearsal.kept if lease not in kept))
             owed = tuple(lease for lease in new if lease.entity not in due)
             if planned or planned.objections or new:
@@ -391,46 +386,38 @@ def alter(
             with writing():
                 of_round = replace(terms, kept=kept_values(new), rollback=False, begun=began)
                 report = reconcile.apply(planned, backend, of_round)
+            if report.entry is not None:
+                kept, owed = (*kept, *new), ()
+            ended = (*ended, *(lease for lease in rehearsal.ended if lease not in ended))
         except KquotaError as error:  # before the first write of this round
-            if _lost_a_race(error) and not last and not terms.stop():
-                _back_off(attempt)
-                attempt += 1
-                continue
-            if not entries:
+            stopped = terms.stop()
+            is_tried_again = _lost_a_race(error) and attempt < _ATTEMPTS - 1 and not stopped
+            if not entries and not is_tried_again:
                 raise error if blind else unwritten(error) from None
             # What the rounds before have written is written.
-            for alteration in pending:
-                fail(alteration.entity, error)
-            interrupted = terms.stop()
-            break
-        if report.entry is not None:
-            kept, owed = (*kept, *new), ()
-        ended = (*ended, *(lease for lease in rehearsal.ended if lease not in ended))
+            report = ApplyReport(failed=tuple((entity, error) for entity in due), interrupted=stopped)
         unverified += report.unverified
+        unfinished = report.unfinished or unfinished
         errors = dict(report.failed)
         for entity in report.unknown:
             errors.setdefault(
                 entity, Uncertain(f"{entity} may or may not have been altered", hint="describe it to see")
             )
-        unfinished = report.unfinished or unfinished
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
         attempt = attempt + 1 if again == due else 0
         interrupted = report.interrupted or (bool(again) and terms.stop())
-        if interrupted:
-            errors.update(dict.fromkeys(report.skipped, Refused("not altered: it was stopped before")))
-            again = set()
-        elif attempt == _ATTEMPTS:
-            errors.update(dict.fromkeys(report.skipped, Conflict("not altered: not tried")))
+        if interrupted or attempt == _ATTEMPTS:
+            left = Refused("not altered: it was stopped before") if interrupted else Conflict("not altered: not tried")
+            errors |= dict.fromkeys(report.skipped, left)
             again = set()
         for entity in due - again:
+            results[entity] = answer = answered[entity]
             if entity in errors:
-                fail(entity, errors[entity])
-            else:
-                results[entity] = answered[entity]
-        pending = tuple(wishes[entity] for entity in order if entity in again)
+                results[entity] = AlterResult(entity, answer.before, answer.before, errors[entity])
+        pending = tuple(wish for entity, wish in wishes.items() if entity in again)
         if pending:
             _back_off(attempt)
-    done = tuple(results[entity] for entity in order)
+    done = tuple(results[entity] for entity in wishes)
     before = leases or Leases()
     ended = tuple(lease for lease in ended if results[lease.entity].error is None)
     return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, before)
