@@ -86,62 +86,53 @@ class Leases:
     def of(cls, entries: Iterable[Entry]) -> Leases:
         """Reads the entries of one cluster, in the order of the journal."""
         found: list[Lease] = []
-        stacks: dict[tuple[Entity, QuotaKey], list[int]] = {}
-        places: dict[str, int] = {}
+        on: dict[tuple[Entity, QuotaKey], list[int]] = {}
+        """Which leases of a value are on: their places in `found`, the lowest lease first."""
+        began: dict[str, range] = {}
+        """The leases that an entry began: their places in `found`."""
 
-        def close(stack: list[int], fate: Fate, by: Entry) -> None:
-            for number in stack:
-                found[number] = replace(found[number], fate=fate, by=by)
-            stack.clear()
+        def close(leased: tuple[Entity, QuotaKey], places: range, fate: Fate, by: Entry) -> None:
+            for place in [place for place in on.get(leased, ()) if place in places]:
+                on[leased].remove(place)
+                found[place] = replace(found[place], fate=fate, by=by)
 
-        for place, entry in enumerate(entries):
-            places[entry.id] = place
+        for entry in entries:
+            known = range(len(found))
+            began[entry.id] = known[len(found) :]
             if entry.levels or not (entry.may_have_changed or entry.kept):
                 continue
-            certain = entry.outcome == "applied"
-            for entity, keys in entry.kept if settles(entry.command, entry.outcome) else ():
-                for key in keys:
-                    stack = stacks.get((entity, key), [])
-                    if entry.expires is None:
-                        reconciled = entry.command == "reconcile"
-                        close(stack, Fate.CONFLICT if reconciled else Fate.PERMANENT, entry)
-                    elif stack:
-                        found[stack[-1]] = replace(found[stack[-1]], ends=entry.expires, moved=entry)
+            reconciled = entry.command == "reconcile"
+            settled = entry.kept if settles(entry.command, entry.outcome) else ()
+            for leased in ((entity, key) for entity, keys in settled for key in keys):
+                if entry.expires is None:
+                    close(leased, known, Fate.CONFLICT if reconciled else Fate.PERMANENT, entry)
+                elif on.get(leased):
+                    place = on[leased][-1]
+                    found[place] = replace(found[place], ends=entry.expires, moved=entry)
             written = [(change, key) for change in entry.made.changes for key in change.keys]
-            if entry.undoes is not None:
-                if certain:
-                    fate = Fate.ENDED if entry.command == "reconcile" else Fate.UNDONE
-                    parts = entry.parts
-                    for leased, stack in stacks.items():
-                        if parts and leased not in parts:
-                            continue
-                        own = [number for number in stack if found[number].entry.id == entry.undoes]
-                        stack[:] = [number for number in stack if number not in own]
-                        close(own, fate, entry)
-                    # An entry that is not among these came before them all: it began no lease.
-                    since = places.get(entry.undoes, -1)
-                    for change, key in written:
-                        stack = stacks.get((change.entity, key), [])
-                        later = [number for number in stack if places[found[number].entry.id] > since]
-                        stack[:] = [number for number in stack if number not in later]
-                        close(later, Fate.OVERTAKEN, entry)
-                continue
-            sure = {change.entity for change in entry.certain}
-            for change, key in written:
-                stack = stacks.setdefault((change.entity, key), [])
-                value, back = change.after.get(key), change.before.get(key)
-                if entry.expires is not None:
-                    if differ(value, back):
-                        stack.append(len(found))
+            if entry.undoes is None:
+                sure = {change.entity for change in entry.certain}
+                for change, key in written:
+                    value, back = change.after.get(key), change.before.get(key)
+                    if entry.expires is None and change.entity in sure:
+                        close((change.entity, key), known, Fate.OVERTAKEN, entry)
+                    elif entry.expires is not None and differ(value, back):
+                        on.setdefault((change.entity, key), []).append(len(found))
                         found.append(Lease(entry, change.entity, key, value, back, back, entry.expires))
-                elif change.entity in sure:
-                    close(stack, Fate.OVERTAKEN, entry)
-        for stack in stacks.values():
-            for number in stack[:-1]:
-                found[number] = replace(found[number], covered=True)
-            for number in stack[-1:]:
-                top, below = found[number], [found[each] for each in stack[:-1]]
-                found[number] = replace(top, then=_left(below, top.back, top.ends))
+                began[entry.id] = range(len(known), len(found))
+            elif entry.outcome == "applied":
+                # An entry that is not among these came before them all: it began no lease.
+                own = began.get(entry.undoes, known[:0])
+                for leased in entry.parts or on:
+                    close(leased, own, Fate.ENDED if reconciled else Fate.UNDONE, entry)
+                for change, key in written:
+                    close((change.entity, key), known[own.stop :], Fate.OVERTAKEN, entry)
+        for places in on.values():
+            for place in places[:-1]:
+                found[place] = replace(found[place], covered=True)
+            for place in places[-1:]:
+                top = found[place]
+                found[place] = replace(top, then=_left([found[each] for each in places[:-1]], top.back, top.ends))
         return cls(tuple(found))
 
     @property
