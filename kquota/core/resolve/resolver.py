@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
@@ -108,6 +108,16 @@ class Resolution:
     shadows: tuple[Shadowed, ...] = ()
     ignored: tuple[Ignored, ...] = ()
 
+    @classmethod
+    def of(
+        cls, key: QuotaKey, sensor: Sensor, matches: Sequence[Shadowed], ignored: tuple[Ignored, ...] = ()
+    ) -> Resolution:
+        """By what matches the client, in order of precedence: the first governs it, and shadows the others."""
+        if not matches:
+            return cls(key, None, None, None, sensor, ignored=ignored)
+        winner, *others = matches
+        return cls(key, winner.value, winner.level, winner.entity, sensor, tuple(others), ignored)
+
     @property
     def is_determined(self) -> bool:
         """Whether it is certain which limit holds: several entities may spell one address."""
@@ -200,29 +210,18 @@ class Resolver:
         sensor = self._sensor(matches[0].level if matches else None, user, client_id)
         older = not client_id and self.empty_client_id
         governing = _EVERY if older else _levels_of(bool(sensor.user), bool(sensor.client_id))
-        winner = next((match for match in matches if match.level in governing), None)
-        ignored = self._ignored(user, client_id) if self.ignored else ()
-        if winner is None:
-            return Resolution(self.key, None, None, None, sensor, ignored=ignored)
-        shadows = tuple(
-            match
-            for match in matches
-            if match.level > winner.level and (client_id or older or match.level in _PER_USER)
-        )
-        return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, shadows, ignored)
+        first = next((number for number, match in enumerate(matches) if match.level in governing), len(matches))
+        found = [match for match in matches[first:] if client_id or older or match.level in _PER_USER]
+        return Resolution.of(self.key, sensor, found, self._ignored(user, client_id) if self.ignored else ())
 
     def of_counter(self, user: str, client_id: str) -> Resolution:
         """What limits the counter with these tags, whoever is charged to it; a tag that it does not have is empty.
 
         `ClientQuotaManager.DefaultQuotaCallback.quotaLimit`: brokers derive a counter's limit from its tags alone.
         """
-        sensor = Sensor(encode_user(user), client_id)
         governing = _levels_of(bool(user), bool(client_id))
         matches = [match for match in self._matches(user, client_id) if match.level in governing]
-        if not matches:
-            return Resolution(self.key, None, None, None, sensor)
-        winner = matches[0]
-        return Resolution(self.key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]))
+        return Resolution.of(self.key, Sensor(encode_user(user), client_id), matches)
 
     def _ignored(self, user: str, client_id: str) -> tuple[Ignored, ...]:
         """The quotas that name the client, in order of precedence, and that brokers do not enforce."""
@@ -294,7 +293,6 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
         for level, entity in candidates
         if entity in snapshot and key in snapshot[entity]
     ]
-    sensor = Sensor("", ip)
     ignored = tuple(
         each
         for each in snapshot.ignored
@@ -302,10 +300,7 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
     )
     if len({snapshot[each][key] for each in spelled}) > 1:
         ignored += tuple(Ignored(each, key, snapshot[each][key], ONE_ADDRESS) for each in spelled if each != named)
-    if not matches:
-        return Resolution(key, None, None, None, sensor, ignored=ignored)
-    winner = matches[0]
-    return Resolution(key, winner.value, winner.level, winner.entity, sensor, tuple(matches[1:]), ignored)
+    return Resolution.of(key, Sensor("", ip), matches, ignored)
 
 
 def resolve(
