@@ -28,7 +28,7 @@ from kquota.core.quotas.quota import (
     humanize,
     parse_value,
 )
-from kquota.core.quotas.selector import Expression, Pattern, Selector
+from kquota.core.quotas.selector import Pattern, Selector, expression
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.derive import plain
 from kquota.documents.encoding import Document, headed, line_of, mistakes_in, parse, read_text, to_flow
@@ -311,9 +311,7 @@ def _selectors(document: Document, name: str, found: list[Mistake]) -> tuple[Sel
 
 
 def _pattern(raw: Any) -> Pattern:
-    if isinstance(raw, dict):
-        return DEFAULT
-    return Expression(raw)
+    return DEFAULT if isinstance(raw, dict) else expression(raw)
 
 
 def read_entity(parts: Document) -> Entity:

@@ -5,15 +5,15 @@ import re
 import pytest
 
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.selector import Expression, NamePatterns
+from kquota.core.quotas.selector import NamePatterns, expression
 from kquota.errors import InputError
 
 
 def test_an_expression_matches_whole_names() -> None:
-    assert Expression("team-[ab]-.*").fullmatch("team-a-etl")
-    assert not Expression("team-[ab]").fullmatch("team-a-etl")
-    assert Expression(r"(a)\1|\bword").fullmatch("aa")
-    assert Expression("a") == Expression("a") != Expression("b")
+    assert expression("team-[ab]-.*").fullmatch("team-a-etl")
+    assert not expression("team-[ab]").fullmatch("team-a-etl")
+    assert expression(r"(a)\1|\bword").fullmatch("aa")
+    assert expression("a") == expression("a") != expression("b")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_expression_matches_whole_names() -> None:
 )
 def test_a_malformed_or_long_expression_is_refused(pattern: str, says: str) -> None:
     with pytest.raises(InputError, match=re.escape(says)):
-        Expression(pattern)
+        expression(pattern)
 
 
 ALICE = Entity(user="team-a-alice")
