@@ -1,7 +1,7 @@
 """Lint: quotas that have no effect or surprise, each finding with its proof and what to do about it.
 
-A rule is a function from what is known to findings; `RULES` lists them all. Nothing is looked up here: what a rule must
-know beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess says nothing.
+A rule finds by a function of what is known; `RULES` lists them all. Nothing is looked up here: what a rule must know
+beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess says nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
 from kquota.core.duration import duration
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, QuotaKey, Value, check_value, format_number, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import enforced
@@ -73,6 +75,12 @@ class Finding:
         return self.rule.severity
 
 
+_Found: TypeAlias = Iterator[
+    tuple[Entity | None, QuotaKey | None, str, str, str] | tuple[Entity | None, QuotaKey | None, str, str, str, Entity]
+]
+"""The fields of findings, but for the rule."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule by its name, such as `unreachable`; `about` says in a sentence what it finds."""
@@ -80,7 +88,11 @@ class Rule:
     name: str
     severity: Severity
     about: str
-    check: Callable[[Rule, QuotaSnapshot, Facts], Iterator[Finding]] = field(repr=False, compare=False)
+    check: Callable[[QuotaSnapshot, Facts], _Found] = field(repr=False, compare=False)
+
+    def findings(self, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+        """What the rule finds."""
+        return (Finding(self, *found) for found in self.check(snapshot, facts))
 
 
 def lint(
@@ -90,7 +102,7 @@ def lint(
     facts = facts or Facts()
     if facts.version is not None:
         snapshot = enforced(snapshot, facts.version)
-    findings = [finding for rule in rules or RULES for finding in rule.check(rule, snapshot, facts)]
+    findings = [finding for rule in rules or RULES for finding in rule.findings(snapshot, facts)]
     return tuple(sorted(findings, key=_order))
 
 
@@ -132,14 +144,13 @@ def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity,
         yield key, {entity: values[key] for entity, values in snapshot.items() if key in values}
 
 
-def _unreachable(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key, values in _by_key(snapshot):
         for entity in values:
             by = _hiding(values, entity, empty_client_id=snapshot.empty_client_id)
             if by is not None:
                 whom = "user of this client-id" if entity.user is None else "client-id of this user, an empty one too,"
-                yield Finding(
-                    rule,
+                yield (
                     entity,
                     key,
                     f"governs no client: {by} comes first for every one",
@@ -151,15 +162,14 @@ def _unreachable(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
                 )
 
 
-def _shadowed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _shadowed(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key, values in _by_key(snapshot):
         users = sum(entity.client_id is None and entity.user is not DEFAULT for entity in values)
         for entity in values:
             if entity.client_id is None and entity.user is not None:
                 by = Entity(user=entity.user, client_id=DEFAULT)
                 if by in values and not snapshot.empty_client_id:
-                    yield Finding(
-                        rule,
+                    yield (
                         entity,
                         key,
                         f"governs clients with an empty client-id only: {by} comes first for all others",
@@ -169,8 +179,7 @@ def _shadowed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
                         by,
                     )
             elif entity.user is None and entity.client_id is not None and users and _hiding(values, entity) is None:
-                yield Finding(
-                    rule,
+                yield (
                     entity,
                     key,
                     "does not govern the clients of users that have a quota of their own",
@@ -184,7 +193,7 @@ def _name(entity: Entity) -> str:
     return "NAME" if name is None or name is DEFAULT else name
 
 
-def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _empty_client_id(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     if snapshot.empty_client_id:
         return
     for key, values in _by_key(snapshot):
@@ -194,8 +203,7 @@ def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Itera
             instead = Entity(user=DEFAULT if entity.user is None else entity.user)
             governed = instead in values or Entity(user=DEFAULT) in values
             if not governed and _hiding(values, entity) is None:
-                yield Finding(
-                    rule,
+                yield (
                     entity,
                     key,
                     "a client that sends no client-id escapes it",
@@ -207,90 +215,78 @@ def _empty_client_id(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Itera
 _ENCODED = re.compile(r"%[0-9A-F]{2}")
 
 
-def _encoded_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity in snapshot:
-        for kind, name in entity.parts:
-            if name is not DEFAULT and _ENCODED.search(name) and encode_user(unquote(name)) == name:
-                yield Finding(
-                    rule,
-                    entity,
-                    None,
-                    f"the {kind.value} is URL-encoded: no client has that name",
-                    f"decoded it is {unquote(name)!r}; migrations to KRaft before 3.6.2, 3.7.1 and 3.8.0 took the names"
-                    " of ZooKeeper's nodes over undecoded (KAFKA-16411)",
-                    "set the values on the decoded name and delete this entity",
-                )
+def _encoded_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, kind, name in _names(snapshot):
+        if _ENCODED.search(name) and encode_user(unquote(name)) == name:
+            yield (
+                entity,
+                None,
+                f"the {kind.value} is URL-encoded: no client has that name",
+                f"decoded it is {unquote(name)!r}; migrations to KRaft before 3.6.2, 3.7.1 and 3.8.0 took the names"
+                " of ZooKeeper's nodes over undecoded (KAFKA-16411)",
+                "set the values on the decoded name and delete this entity",
+            )
 
 
-def _user_prefix(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity in snapshot:
-        for kind, name in entity.parts:
-            meant = prefixed_user(kind, name)
-            if meant is not None:
-                yield Finding(
-                    rule,
-                    entity,
-                    None,
-                    "the user has the prefix of an ACL: no client has that name",
-                    f"quotas go by the principal's name alone: {meant!r}",
-                    f"set the values on the name without '{USER_PREFIX}' and delete this entity",
-                )
+def _user_prefix(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, kind, name in _names(snapshot):
+        meant = prefixed_user(kind, name)
+        if meant is not None:
+            yield (
+                entity,
+                None,
+                "the user has the prefix of an ACL: no client has that name",
+                f"quotas go by the principal's name alone: {meant!r}",
+                f"set the values on the name without '{USER_PREFIX}' and delete this entity",
+            )
 
 
-def _literal_default(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity in snapshot:
-        for kind, name in entity.parts:
-            if is_literal_default(name):
-                yield Finding(
-                    rule,
-                    entity,
-                    None,
-                    f"the {kind.value} is literally named <default>: it is not the default entity",
-                    "the default entity has no name in the protocol, and a tool that gave it one made this",
-                    f"set the values on the default of {kind.plural} and delete this entity",
-                )
+def _literal_default(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, kind, name in _names(snapshot):
+        if is_literal_default(name):
+            yield (
+                entity,
+                None,
+                f"the {kind.value} is literally named <default>: it is not the default entity",
+                "the default entity has no name in the protocol, and a tool that gave it one made this",
+                f"set the values on the default of {kind.plural} and delete this entity",
+            )
 
 
-def _doubtful_name(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity in snapshot:
-        for kind, name in entity.parts:
-            why = doubt(kind, name)
-            if why is not None:
-                yield Finding(
-                    rule,
-                    entity,
-                    None,
-                    f"the {kind.value} looks like a slip: hardly any client has that name",
-                    why,
-                    "set the values on the name that is meant and delete this entity",
-                )
+def _doubtful_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, kind, name in _names(snapshot):
+        why = doubt(kind, name)
+        if why is not None:
+            yield (
+                entity,
+                None,
+                f"the {kind.value} looks like a slip: hardly any client has that name",
+                why,
+                "set the values on the name that is meant and delete this entity",
+            )
 
 
 LOW_BYTE_RATE = 1000
 """Bytes/s below which a limit is likely a number that lacks its unit."""
 
 
-def _suspiciously_low(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for key in BYTE_RATES:
-        for entity, value in _values(snapshot, key):
-            if 0 < value < LOW_BYTE_RATE:
-                yield Finding(
-                    rule,
-                    entity,
-                    key,
-                    f"is {limit_text(key, value)}: a client is as good as stopped",
-                    f"a request of 1 MB is throttled for {duration(round(1e9 / value))}; a number without a unit counts"
-                    " bytes per second",
-                    f"write the unit, such as {format_number(value)}MB, or delete it",
-                )
+def _suspiciously_low(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, *BYTE_RATES):
+        if 0 < value < LOW_BYTE_RATE:
+            yield (
+                entity,
+                key,
+                f"is {limit_text(key, value)}: a client is as good as stopped",
+                f"a request of 1 MB is throttled for {duration(round(1e9 / value))}; a number without a unit counts"
+                " bytes per second",
+                f"write the unit, such as {format_number(value)}MB, or delete it",
+            )
 
 
-def _below_fetch(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    key = QuotaKey.CONSUMER_BYTE_RATE
-    for entity, value in _values(snapshot, key):
+def _below_fetch(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, QuotaKey.CONSUMER_BYTE_RATE):
         if 0 < value * facts.window_s < facts.fetch_bytes:
-            yield Finding(
-                rule,
+            yield (
                 entity,
                 key,
                 "is less than one fetch: consumers read in small pieces with long pauses",
@@ -300,12 +296,11 @@ def _below_fetch(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
             )
 
 
-def _above_capacity(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    key, most = QuotaKey.REQUEST_PERCENTAGE, 100 * facts.threads
-    for entity, value in _values(snapshot, key):
+def _above_capacity(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    most = 100 * facts.threads
+    for entity, key, value in _values(snapshot, QuotaKey.REQUEST_PERCENTAGE):
         if value >= most:
-            yield Finding(
-                rule,
+            yield (
                 entity,
                 key,
                 "limits nothing: no client can use so much",
@@ -314,12 +309,10 @@ def _above_capacity(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterat
             )
 
 
-def _below_one(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    key = QuotaKey.CONTROLLER_MUTATION_RATE
-    for entity, value in _values(snapshot, key):
+def _below_one(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, QuotaKey.CONTROLLER_MUTATION_RATE):
         if 0 < value < 1:
-            yield Finding(
-                rule,
+            yield (
                 entity,
                 key,
                 "is less than one partition a second: creating an ordinary topic uses it up for long",
@@ -328,7 +321,7 @@ def _below_one(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fi
             )
 
 
-def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _hits_internal(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key in CLIENT_KEYS:
         resolver = Resolver.of(snapshot, key)
         for user in facts.internal:
@@ -336,8 +329,7 @@ def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterato
             for client_id in ("\0", ""):
                 found = resolver.resolve(user, client_id)
                 if found.level in DEFAULTS and found.entity is not None and found.limit is not None:
-                    yield Finding(
-                        rule,
+                    yield (
                         found.entity,
                         key,
                         f"limits the internal principal {user}",
@@ -348,35 +340,32 @@ def _hits_internal(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterato
                     break
 
 
-def _rejected(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
-    for entity, values in snapshot.items():
-        for key, value in values.items():
-            try:
-                check_value(key, value)
-            except InputError as error:
-                yield Finding(
-                    rule,
-                    entity,
-                    key,
-                    f"is {format_number(value)}, which brokers of other versions reject",
-                    error.message,
-                    "KRaft refuses it since 3.5 (KAFKA-14943): set a positive value, or delete it",
-                )
+def _rejected(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, *QuotaKey):
+        try:
+            check_value(key, value)
+        except InputError as error:
+            yield (
+                entity,
+                key,
+                f"is {format_number(value)}, which brokers of other versions reject",
+                error.message,
+                "KRaft refuses it since 3.5 (KAFKA-14943): set a positive value, or delete it",
+            )
 
 
-def _oversubscribed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _oversubscribed(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     if facts.capacity is None:
         return
     for key in BYTE_RATES:
         named = {
             entity: value
-            for entity, value in _values(snapshot, key)
+            for entity, _, value in _values(snapshot, key)
             if all(name is not DEFAULT for _, name in entity.parts)
         }
         total = int(sum(value for entity, value in named.items() if _hiding(named, entity) is None))
         if total > facts.capacity:
-            yield Finding(
-                rule,
+            yield (
                 None,
                 key,
                 f"named entities may use {100 * total / facts.capacity:.0f} % of what a broker can take",
@@ -386,10 +375,9 @@ def _oversubscribed(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterat
             )
 
 
-def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _callback(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     if facts.callback and snapshot:
-        yield Finding(
-            rule,
+        yield (
             None,
             None,
             "a custom callback decides all quotas of users and clients",
@@ -398,12 +386,10 @@ def _callback(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Fin
         )
 
 
-def _without_effect(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+def _not_enforced(snapshot: QuotaSnapshot, facts: Facts, *, of_version: bool = True) -> _Found:
     for entity, key, value, reason in snapshot.ignored:
-        of_version = reason.startswith("not ")
-        if of_version == (rule.name == "not-enforced"):
-            yield Finding(
-                rule,
+        if reason.startswith("not ") == of_version:
+            yield (
                 entity,
                 key,
                 f"is {reason}" if of_version else reason,
@@ -412,11 +398,13 @@ def _without_effect(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterat
             )
 
 
-def _one_address(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
+_not_encoded = partial(_not_enforced, of_version=False)
+
+
+def _one_address(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for entities in snapshot.addresses.values():
         for entity in entities[1:]:
-            yield Finding(
-                rule,
+            yield (
                 entity,
                 QuotaKey.CONNECTION_CREATION_RATE,
                 f"is another spelling of {entities[0]}",
@@ -426,10 +414,12 @@ def _one_address(rule: Rule, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[
             )
 
 
-def _values(snapshot: QuotaSnapshot, key: QuotaKey) -> Iterator[tuple[Entity, Value]]:
-    for entity, values in snapshot.items():
-        if key in values:
-            yield entity, values[key]
+def _values(snapshot: QuotaSnapshot, *keys: QuotaKey) -> Iterator[tuple[Entity, QuotaKey, Value]]:
+    return ((entity, key, values[key]) for key in keys for entity, values in snapshot.items() if key in values)
+
+
+def _names(snapshot: QuotaSnapshot) -> Iterator[tuple[Entity, EntityType, str]]:
+    return ((entity, kind, name) for entity in snapshot for kind, name in entity.parts if name is not DEFAULT)
 
 
 RULES = (
@@ -448,7 +438,7 @@ RULES = (
     Rule("rejected-value", Severity.ERROR, "A value that old or new brokers reject.", _rejected),
     Rule("one-address", Severity.ERROR, "Two ip entities of one address.", _one_address),
     Rule("oversubscribed", Severity.WARNING, "Quotas that add up to more than a broker's capacity.", _oversubscribed),
-    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _without_effect),
-    Rule("not-encoded", Severity.ERROR, "A user in ZooKeeper whose znode is not URL-encoded.", _without_effect),
+    Rule("not-enforced", Severity.WARNING, "A value that brokers of that version do not enforce.", _not_enforced),
+    Rule("not-encoded", Severity.ERROR, "A user in ZooKeeper whose znode is not URL-encoded.", _not_encoded),
     Rule("custom-callback", Severity.WARNING, "A callback class that replaces Kafka's own quotas.", _callback),
 )
