@@ -32,6 +32,13 @@ class InputError(KquotaError):
         self.others = tuple(others)
 
 
+def together(errors: Sequence[InputError]) -> InputError:
+    """The first of some mistakes, with the next ones in its `others`."""
+    first, *more = errors
+    others = (f"{error.message} ({error.hint})" if error.hint else error.message for error in more)
+    return InputError(first.message, hint=first.hint, others=[*others])
+
+
 @contextmanager
 def placed(place: object) -> Iterator[None]:
     """Puts a place in front of the message of an InputError: a file, a line, an entry."""

@@ -34,7 +34,7 @@ from kquota.documents.derive import plain
 from kquota.documents.encoding import Document, headed, line_of, mistakes_in, parse, read_text, to_flow
 from kquota.documents.foreign import csv, refuse_others
 from kquota.documents.validation import MOST, Mistake, refuse
-from kquota.errors import InputError, placed
+from kquota.errors import InputError, placed, together
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,10 @@ def _quota_file(
             if entity in entries:
                 raise InputError(f"{entity} is given twice")
             entries[entity] = number
-            values, remarks = overlays.values(entry)
+            values, remarks = overlays.values(entry, entity)
             if values is None:
                 continue
             problems.extend(Problem(f"{where}quotas[{number}]", remark) for remark in remarks)
-            if values:
-                Alteration(entity, values)  # the rules of what an entity may carry live there
             desired[entity] = values
             labels[entity] = entry.get("labels", {})
     return QuotaFile(
@@ -202,11 +200,12 @@ def _quota_file(
 
 @contextlib.contextmanager
 def _place(found: list[Mistake], name: str, number: int) -> Iterator[None]:
-    """Makes a mistake of an InputError, at that item of one of the document's lists."""
+    """Makes mistakes of an InputError, at that item of one of the document's lists."""
     try:
         yield
     except InputError as error:
         found.append(Mistake((name, number), error.message, error.hint))
+        found += (Mistake((name, number), other) for other in error.others)
 
 
 _parsed = lru_cache(10_000)(parse_value)
@@ -230,8 +229,11 @@ class Overlays:
         variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
         return cls(cluster, frozenset(clusters), {name: str(value) for name, value in variables.items()})
 
-    def values(self, entry: Document) -> tuple[dict[QuotaKey, Value] | None, list[str]]:
-        """The values of an entry, None where the entity is not for this cluster; and what is to be said about them."""
+    def values(self, entry: Document, entity: Entity) -> tuple[dict[QuotaKey, Value] | None, list[str]]:
+        """The values of an entry, None where the entity is not for this cluster; and what is to be said about them.
+
+        Raises InputError with all its mistakes.
+        """
         raws: Document = dict(entry["values"])
         for cluster, overlay in entry.get("clusters", {}).items():
             if cluster not in self.clusters:
@@ -242,9 +244,17 @@ class Overlays:
                 return None, []
             raws |= overlay
         shipped, burst, remarks = _shipped_names({name: raw for name, raw in raws.items() if raw is not None})
-        values = {
-            key: self._value(key, raw) for key, raw in [(QuotaKey.parse(name), shipped[name]) for name in shipped]
-        }
+        values: dict[QuotaKey, Value] = {}
+        wrong: list[InputError] = []
+        for name, raw in shipped.items():
+            try:
+                key = QuotaKey.parse(name)
+                key.check_for(entity)
+                values[key] = self._value(key, raw)
+            except InputError as error:
+                wrong.append(error)
+        if wrong:
+            raise together(wrong)
         if burst is not None:
             remarks.append(_remark_on_burst(burst, values.get(QuotaKey.CONTROLLER_MUTATION_RATE)))
         return values, remarks

@@ -12,7 +12,7 @@ from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.derive import plain
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, read_document, read_raw_text
-from kquota.documents.quotas import Overlays, QuotaFile, read_quota_file, value_text, writable
+from kquota.documents.quotas import Overlays, QuotaFile, read_entity, read_quota_file, value_text, writable
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class _Merger:
             return
         # A burst may count on a rate that only the overlay has; it means nothing anyway.
         base, _ = self._overlays.values(
-            {"values": {name: raw for name, raw in entry["values"].items() if name != DRAFT_BURST}}
+            {"values": {name: raw for name, raw in entry["values"].items() if name != DRAFT_BURST}},
+            read_entity(entry["entity"]),
         )
         assert base is not None
         overlay, rate = entry.get("clusters", {}).get(self._cluster) or {}, QuotaKey.CONTROLLER_MUTATION_RATE

@@ -20,7 +20,7 @@ ENTRIES = """\
   - entity: {user: dave}
     values: {producer_byte_rate: null, consumer_byte_rate: [1]}
   - entity: {user: eve}
-    values: {producer_byte_rate: 10M}
+    values: {producer_byte_rate: 10M, consumer_byte_rat: 1MB, connection_creation_rate: 5}
   - entity: {user: frank}
     values: {producer_byte_rate: 1MB}
   - entity: {user: frank}
@@ -33,6 +33,9 @@ WRONG = [
     "line 11: quotas[3].values.producer_byte_rate: expected number or string, found null",
     "line 11: quotas[3].values.consumer_byte_rate: expected number or string, found array",
     "line 12: quotas[4]: producer_byte_rate: unknown unit 'M' in '10M' (did you mean 10MB?)",
+    "line 12: quotas[4]: unknown quota key 'consumer_byte_rat' (did you mean 'consumer_byte_rate'?)",
+    "line 12: quotas[4]: connection_creation_rate cannot be set on user=eve (its quota keys: producer_byte_rate,"
+    " consumer_byte_rate, request_percentage, controller_mutation_rate)",
     "line 16: quotas[6]: user=frank is given twice",
 ]
 

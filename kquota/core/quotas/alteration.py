@@ -75,9 +75,7 @@ class Alteration:
         if not self.set and not self.remove:
             raise InputError(f"{self.entity}: nothing to set and nothing to delete")
         for key in [*self.set, *sorted(self.remove, key=str)]:
-            if not key.allowed_for(self.entity):
-                allowed = ", ".join(other.value for other in QuotaKey if other.allowed_for(self.entity))
-                raise InputError(f"{key} cannot be set on {self.entity}", hint=f"its quota keys: {allowed}")
+            key.check_for(self.entity)
         both = sorted(str(key) for key in self.set if key in self.remove)
         if both:
             raise InputError(f"{self.entity}: {', '.join(both)} is both added and deleted")

@@ -78,6 +78,12 @@ class QuotaKey(enum.Enum):
         """Whether Kafka accepts this key on that entity."""
         return entity.types <= self.entity_types
 
+    def check_for(self, entity: Entity) -> None:
+        """Raises InputError where Kafka does not accept this key on that entity."""
+        if not self.allowed_for(entity):
+            allowed = ", ".join(key.value for key in QuotaKey if key.allowed_for(entity))
+            raise InputError(f"{self} cannot be set on {entity}", hint=f"its quota keys: {allowed}")
+
     def on_brokers(self, value: Value, brokers: int) -> Value:
         """What a value comes to on that many brokers: each grants it by itself, but mutations go by one controller."""
         return value if self is QuotaKey.CONTROLLER_MUTATION_RATE else brokers * value

@@ -16,7 +16,7 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
+from kquota.errors import InputError, together
 
 _NAMES: Final = tuple(kind.value for kind in EntityType)
 _LONG: Final = ("key", "value", "unit")
@@ -112,8 +112,7 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
     if mistakes:
-        others = [f"{each.message} ({each.hint})" if each.hint else each.message for each in mistakes[1:_MOST]]
-        raise InputError(mistakes[0].message, hint=mistakes[0].hint, others=others)
+        raise together(mistakes[:_MOST])
     return quotas, first
 
 
