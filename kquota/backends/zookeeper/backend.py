@@ -9,7 +9,7 @@ from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
 from kquota.backends.zookeeper.reader import Reader
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Acl, Node
+from kquota.backends.zookeeper.requests import Acl
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
@@ -71,45 +71,44 @@ class ZooKeeperBackend(QuotaBackend):
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
 
     def broker_count(self) -> int:
-        (names,) = self._open().read([(GET_CHILDREN, _IDS)])
-        return len(names) if isinstance(names, list) else 0
+        (names,) = self._open().children([_IDS])
+        return len(names or ())
 
     def elsewhere(self) -> str | None:
-        ids, names = self._open().read([(GET_CHILDREN, _IDS), (GET_CHILDREN, "/")])
-        if isinstance(ids, list) or not isinstance(names, list):
+        ids, names = self._open().children([_IDS, "/"])
+        if ids is not None or names is None:
             return None
-        below = self._open().read([(GET_CHILDREN, f"/{name}{_IDS}") for name in names])
-        return next((f"/{name}" for name, ids in zip(names, below, strict=True) if isinstance(ids, list)), None)
+        below = self._open().children(f"/{name}{_IDS}" for name in names)
+        return next((f"/{name}" for name, ids in zip(names, below, strict=True) if ids is not None), None)
 
     def cluster_id(self) -> str | None:
-        (node,) = self._open().read([(GET_DATA, znode.CLUSTER_ID)])
-        return znode.cluster_id(node.data) if isinstance(node, Node) else None
+        (node,) = self._open().nodes([znode.CLUSTER_ID])
+        return znode.cluster_id(node.data) if node is not None else None
 
     def user_nodes(self) -> tuple[UserNode, ...]:
         """The nodes of users, and of the clients of users, with which something is wrong. No credential is in them."""
         from kquota.core.change.migration import UserNode
 
         session = self._open()
-        users = [f"{_USERS}/{name}" for name in _children(session, [_USERS])[0]]
-        answers = session.read([(GET_DATA, path) for path in users])
-        data = [answer.data if isinstance(answer, Node) else None for answer in answers]
-        incomplete = {path: _incomplete(each) for path, each in zip(users, data, strict=True)}
+        users = [f"{_USERS}/{name}" for name in session.children([_USERS])[0] or ()]
+        nodes = zip(users, session.nodes(users), strict=True)
+        incomplete = {path: _incomplete(None if node is None else node.data) for path, node in nodes}
         parents = [f"{path}/{znode.CLIENTS}" for path in users]
         pairs = [
             f"{parent}/{name}"
-            for parent, names in zip(parents, _children(session, parents), strict=True)
-            for name in names
+            for parent, names in zip(parents, session.children(parents), strict=True)
+            for name in names or ()
         ]
         paths = users + pairs
-        nodes = []
+        found = []
         for path, acl in zip(paths, session.acls(paths), strict=True):
             try:
                 node = UserNode(path, znode.entity_of(path), _private(acl or ()), incomplete.get(path, ()))
             except InputError:
                 continue  # a bad escape in the name: the snapshot has it among its problems
             if node.private_acl is not None or node.incomplete:
-                nodes.append(node)
-        return tuple(nodes)
+                found.append(node)
+        return tuple(found)
 
     def journal(self) -> ZooKeeperJournal:
         return ZooKeeperJournal(self._open)
@@ -125,11 +124,6 @@ class ZooKeeperBackend(QuotaBackend):
             session.open(within_s)
             self._session = session
         return self._session
-
-
-def _children(session: Session, paths: Sequence[str]) -> list[list[str]]:
-    answers = session.read([(GET_CHILDREN, path) for path in paths])
-    return [answer if isinstance(answer, list) else [] for answer in answers]
 
 
 def _incomplete(data: bytes | None) -> tuple[str, ...]:

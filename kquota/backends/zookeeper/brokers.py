@@ -7,7 +7,6 @@ Kafka 2.8 writes there only while the broker is down. Source: `kafka.admin.Confi
 from kquota.backends import BrokerConfigs
 from kquota.backends.addresses import Address
 from kquota.backends.znode import NodeConfig
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.core.change.broker import (
@@ -63,14 +62,13 @@ class ZooKeeperBrokerConfigs(BrokerConfigs):
 
     def _ids(self) -> list[int]:
         """The brokers that are alive or have a config."""
-        answers = self._session.read([(GET_CHILDREN, _ALIVE), (GET_CHILDREN, _CONFIGS)])
-        names = {name for answer in answers if isinstance(answer, list) for name in answer}
+        names = {name for found in self._session.children([_ALIVE, _CONFIGS]) for name in found or ()}
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _settings(self, broker: Broker) -> list[Setting]:
         name = broker.value if broker is DEFAULT else str(broker)
-        (node,) = self._session.read([(GET_DATA, f"{_CONFIGS}/{name}")], fresh=True)
-        entries = NodeConfig.decode(node.data if isinstance(node, Node) else None).entries
+        (node,) = self._session.nodes([f"{_CONFIGS}/{name}"], fresh=True)
+        entries = NodeConfig.decode(None if node is None else node.data).entries
         return [
             Setting(name, read_value(name, value), level_of(broker))
             for name, value in entries.items()

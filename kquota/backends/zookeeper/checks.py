@@ -6,7 +6,7 @@ from typing import Final
 from kquota.backends import znode
 from kquota.backends.addresses import Address
 from kquota.backends.greeting import unreached
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Acl, Node
+from kquota.backends.zookeeper.requests import Acl
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.core.check import Check, failure, ok, warning
@@ -54,8 +54,8 @@ def check_ensemble(connect: str, security: ZooKeeperSecurity, timeout_s: float) 
 
 def _cluster(session: Session) -> Iterator[Check]:
     """The brokers that are registered, and whether the cluster is on its way to KRaft."""
-    ids, controller = session.read([(GET_CHILDREN, _BROKERS), (GET_DATA, znode.CONTROLLER)])
-    if isinstance(ids, list) and ids:
+    (ids,), (controller,) = session.children([_BROKERS]), session.nodes([znode.CONTROLLER])
+    if ids:
         yield ok(
             AREA, "brokers", f"ZooKeeper mode, brokers {', '.join(sorted(ids, key=lambda each: (len(each), each)))}"
         )
@@ -66,7 +66,7 @@ def _cluster(session: Session) -> Iterator[Check]:
             "no broker is registered here",
             "check the chroot of the address, which is that of zookeeper.connect of the brokers",
         )
-    epoch = znode.kraft_controller_epoch(controller.data) if isinstance(controller, Node) else 0
+    epoch = znode.kraft_controller_epoch(controller.data) if controller is not None else 0
     if epoch > 0:
         yield warning(
             AREA,
@@ -78,7 +78,7 @@ def _cluster(session: Session) -> Iterator[Check]:
 
 def _permissions(session: Session, security: ZooKeeperSecurity) -> Iterator[Check]:
     """Whether quotas can be read, who may write them, and whether everybody may."""
-    session.read([(GET_CHILDREN, path) for path in _ROOTS])
+    session.children(_ROOTS)
     yield ok(AREA, "describe quotas", "allowed: the nodes of quotas can be read")
     acls = dict(zip(_ROOTS, session.acls(_ROOTS), strict=True))
     there = {path: acl for path, acl in acls.items() if acl is not None}

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo import exceptions as kazoo
 from kazoo.protocol.serialization import Delete, SetData
 
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW, Node
+from kquota.backends.zookeeper.requests import MAX_CONFLICTS, NODE_BYTES, SINGLE_WINDOW, Node
 from kquota.backends.zookeeper.session import Lost, Outcome, Session
 from kquota.core.change.journal_store import Draft, packed, unpacked
 from kquota.errors import InputError, KquotaError, Unreachable
@@ -35,15 +35,15 @@ class ZooKeeperJournal:
         self._open = open
 
     def names(self) -> list[str]:
-        (names,) = self._open().read([(GET_CHILDREN, _ROOT)], fresh=True)
-        return names if isinstance(names, list) else []
+        (names,) = self._open().children([_ROOT], fresh=True)
+        return names or []
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | InputError]]:
         wanted = list(names)
         for some in (wanted[at : at + _READS] for at in range(0, len(wanted), _READS)):
-            nodes = self._open().read([(GET_DATA, f"{_ROOT}/{name}") for name in some], fresh=True)
+            nodes = self._open().nodes((f"{_ROOT}/{name}" for name in some), fresh=True)
             for name, node in zip(some, nodes, strict=True):
-                if isinstance(node, Node):
+                if node is not None:
                     yield name, unpacked(node.data or b"")
 
     def create(self, draft: Draft) -> None:
@@ -61,10 +61,10 @@ class ZooKeeperJournal:
             if failure is None:
                 return
             if isinstance(failure, Lost):
-                entry, writer = self._open().read([(GET_DATA, path), (GET_DATA, f"{path}/{_WRITER}")], fresh=True)
-                if isinstance(writer, Node) and writer.data == token:
+                entry, writer = self._open().nodes([path, f"{path}/{_WRITER}"], fresh=True)
+                if writer is not None and writer.data == token:
                     return
-                if isinstance(entry, Node) and entry.data == data:
+                if entry is not None and entry.data == data:
                     raise self._open().unreachable()  # it may be this one, without its writer: nothing hangs on it yet
             elif not isinstance(failure, _RACED):
                 raise session.translate(failure, path)
@@ -75,8 +75,8 @@ class ZooKeeperJournal:
         path, data = f"{_ROOT}/{name}", packed(data, len(data), NODE_BYTES)
         for _ in range(MAX_CONFLICTS):
             session = self._open()
-            (node,) = session.read([(GET_DATA, path)], fresh=True)
-            if not isinstance(node, Node):
+            (node,) = session.nodes([path], fresh=True)
+            if node is None:
                 raise InputError(f"the entry {name} is gone from the journal of {session.address}")
             if node.data == data:
                 break
@@ -92,18 +92,15 @@ class ZooKeeperJournal:
             return  # it goes with the session
 
     def is_held(self, name: str) -> bool:
-        (children,) = self._open().read([(GET_CHILDREN, f"{_ROOT}/{name}")], fresh=True)
+        (children,) = self._open().children([f"{_ROOT}/{name}"], fresh=True)
         return bool(children)
 
     def remove(self, names: Iterable[str]) -> None:
         session, wanted = self._open(), [f"{_ROOT}/{name}" for name in names]
         for paths in (wanted[at : at + _READS] for at in range(0, len(wanted), _READS)):
             # A writer that was killed is there until its session ends.
-            below = session.read([(GET_CHILDREN, path) for path in paths], fresh=True)
-            nodes = [
-                [*(f"{path}/{one}" for one in found), path] if isinstance(found, list) else [path]
-                for path, found in zip(paths, below, strict=True)
-            ]
+            below = zip(paths, session.children(paths, fresh=True), strict=True)
+            nodes = [[*(f"{path}/{one}" for one in found or ()), path] for path, found in below]
             deletions = [[Delete(node, -1) for node in each] for each in nodes]
             for failure in map(_failure, session.commit(deletions, SINGLE_WINDOW)):
                 if failure is not None and not isinstance(failure, kazoo.NoNodeError):
@@ -111,8 +108,8 @@ class ZooKeeperJournal:
 
     @property
     def mark(self) -> bytes:
-        (node,) = self._open().read([(GET_DATA, _ROOT)])
-        return (node.data or b"") if isinstance(node, Node) else b""
+        (node,) = self._open().nodes([_ROOT])
+        return b"" if node is None else node.data or b""
 
     @mark.setter
     def mark(self, mark: bytes) -> None:
@@ -122,8 +119,8 @@ class ZooKeeperJournal:
         """The node above the entries, which is made where there is none."""
         for _ in range(2):
             session = self._open()
-            (node,) = session.read([(GET_DATA, _ROOT)], fresh=True)
-            if isinstance(node, Node):
+            (node,) = session.nodes([_ROOT], fresh=True)
+            if node is not None:
                 return node
             failure = [self._commit(session.create(path, b"")) for path in (_ABOVE, _ROOT)][-1]
         if failure is not None and not isinstance(failure, Lost):

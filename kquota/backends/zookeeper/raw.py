@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from kquota.backends import Closable
 from kquota.backends.addresses import Address
 from kquota.backends.znode import NodeChange, NodeConfig, encode_config
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
@@ -44,13 +43,11 @@ class RawConfigs(Closable):
 
     def children(self, paths: Sequence[str]) -> list[list[str]]:
         """The names below each path in the order of the server; none where there is no such node."""
-        answers = self._session.read([(GET_CHILDREN, path) for path in paths], fresh=True)
-        return [answer if isinstance(answer, list) else [] for answer in answers]
+        return [names or [] for names in self._session.children(paths, fresh=True)]
 
     def data(self, paths: Sequence[str]) -> list[bytes | None]:
         """The data of each node, None where there is none."""
-        answers = self._session.read([(GET_DATA, path) for path in paths], fresh=True)
-        return [answer.data if isinstance(answer, Node) else None for answer in answers]
+        return [None if node is None else node.data for node in self._session.nodes(paths, fresh=True)]
 
     def change(self, entity: Entity, change: Callable[[bytes | None], Mapping[str, str]]) -> AlterResult:
         """Writes what `change` makes of the entity's data, with the change notification in one transaction.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
-from kquota.backends.zookeeper.requests import GET_CHILDREN, GET_DATA, NAMES_BYTES_WARNING, Node
+from kquota.backends.zookeeper.requests import NAMES_BYTES_WARNING, Node
 from kquota.backends.zookeeper.session import Session
 from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
 from kquota.core.quotas.filter import ANY, QuotaFilter
@@ -96,10 +96,9 @@ class Reader:
         listed = [kind for kind in EntityType if kind in roots]
         names = {kind: _named(self._filter, kind) for kind in listed}
         unnamed = [kind for kind in listed if names[kind] is None]
-        lists = session.read([(GET_CHILDREN, znode.ENTITY_ROOTS[kind]) for kind in unnamed]) if unnamed else []
+        lists = session.children(znode.ENTITY_ROOTS[kind] for kind in unnamed) if unnamed else []
         for kind, answer in zip(unnamed, lists, strict=True):
-            found = answer if isinstance(answer, list) else []
-            names[kind] = found
+            found = names[kind] = answer or []
             if (size := sum(len(name) + 4 for name in found)) > NAMES_BYTES_WARNING:
                 problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(found), size)))
         paths = {kind: [f"{znode.ENTITY_ROOTS[kind]}/{name}" for name in names[kind] or ()] for kind in listed}
@@ -114,19 +113,19 @@ class Reader:
             wanted += [f"{user}/{znode.CLIENTS}/{client}" for user in users for client in clients or ()]
         below_users = set(users)
         parents = []
-        for path, answer in zip(wanted, session.read([(GET_DATA, path) for path in wanted]), strict=True):
-            if isinstance(answer, Node):
-                if path in below_users and answer.children:
+        for path, node in zip(wanted, session.nodes(wanted), strict=True):
+            if node is not None:
+                if path in below_users and node.children:
                     parents.append(f"{path}/{znode.CLIENTS}")
-                yield path, answer
+                yield path, node
         if _PAIR_LEVEL not in shapes or by_name or not parents:
             return
         below = []
-        for parent, answer in zip(parents, session.read([(GET_CHILDREN, path) for path in parents]), strict=True):
-            below += [f"{parent}/{name}" for name in (answer if isinstance(answer, list) else ())]
-        for path, answer in zip(below, session.read([(GET_DATA, path) for path in below]), strict=True):
-            if isinstance(answer, Node):
-                yield path, answer
+        for parent, answer in zip(parents, session.children(parents), strict=True):
+            below += [f"{parent}/{name}" for name in answer or ()]
+        for path, node in zip(below, session.nodes(below), strict=True):
+            if node is not None:
+                yield path, node
 
 
 def _shapes(filter: QuotaFilter) -> frozenset[frozenset[EntityType]]:

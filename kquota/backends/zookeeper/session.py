@@ -175,7 +175,7 @@ class Session:
         try:
             self._client.start_async()
             self._await_first_connection(deadline)
-            if self.address.chroot and not any_chroot and self.read([(GET_DATA, "/")]) == [None]:
+            if self.address.chroot and not any_chroot and self.nodes(["/"]) == [None]:
                 raise InputError(
                     f"there is no chroot {self.address.chroot} in ZooKeeper at {self.address}",
                     hint="the chroot is that of the brokers' zookeeper.connect",
@@ -372,6 +372,14 @@ class Session:
             except kazoo.KazooException as error:
                 raise self.translate(error) from None
         raise self._lost()
+
+    def nodes(self, paths: Iterable[str], *, fresh: bool = False) -> list[Node | None]:
+        """The nodes, None for each that is not there. As `read`."""
+        return cast("list[Node | None]", self.read([(GET_DATA, path) for path in paths], fresh=fresh))
+
+    def children(self, paths: Iterable[str], *, fresh: bool = False) -> list[list[str] | None]:
+        """The names below each node, None for one that is not there. As `read`."""
+        return cast("list[list[str] | None]", self.read([(GET_CHILDREN, path) for path in paths], fresh=fresh))
 
     def _sync(self) -> None:
         """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""

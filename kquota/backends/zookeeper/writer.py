@@ -18,7 +18,6 @@ from kquota.backends import znode
 from kquota.backends.znode import NodeChange, NodeConfig
 from kquota.backends.zookeeper.requests import (
     ENTITIES_PER_TRANSACTION,
-    GET_DATA,
     MAX_CONFLICTS,
     NODE_BYTES,
     REQUEST_BYTES,
@@ -218,8 +217,8 @@ class Writer:
 
     @staticmethod
     def _read_nodes(session: Session, paths: Sequence[str], *, fresh: bool = False) -> dict[str, Node]:
-        answers = session.read([(GET_DATA, path) for path in paths], fresh=fresh)
-        return {path: answer for path, answer in zip(paths, answers, strict=True) if isinstance(answer, Node)}
+        nodes = zip(paths, session.nodes(paths, fresh=fresh), strict=True)
+        return {path: node for path, node in nodes if node is not None}
 
     def _changes(self, tasks: Sequence[_Task], nodes: dict[str, Node]) -> list[_Task]:
         """The tasks that have something to write; the others are finished here."""
