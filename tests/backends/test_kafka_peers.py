@@ -8,17 +8,19 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
+from kquota.backends.kafka import backend as kafka
 from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.tls import Tls
 from kquota.core.change.broker import RATE, BrokerAlteration
+from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import Rejected, Uncertain, Unreachable
@@ -273,6 +275,27 @@ def test_an_alter_that_is_tried_again_finds_what_another_writer_set_meanwhile() 
     assert isinstance(result.error, Uncertain)
     assert "NOT_CONTROLLER" in result.error.message
     assert len(rows) == 1
+
+
+@pytest.mark.parametrize(("late", "shown"), [(30, 7.0), (4, 5.0)])
+def test_a_later_write_of_somebody_else_ends_the_wait_and_a_broker_that_lags_does_not(
+    late: int, shown: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """alice had 3 and gets 5: who shows 3 lags, and who shows 7 knows more."""
+    monkeypatch.setattr(kafka, "_COVERED_S", 0.02)
+    looks: Iterator[float] = iter([3.0])
+
+    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
+        if isinstance(request, wire.DescribeClientQuotasRequest):
+            row = wire.QuotaEntry([wire.EntityData("user", "alice")], [wire.ValueData(PRODUCER.value, next(looks))])
+            return wire.DescribeClientQuotasResponse(0, 0, None, [row])
+        return ...
+
+    with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
+        (result,) = backend.alter([Alteration(ALICE, {PRODUCER: 5})])
+        looks = itertools.chain([shown if late > 4 else 3.0] * late, itertools.repeat(5.0))
+        assert backend.wait_visible([result], timeout_s=60) == ((ALICE,) if shown == 7.0 else ())
+        assert backend.describe()[ALICE] == {PRODUCER: shown}
 
 
 @pytest.mark.parametrize("code", [7, 13])

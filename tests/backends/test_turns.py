@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from kquota.backends.kafka import turns
-from kquota.backends.kafka.turns import Turns, Written
+from kquota.backends.kafka.turns import Turns, Written, Wrote
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Conflict, InputError, Stopped
 
 ALICE = Entity(user="alice")
 WROTE: Written = {
-    ALICE: {QuotaKey.PRODUCER_BYTE_RATE: 5, QuotaKey.REQUEST_PERCENTAGE: None},
-    Entity(user=DEFAULT, client_id="äpp"): {QuotaKey.CONSUMER_BYTE_RATE: 7},
-    Entity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: None},
+    ALICE: {QuotaKey.PRODUCER_BYTE_RATE: Wrote(5, 4), QuotaKey.REQUEST_PERCENTAGE: Wrote(None, 50.0)},
+    Entity(user=DEFAULT, client_id="äpp"): {QuotaKey.CONSUMER_BYTE_RATE: Wrote(7, None)},
+    Entity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: Wrote(None, None, blind=True)},
 }
 
 
@@ -111,7 +111,7 @@ def test_the_next_writer_looks_for_what_the_one_before_wrote(locks: Path) -> Non
     for text in (
         json.dumps(note | {"time_s": time.time() - 60}),
         json.dumps(note | {"time_s": time.time() + 60}),
-        json.dumps(note | {"written": [[["a"], {"zork": 1}]]}),
+        json.dumps(note | {"wrote": [[["a"], {"zork": 1}]]}),
         "[1]",
         "{",
         "",

@@ -16,12 +16,12 @@ from kquota.backends.kafka.nodes import Nodes
 from kquota.backends.kafka.quotas import Stored, describe_request, read_entries
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Session
-from kquota.backends.kafka.turns import Turns, Written
+from kquota.backends.kafka.turns import Turns, Written, Wrote
 from kquota.backends.kafka.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
-from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.version import Version
 from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable
@@ -38,6 +38,8 @@ _HINT_WITH_ZOOKEEPER: Final = (
 )
 _SETTLE_S: Final = 10.0
 """So long a read waits for what was written moments ago; a busy broker takes seconds to apply it."""
+_COVERED_S: Final = 2.0
+"""So long it waits while another value is shown than the one before: that was written later, or long before."""
 _POLL_S: Final = (0.01, 0.1)
 """The first and the longest pause between two looks."""
 
@@ -51,8 +53,8 @@ class KafkaBackend(QuotaBackend):
     malformed address.
 
     A KRaft broker answers from its own copy of the metadata. The copy lags behind an acknowledged alter: 20 ms on an
-    idle broker, 0.3 s after 9,000 entities. Reads of the same backend wait up to 2 s until they show what it wrote; use
-    `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest one.
+    idle broker, 0.3 s after 9,000 entities. Reads of the same backend wait up to 10 s until they show what it wrote;
+    use `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest.
 
     Kafka has no compare-and-set. What an alteration expects is compared just before it is sent. Writers of kquota's
     that expect something take turns on one host (`alone`); any other write may fall in between. A request without an
@@ -72,7 +74,7 @@ class KafkaBackend(QuotaBackend):
         self._journals: list[TopicJournal] = []
         self._bootstrap = without_scheme(bootstrap, "kafka")
         self.cluster_address = f"kafka://{self._bootstrap}"
-        self._unseen: dict[Entity, dict[QuotaKey, Value | None]] = {}
+        self._unseen: dict[Entity, dict[QuotaKey, Wrote]] = {}
         self._turns = Turns(self._cluster_name)
 
     def close(self) -> None:
@@ -122,7 +124,9 @@ class KafkaBackend(QuotaBackend):
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         expected = {
             result.entity: {
-                key: result.after.get(key) for key in QuotaKey if differ(result.before.get(key), result.after.get(key))
+                key: Wrote(result.after.get(key), result.before.get(key))
+                for key in QuotaKey
+                if differ(result.before.get(key), result.after.get(key))
             }
             for result in results
             if result.changed
@@ -134,7 +138,7 @@ class KafkaBackend(QuotaBackend):
             if part.error is not None:
                 raise part.error
         shown = {entity: values for part in stored for entity, values in part.values.items()}
-        return tuple(entity for entity, values in expected.items() if not _shows(shown.get(entity, {}), values))
+        return tuple(entity for entity, wrote in expected.items() if _missing(shown.get(entity, {}), wrote))
 
     def broker_count(self) -> int:
         return len(self._session.describe_cluster().brokers)
@@ -190,16 +194,16 @@ class KafkaBackend(QuotaBackend):
                 refused.update((entity, part.error) for entity in entities if filter.matches(entity))
         return merged, refused
 
-    def _read_until(
-        self, filters: Sequence[QuotaFilter], expected: Mapping[Entity, Mapping[QuotaKey, Value | None]], wait_s: float
-    ) -> list[Stored]:
+    def _read_until(self, filters: Sequence[QuotaFilter], expected: Written, wait_s: float) -> list[Stored]:
         """What matches each filter, once it shows what is expected, or as it is when the wait is over."""
         patience = Deadline(wait_s)
         pause, longest = _POLL_S
         while True:
             stored = self._read(filters)
             shown = {entity: values for part in stored for entity, values in part.values.items()} if expected else {}
-            if all(_shows(shown.get(entity, {}), values) for entity, values in expected.items()) or not patience.left:
+            missing = [each for entity, wrote in expected.items() for each in _missing(shown.get(entity, {}), wrote)]
+            covered = all(missing) and wait_s - patience.left >= _COVERED_S
+            if not missing or covered or not patience.left:
                 for entity in expected:
                     self._unseen.pop(entity, None)
                 return stored
@@ -235,5 +239,6 @@ def _filters_for(entities: Iterable[Entity]) -> list[QuotaFilter]:
     return [QuotaFilter(dict.fromkeys(shape, ANY), strict=True) for shape in shapes]
 
 
-def _shows(values: Mapping[QuotaKey, Value], expected: Mapping[QuotaKey, Value | None]) -> bool:
-    return not any(differ(values.get(key), value) for key, value in expected.items())
+def _missing(values: Values, written: Mapping[QuotaKey, Wrote]) -> list[bool]:
+    """For each key that does not show what was written: whether it shows a later write."""
+    return [wrote.is_covered(values.get(key)) for key, wrote in written.items() if differ(values.get(key), wrote.value)]

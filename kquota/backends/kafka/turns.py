@@ -6,16 +6,32 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.errors import InputError
 from kquota.lock import locked
 from kquota.state import state_folder
 
-Written = Mapping[Entity, Mapping[QuotaKey, Value | None]]
-"""What brokers acknowledged, by entity and key; None is for a key that was removed."""
+
+class Wrote(NamedTuple):
+    """What brokers acknowledged of a key: its value, and the one before; None is for none.
+
+    `blind` is what a controller acknowledged, which does not show the one before.
+    """
+
+    value: Value | None
+    before: Value | None
+    blind: bool = False
+
+    def is_covered(self, shown: Value | None) -> bool:
+        """Whether what a broker shows is a later write of somebody else."""
+        return not self.blind and differ(shown, self.value) and differ(shown, self.before)
+
+
+Written = Mapping[Entity, Mapping[QuotaKey, Wrote]]
+"""What brokers acknowledged, by entity and key."""
 
 _WAIT_S: Final = 60.0
 _FRESH_S: Final = 10.0
@@ -39,7 +55,7 @@ class Turns:
         self._name: str | None = None
         self._depth = 0
         self._descriptor: int | None = None
-        self._wrote: dict[Entity, Mapping[QuotaKey, Value | None]] = {}
+        self._wrote: dict[Entity, Mapping[QuotaKey, Wrote]] = {}
 
     @contextlib.contextmanager
     def alone(
@@ -114,9 +130,9 @@ def _remembered(descriptor: int) -> Written:
             return {}
         return {
             Entity(*(DEFAULT if name is True else name for name in names)): {
-                QuotaKey(key): value for key, value in values.items()
+                QuotaKey(key): Wrote(*wrote) for key, wrote in values.items()
             }
-            for names, values in note["written"]
+            for names, values in note["wrote"]
         }
     except Exception:  # a note that somebody else made of it is none
         return {}
@@ -126,11 +142,11 @@ def _remember(descriptor: int, written: Written) -> None:
     rows = [
         [
             [True if name is DEFAULT else name for name in (entity.user, entity.client_id, entity.ip)],
-            {key.value: value for key, value in values.items()},
+            {key.value: wrote for key, wrote in values.items()},
         ]
         for entity, values in written.items()
     ]
-    note = {"pid": os.getpid(), "time_s": time.time(), "written": rows if len(rows) <= _MOST_REMEMBERED else []}
+    note = {"pid": os.getpid(), "time_s": time.time(), "wrote": rows if len(rows) <= _MOST_REMEMBERED else []}
     with contextlib.suppress(OSError, ValueError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode("utf-8", "surrogatepass"), 0)

@@ -10,6 +10,7 @@ from kquota.backends.kafka.codes import NETWORK_EXCEPTION, NONE, REQUEST_TIMED_O
 from kquota.backends.kafka.connection import Deadline
 from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
 from kquota.backends.kafka.session import ATTEMPTS, PAUSE_S, Session, Unanswered
+from kquota.backends.kafka.turns import Wrote
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
@@ -68,7 +69,7 @@ class Writer:
     """One alter. `current` reads what is set on entities, and for which of them it could not find out; None is for
     controllers, which do not show it. `begin` is called before each request that writes.
 
-    `written` is what brokers acknowledged, by entity and key; None is for a key that was removed.
+    `written` is what brokers acknowledged.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Writer:
         self._begin = begin
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
-        self.written: dict[Entity, dict[QuotaKey, Value | None]] = {}
+        self.written: dict[Entity, dict[QuotaKey, Wrote]] = {}
 
     def alter(self, alterations: Sequence[Alteration]) -> tuple[AlterResult, ...]:
         """The result of every entity, in the order of mention; see `QuotaBackend.alter`."""
@@ -273,9 +274,9 @@ class Writer:
             task.entity, task.before, task.after, blind=task.blind, unusable=task.unusable
         )
         if not self._validate_only:
-            changed: dict[QuotaKey, Value | None] = {key: task.after[key] for key in task.alteration.set}
-            changed.update(dict.fromkeys(task.alteration.remove))
-            self.written[task.entity] = changed
+            self.written[task.entity] = {
+                key: Wrote(task.after.get(key), task.before.get(key), key in task.blind) for key in task.keys
+            }
 
 
 def _uncertain(entity: Entity, why: str) -> Uncertain:
