@@ -148,7 +148,7 @@ def clients_table(comparison: Comparison) -> Table:
             (Column("USER", style="bold"), lambda change: _who(change)[0]),
             (Column("CLIENT-ID", style="bold"), lambda change: _who(change)[1]),
             *_columns(comparison, comparison.clients),
-            _names_brokers(comparison) and (Column("BROKERS", spare=6), _brokers),
+            _names_brokers(comparison) and (Column("BROKERS", spare=6), lambda change: ", ".join(change.brokers)),
         ],
         _style,
     )
@@ -232,7 +232,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
                 (Column("USER"), lambda change: _who(change, code, "(empty)")[0]),
                 (Column("CLIENT-ID"), lambda change: _who(change, code, "(empty)")[1]),
                 *_columns(comparison, comparison.clients, key="KEY"),
-                named and (Column("BROKERS"), _brokers),
+                named and (Column("BROKERS"), lambda change: ", ".join(change.brokers)),
             ],
         )
         yield markdown_of(shown, " ", aligned=False)
@@ -311,10 +311,6 @@ def _behind(change: Change) -> tuple[str, ...]:
             return parts
 
 
-def _brokers(change: ClientChange) -> str:
-    return ", ".join(sorted({*change.before.brokers, *change.after.brokers} - {""}))
-
-
 def _names_brokers(comparison: Comparison) -> bool:
     """Whether any broker has a name: of one source that nobody named there is none."""
-    return any(map(_brokers, comparison.clients))
+    return any(change.brokers for change in comparison.clients)

@@ -105,6 +105,11 @@ class ClientChange:
     ip: str | None = None
     """In place of a user and a client-id under the quota of connections."""
 
+    @property
+    def brokers(self) -> list[str]:
+        """The brokers that throttle it before or after the change, where they have names."""
+        return sorted({*self.before.brokers, *self.after.brokers} - {""})
+
 
 @dataclass(frozen=True, slots=True)
 class CounterChange:
