@@ -6,16 +6,27 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kquota.cli import auditing, whatif
 from kquota.cli.report import words
-from kquota.cli.report.markdown import MOST_ROWS, summary
 from kquota.cli.report.words import EXEMPTIONS
-from kquota.cli.text import Column, code, duration, entity_text, first_of, many, moment, period, records_text, safe
-from kquota.cli.text import markdown as in_markdown
-from kquota.cli.verdicts import lines
-from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, table_of
+from kquota.cli.text import (
+    Column,
+    Markdown,
+    code,
+    duration,
+    entity_text,
+    first_of,
+    many,
+    moment,
+    period,
+    records_text,
+    safe,
+)
+from kquota.cli.text import markdown as as_markdown
+from kquota.cli.verdicts import lines, markdown_lines
+from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import Closed
 from kquota.core.findings.verdicts import Verdict
@@ -92,9 +103,9 @@ def audited_view(
         yield from _about_quotas(result, counts=False)
 
     def markdown() -> Iterator[Part]:
-        yield summary(list(findings), result.quality, result.quotas)
+        yield summary(result, settings)
         for time_ms, reason in changed[:MOST_ROWS]:
-            yield f"\nQuotas changed at {moment(time_ms)} UTC{reason and ': ' + in_markdown(reason)}."
+            yield f"\nQuotas changed at {moment(time_ms)} UTC{reason and ': ' + as_markdown(reason)}."
         yield from _closed_loop_markdown(result)
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
@@ -111,6 +122,40 @@ def audited_view(
         csv=csv,
         others={"wide": functools.partial(screen, wide=True), "markdown": markdown},
     )
+
+
+MOST_ROWS: Final = 20
+"""Counters in a table of Markdown: a comment is to be read."""
+
+
+def summary(result: AuditResult, settings: AuditSettings) -> str:
+    """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
+    findings, quality = result.found, result.quality
+    throttled = [found for found in findings if found.throttled]
+    undetermined = [found for found in findings if found.undetermined]
+    said = words.answer(findings, quality.answers)
+    paragraphs = [f"**{as_markdown(said[0].upper() + said[1:])}.** "]
+    if quality.first_ms is not None and quality.last_ms is not None:
+        paragraphs[0] += f"{whatif.records(result)}, {words.times(quality.first_ms, quality.last_ms)} UTC."
+    if throttled:
+        paragraphs.append(markdown_of(_table(result, settings, throttled[:MOST_ROWS], in_markdown=True), " "))
+    if len(throttled) > MOST_ROWS:
+        paragraphs.append(f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
+    if undetermined:
+        paragraphs.append(f"Undetermined: {first_of(undetermined, _undetermined, MOST_ROWS)}.")
+    if quality.rejected:
+        paragraphs.append(f"{many(quality.rejected, 'record')} could not be read.")
+    if quality.unread_files:
+        unread = first_of(quality.unread_files, lambda file: f"{code(file.path)} ({file.reason})", MOST_ROWS)
+        paragraphs.append(f"Not read to the end: {unread}.")
+    return "\n\n".join([*paragraphs, *markdown_lines(result.quotas)])
+
+
+def _undetermined(found: Finding) -> str:
+    """An undetermined counter, and what is known of it."""
+    wanted = found.wanted_at_least
+    known = f"peak {words.peak(found)}" if wanted is None else f"wanted at least {words.rate(found, wanted)}"
+    return f"{code(found.subject)} ({found.key.value}, {known}: {found.reason})"
 
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
@@ -215,8 +260,12 @@ def _table(
     settings: AuditSettings,
     shown: Sequence[Finding],
     *,
-    wide: bool,
+    wide: bool = False,
+    in_markdown: bool = False,
 ) -> Table:
+    def named(name: str, before: str = "") -> str:
+        return Markdown(f"{before}{code(name)}") if in_markdown else before + name
+
     brokers = len(result.findings.column("broker").unique()) > 1
     logs = result.findings.column("logged_throttled_events").null_count < len(result.findings)
     predicted = bool(result.predictions)
@@ -227,11 +276,11 @@ def _table(
         shown,
         [
             brokers and (Column("BROKER"), lambda found: found.broker),
-            (Column("WHO", style="bold"), lambda found: found.subject),
+            (Column("WHO", style="bold"), lambda found: named(found.subject)),
             wide and (Column("COUNTER"), lambda found: found.sensor),
             (
                 Column("QUOTA", style="cyan", least=key_width),
-                lambda found: (found.key.value, f"of {entity_text(found.entity)}"),
+                lambda found: (found.key.value, named(entity_text(found.entity), "of ")),
             ),
             (Column("LIMIT", number=True), lambda found: words.limit_parts(found, settings.quotas)),
             (Column("PEAK", number=True, spare=6), _peak),

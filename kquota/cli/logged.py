@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kquota.cli import auditing
@@ -65,20 +64,14 @@ def logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: str
         said = _answer(answers)
         yield f"**{markdown(said[0].upper() + said[1:])}.**"
         if shown:
-            table = _table(shown, names=code)
-            columns = [replace(column, heading=_in_markdown(column.heading)) for column in table.columns]
             yield ""
-            yield markdown_of(replace(table, columns=columns), " ")
+            yield markdown_of(_table(shown, names=code), " ")
         yield ""
         yield f"{markdown(why_no_quotas[0].upper() + why_no_quotas[1:])}."
 
     return View(
         screen=screen, document=document, csv=lambda: csv_of(every, _CSV), others={"wide": screen, "markdown": text}
     )
-
-
-def _in_markdown(heading: str) -> str:
-    return heading.replace("WHEN", "when") if heading.startswith("WHEN") else heading.lower()
 
 
 def _of(result: AuditResult) -> str:

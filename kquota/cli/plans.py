@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import click
 
-from kquota.cli.text import MARKS, Column, entity_text, markdown, markdown_table, safe, said_once
-from kquota.cli.views import Document, Note, Part, Table, View
+from kquota.cli.text import MARKS, Column, entity_text, markdown, safe
+from kquota.cli.views import Document, Note, Part, Table, View, markdown_of
 from kquota.core.change.lint import Finding, concerning
 from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.change.review import SHORT_FREEZE
@@ -86,7 +86,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             yield f"{markdown(planned.message)}\n"
         table = _table(planned, labels, brokers, words)
         if table.rows:
-            yield markdown_table([column.heading for column in table.columns], said_once(table.columns, table.rows))
+            yield markdown_of(table, aligned=False)
         yield from _objections_markdown(planned.objections, findings)
         yield from _findings_markdown(findings)
         if unchanged:

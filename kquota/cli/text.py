@@ -301,18 +301,6 @@ READABLE = 12
 """Text is not folded to fewer columns than this while there is a column to leave out."""
 
 
-def markdown_table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: frozenset[str] = frozenset()
-) -> str:
-    """A table as GitHub's Markdown has it; the columns of numbers are aligned to the right."""
-
-    def line(cells: Iterable[object]) -> str:
-        return f"| {' | '.join(map(markdown, cells))} |"
-
-    rule = "".join("---:|" if heading in numbers else "---|" for heading in headings)
-    return "\n".join([line(headings), f"|{rule}", *map(line, rows)])
-
-
 class Markdown(str):
     """Text that is Markdown already."""
 
@@ -329,22 +317,18 @@ def code(text: object) -> Markdown:
 
 
 def markdown(text: object) -> str:
-    """Text as Markdown reads as no more than text, in a table as well."""
+    """Text as Markdown reads as no more than text, in a table as well; whole numbers with separators."""
     if isinstance(text, Markdown):
         return text
+    text = f"{text:,}" if type(text) is int else text
     # A bar ends a cell, and names may hold one; so may they hold what Markdown would read as more than text.
     return re.sub(r"([\\|`*<]|\](?=\())", r"\\\1", safe(text))
 
 
 def _parts(cell: object) -> list[str]:
-    """The lines of a cell; whole numbers with separators."""
+    """The lines of a cell, safe to print; whole numbers with separators."""
     parts = cell if isinstance(cell, tuple) else (cell,)
     return [f"{part:,}" if type(part) is int else safe(part) for part in parts if part != ""]
-
-
-def cell_lines(cell: object) -> list[str]:
-    """The lines of a table's cell, safe to print."""
-    return _parts(cell)
 
 
 def _width(text: str) -> int:

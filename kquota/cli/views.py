@@ -14,12 +14,12 @@ from kquota.cli.streams import note, say
 from kquota.cli.text import (
     Column,
     Layout,
-    cell_lines,
     layout,
-    markdown_table,
+    markdown,
     print_csv,
     print_table,
     safe,
+    said_once,
     set_layout,
 )
 from kquota.cli.tree import print_tree
@@ -56,9 +56,14 @@ def table_of(things: Iterable[T], columns: Iterable[Shown[T]], style: Callable[[
 
 def markdown_of(table: Table, between: str = ", ", *, aligned: bool = True) -> str:
     """The table as GitHub's Markdown has it, each cell in one line; numbers are `aligned` to the right."""
-    numbers = frozenset(column.heading for column in table.columns if column.number and aligned)
-    rows = ([cell if isinstance(cell, str) else between.join(cell_lines(cell)) for cell in row] for row in table.rows)
-    return markdown_table([column.heading for column in table.columns], rows, numbers)
+
+    def line(cells: Iterable[object]) -> str:
+        parts = (cell if isinstance(cell, tuple) else (cell,) for cell in cells)
+        return f"| {' | '.join(between.join(markdown(part) for part in each if part != '') for each in parts)} |"
+
+    rule = "".join("---:|" if column.number and aligned else "---|" for column in table.columns)
+    rows = map(line, said_once(table.columns, table.rows))
+    return "\n".join([line(column.heading for column in table.columns), f"|{rule}", *rows])
 
 
 @dataclass(frozen=True, slots=True)
