@@ -26,7 +26,7 @@ from kquota.core.change.review import (
     with_review,
 )
 from kquota.core.quotas.alteration import Alteration, AlterResult, WrittenQuotas, merge, quotas_of
-from kquota.core.quotas.entity import Entity, EntityType
+from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
@@ -263,6 +263,13 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
     if few and any(change.entity.ip is not None for change in made.changes):
         # Other spellings of the same address.
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.IP: ANY}))}
+    if (
+        few
+        and Entity(user=DEFAULT) in seen
+        and any(change.entity.types == {EntityType.CLIENT_ID} for change in made.changes)
+    ):
+        # Users whom neither the client-id nor its pair with all users reaches.
+        seen = {**seen, **backend.describe(QuotaFilter({EntityType.USER: ANY}, strict=True))}
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
     current = QuotaSnapshot({**seen, **{result.entity: result.before for result in results}})
     return Rehearsal(results, placed(with_review(made, current, guards), backend))

@@ -236,6 +236,19 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert light.rest == ""
 
 
+def test_who_sets_what_governs_nobody_is_asked_and_learns_of_the_remedy(kquota: Kquota, filled: str) -> None:
+    alter = ("alter", "--zookeeper", filled, "--add-config", "producer_byte_rate=50kB")
+    assert kquota(*alter, "--user-defaults").code == 0
+
+    refused = kquota(*alter, "--client", "etl")
+
+    assert refused.code == 8
+    assert "--user-defaults --client etl, which does not reach user=alice" in refused.complaint
+    assert "use --yes or --force if you mean it [unreachable]" in refused.complaint
+    assert kquota(*alter, "--client", "etl", "--yes").code == 0
+    assert kquota(*alter, "--client", "etl", "--user-defaults").rest == ""
+
+
 def test_delete(kquota: Kquota, filled: str) -> None:
     """Deleting what is not set is no error unless asked."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")

@@ -239,6 +239,20 @@ def test_a_part_of_the_cluster_is_enough_for_a_review() -> None:
     assert review(planned, part) == review(planned, current) != ()
 
 
+def test_a_value_that_governs_no_client_is_asked_about() -> None:
+    """With what governs them instead, and who has a value of their own; what was hidden before is no news."""
+    etl, pair = Entity(client_id="etl"), Entity(user=DEFAULT, client_id="etl")
+    current = QuotaSnapshot({ALICE: {PRODUCER: MB}, BOB: {CONSUMER: MB}, USERS: {PRODUCER: 5 * MB}})
+    (question,) = messages(plan(current, {etl: {PRODUCER: 50_000}}), current)
+    assert question.startswith("client-id=etl producer_byte_rate: governs no client: user=<default> comes first")
+    assert question.endswith("--user-defaults --client etl, which does not reach user=alice)")
+    with_etl = QuotaSnapshot({**current, etl: {PRODUCER: 50_000}})
+    assert review(plan(with_etl, {pair: {PRODUCER: 50_000}}), with_etl) == ()
+    assert len(messages(plan(with_etl, {etl: {PRODUCER: 40_000}}), with_etl)) == 1
+    first = QuotaSnapshot({etl: {PRODUCER: 50_000}})
+    assert len(messages(plan(first, {USERS: {PRODUCER: MB}}), first)) == 1
+
+
 def test_a_second_review_changes_neither_order_nor_fingerprint() -> None:
     current = QuotaSnapshot(users(10))
     desired = {entity: values for number, (entity, values) in enumerate(current.items()) if number >= 3}

@@ -146,6 +146,10 @@ def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity,
 
 def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key, values in _by_key(snapshot):
+        own = [
+            f"user={each.user}" for each in values if isinstance(each.user, str) and each.client_id in (None, DEFAULT)
+        ]
+        beside = f", which does not reach {', '.join(own[:3])}{' and others' * (len(own) > 3)}" if own else ""
         for entity in values:
             by = _hiding(values, entity, empty_client_id=snapshot.empty_client_id)
             if by is not None:
@@ -155,7 +159,7 @@ def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
                     key,
                     f"governs no client: {by} comes first for every one",
                     f"every {whom} has {key} from {by} ({limit_text(key, values[by])}) or from a more specific entity",
-                    f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}"
+                    f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}{beside}"
                     if entity.user is None and entity.client_id is not DEFAULT
                     else "delete it",
                     by,

@@ -113,11 +113,14 @@ UNMEASURED = _question("unmeasured-log", "How much a recording will write is not
 
 
 def _of_rules() -> Iterator[Kind]:
-    """Lint's errors refuse a plan that sets such a value, as do names that look like a slip; warnings are said."""
+    """Lint's errors refuse a plan that sets such a value, as do names that look like a slip; warnings are said.
+
+    What governs no client is asked about: whoever sets it in an emergency takes the clients for limited.
+    """
     for rule in RULES:
         if rule.name == INTERNAL.name or rule.severity < Grade.WARNING:
             continue
-        if rule.name == "one-address":
+        if rule.name in ("one-address", "unreachable"):
             yield _question(rule.name, rule.about)
         else:
             refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
@@ -125,6 +128,7 @@ def _of_rules() -> Iterator[Kind]:
 
 
 _RULES = {kind.name: kind for kind in _of_rules()}
+_UNREACHABLE = next(rule for rule in RULES if rule.name == "unreachable")
 KINDS = tuple(
     sorted(
         (
@@ -353,6 +357,7 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         return
     if findings is None:
         findings = lint(plan.applied_to(current))
+    known = {(each.entity, each.key) for each in lint(current, rules=[_UNREACHABLE])}
     for found in concerning(findings, setting.keys()):
         kind = _RULES.get(found.rule.name)
         if kind is None or found.entity is None:
@@ -362,9 +367,12 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         for entity in (found.entity, found.by):
             change = setting.get(entity) if entity is not None else None
             if change is not None and (found.key is None or found.key in change.keys):
+                if found.rule is _UNREACHABLE and entity is found.by and (found.entity, found.key) in known:
+                    continue  # it governed nobody before, and the plan leaves it alone
                 key = "" if found.key is None else f" {found.key}"
                 why = _about_names(found.entity) if found.key is None else None
-                yield kind.objection(f"{found.entity}{key}: {why or f'{found.message} ({found.proof})'}")
+                proof = found.hint if found.rule is _UNREACHABLE else found.proof
+                yield kind.objection(f"{found.entity}{key}: {why or f'{found.message} ({proof})'}")
                 break
 
 
