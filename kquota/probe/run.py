@@ -198,13 +198,17 @@ class _Run:
 
     def _principal(self) -> str:
         """The user that the broker takes us for."""
-        if self._request.user is not None:
-            return self._request.user
-        if self._security.sasl is not None:
-            return str(getattr(self._security.sasl, "username", ""))
-        if self._security.tls is not None and self._security.tls.identity is not None:
+        user, sasl, tls = self._request.user, self._security.sasl, self._security.tls
+        if sasl is None and (tls is None or tls.identity is None):
+            if user not in (None, "ANONYMOUS"):
+                raise InputError(
+                    f"without a login brokers take a client for ANONYMOUS, and not for {user}",
+                    hint="--command-config FILE with the login, or no --user",
+                )
+            return "ANONYMOUS"
+        if user is None and sasl is None:
             raise InputError("the user of a certificate is the broker's to say", hint="--user NAME")
-        return "ANONYMOUS"
+        return str(getattr(sasl, "username", "")) if user is None else user
 
     def execute(self) -> ProbeResult:
         """Reads what governs the client, runs the load, and deletes what was created."""
