@@ -30,6 +30,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.resolve.resolver import Resolution, Resolver, resolve_ip
 from kquota.documents.journal import Entry, Journal, Pages
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Refused, Uncertain, Unreachable
@@ -231,6 +232,7 @@ class Rehearsal:
 
     `blind`: a controller answered, which does not show what is set; the plan is good for its review alone. `kept` are
     leases whose value is set once more, which gives them another end or none; `ended` are leases that the plan ends.
+    `around` are the quotas as they are, of all entities that may govern the same clients.
     """
 
     results: tuple[AlterResult, ...]
@@ -238,6 +240,7 @@ class Rehearsal:
     blind: bool = False
     kept: tuple[Lease, ...] = ()
     ended: tuple[Lease, ...] = ()
+    around: QuotaSnapshot = field(default_factory=QuotaSnapshot)
 
     def among(self, leases: Leases, alterations: Sequence[Alteration], *, expires: int | None) -> Rehearsal:
         """The rehearsal with what the alterations mean for leases; `expires` is their own end in ms since the epoch."""
@@ -272,7 +275,15 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.USER: ANY}, strict=True))}
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
     current = QuotaSnapshot({**seen, **{result.entity: result.before for result in results}})
-    return Rehearsal(results, placed(with_review(made, current, guards), backend))
+    return Rehearsal(results, placed(with_review(made, current, guards), backend), around=current)
+
+
+def governing_of(quotas: QuotaSnapshot, entity: Entity, key: QuotaKey) -> Resolution:
+    """What governs the clients of an entity that no other entity names; of a default entity, of nobody's names."""
+    user, client_id, ip = (
+        name if isinstance(name, str) else "\0" for name in (entity.user, entity.client_id, entity.ip)
+    )
+    return Resolver.of(quotas, key).resolve(user, client_id) if entity.ip is None else resolve_ip(quotas, ip)
 
 
 def unwritten(error: KquotaError) -> KquotaError:
@@ -308,21 +319,17 @@ def _unseen(results: Sequence[AlterResult]) -> Plan:
 
 
 @dataclass(frozen=True)
-class Altered:
+class Altered(Rehearsal):
     """What came of alterations: a result per entity in the order of mention, and the journal's entries.
 
-    `unverified` were written, but a describe shows other values. `interrupted`: it was stopped before its end.
-    `unfinished` is why the journal does not know what came of it. `kept` and `ended` are as in `Rehearsal`.
+    The plan is the first one. `unverified` were written, but a describe shows other values. `interrupted`: it was
+    stopped before its end. `unfinished` is why the journal does not know what came of it.
     """
 
-    results: tuple[AlterResult, ...]
     entries: tuple[str, ...] = ()
     unverified: tuple[Entity, ...] = ()
-    plan: Plan | None = None
     interrupted: bool = False
     unfinished: str | None = None
-    kept: tuple[Lease, ...] = ()
-    ended: tuple[Lease, ...] = ()
     leases: Leases = field(default_factory=Leases)
     """Those of the cluster before the write, as far as the journal can be read."""
 
@@ -351,7 +358,7 @@ def alter(
     results: dict[Entity, AlterResult] = {}
     entries: list[str] = []
     unverified: list[Entity] = []
-    first: Plan | None = None
+    first: Rehearsal | None = None
     interrupted, unfinished = False, None
     attempt = 0
     blind = False
@@ -372,12 +379,12 @@ def alter(
             blind = rehearsal.blind
             if blind:
                 consent(rehearsal)
-                return Altered(backend.alter(pending), plan=rehearsal.plan)
+                return Altered(backend.alter(pending), rehearsal.plan)
             if leases is None:
                 leases = read_leases(terms.journal, place_of(backend))
             rehearsal = rehearsal.among(leases, pending, expires=terms.expires)
             planned = rehearsal.plan
-            first = first or planned
+            first = first or rehearsal
             answered |= {each.entity: each for each in rehearsal.results}
             changing = {change.entity for change in planned.changes}
             results |= {entity: answered[entity] for entity in due - changing}
@@ -424,10 +431,19 @@ def alter(
         pending = tuple(wish for entity, wish in wishes.items() if entity in again)
         if pending:
             _back_off(attempt)
-    done = tuple(results[entity] for entity in wishes)
-    before = leases or Leases()
-    ended = tuple(lease for lease in ended if results[lease.entity].error is None)
-    return Altered(done, tuple(entries), tuple(unverified), first, interrupted, unfinished, kept, ended, before)
+    first = first or Rehearsal((), Plan(()))
+    return Altered(
+        tuple(results[entity] for entity in wishes),
+        first.plan,
+        kept=kept,
+        ended=tuple(lease for lease in ended if results[lease.entity].error is None),
+        around=first.around,
+        entries=tuple(entries),
+        unverified=tuple(unverified),
+        interrupted=interrupted,
+        unfinished=unfinished,
+        leases=leases or Leases(),
+    )
 
 
 def _lost_a_race(error: KquotaError) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kquota.access import Access
-from kquota.changes import Altered, Rehearsal, alter, place_of, rehearse
+from kquota.changes import Altered, Rehearsal, alter, governing_of, place_of, rehearse
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, say, stoppable, warn
@@ -19,6 +19,7 @@ from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, Uncertain
@@ -53,7 +54,7 @@ def carry_out(
         new = [each for each in rehearsal.plan.objections if each not in agreed]
         if terms.output == "table" and consent.will_ask(new, terms):
             # Who is asked sees first what it is about.
-            show(altered_view(Altered(rehearsal.results, kept=rehearsal.kept), dry_run=False), terms.output)
+            show(altered_view(rehearsal, dry_run=False), terms.output)
             shown[:] = [rehearsal.results]
         consent.heed(new, terms, f"Alter {named} all the same?", "altered")
         agreed.update(new)
@@ -66,9 +67,7 @@ def carry_out(
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             consent.rehearse(rehearsal.plan.objections, terms)
             consent.name_cluster(named)
-            altered = Altered(
-                rehearsal.results, plan=rehearsal.plan, kept=rehearsal.kept, ended=rehearsal.ended, leases=known
-            )
+            altered = Altered(**vars(rehearsal), leases=known)
         else:
             with consent.says_what_may_be_written(begun):
                 # Not stoppable while somebody is asked: there, Ctrl-C means no.
@@ -126,7 +125,7 @@ def _note_way_back(altered: Altered, access: Access, journal: Journal) -> None:
     lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
-    if altered.entries and (altered.plan is None or altered.plan.inverse):
+    if altered.entries and altered.plan.inverse:
         commands = " and ".join(params.way_back(name_of(entry), access, journal) for entry in reversed(altered.entries))
         note(f"{commands} takes it back")
     elif any(result.blind for result in made):
@@ -164,17 +163,17 @@ COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
 """The table of an alter, and its CSV in small letters."""
 
 
-def altered_view(altered: Altered, *, dry_run: bool) -> View:
-    """What changed, per entity and key."""
+def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
+    """What changed or would, per entity and key."""
     results = altered.results
 
     def document() -> Document:
         return alter_document(
             results,
             dry_run=dry_run,
-            objections=() if altered.plan is None else altered.plan.objections,
-            cluster=None if altered.plan is None else altered.plan.cluster,
-            journal=altered.entries,
+            objections=altered.plan.objections,
+            cluster=altered.plan.cluster,
+            journal=altered.entries if isinstance(altered, Altered) else (),
         )
 
     changes = [
@@ -204,10 +203,29 @@ def altered_view(altered: Altered, *, dry_run: bool) -> View:
         ]
         if rows or not altered.kept:
             yield from changes_table(COLUMNS, rows, dry_run=dry_run)
+            yield from map(Note, _inherited(altered))
         elif dry_run:
             yield Note(DRY_RUN, by=say)
 
     return View(screen=screen, document=document, csv=csv)
+
+
+_FEW = 5
+"""Of more changes nobody reads a line each."""
+
+
+def _inherited(altered: Rehearsal) -> Iterator[str]:
+    """What the clients of an entity get by another one, where it had no value or has none any more."""
+    changed = [result for result in altered.results if result.error is None and not result.blind]
+    after = QuotaSnapshot({**altered.around, **{result.entity: result.after for result in changed}})
+    for result in changed if len(changed) <= _FEW else ():
+        for key in result.before.keys() ^ result.after.keys() - result.unusable:
+            there, gone = (altered.around, after) if key in result.before else (after, altered.around)
+            other = governing_of(gone, result.entity, key)
+            if other.limit is not None and governing_of(there, result.entity, key).entity == result.entity:
+                limit = limit_text(key, other.limit)
+                when = f"is {limit} without it" if key in result.before else f"was {limit} before"
+                yield safe(f"{result.entity}: {key} {when}, by {other.entity}")
 
 
 def _before(result: AlterResult, key: QuotaKey) -> Value | str | None:
