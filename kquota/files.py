@@ -14,14 +14,27 @@ LARGEST = 256 << 20
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:
-    """What is in the file. Raises OSError; InputError for more bytes than `most`."""
+    """What is in the file. Raises InputError where it cannot be read, and for more bytes than `most`."""
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} is no name of a file")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a directory, not a file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     if len(content) > most:
         raise InputError(f"{path}: is larger than {most >> 20} MiB" if most >> 20 else f"{path}: is too large")
     return content
+
+
+def read_text(path: Path, most: int = LARGEST) -> str:
+    """The text of the file. Raises InputError for what is not UTF-8, and as `read_bytes` does."""
+    try:
+        return read_bytes(path, most).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: it is not text") from None
 
 
 @contextlib.contextmanager

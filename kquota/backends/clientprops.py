@@ -18,7 +18,7 @@ from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sa
 from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.errors import InputError
-from kquota.files import read_bytes
+from kquota.files import read_text
 
 if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -87,7 +87,7 @@ def zookeeper_security(
     )
     username = username or None
     if password is None and secret:
-        password = _content(Path(secret))
+        password = read_text(Path(secret), LARGEST).removesuffix("\n").removesuffix("\r")
     if username is None and password is None and jaas_file is not None:
         username, password = _zookeeper_login(jaas_file)
     if username is not None and password is None:
@@ -101,16 +101,6 @@ def zookeeper_security(
         if properties.get("zookeeper.ssl.client.enable", default).strip().lower() == "true":
             tls = stores.tls_of(properties, "zookeeper.ssl.", str(tls_file), ask)
     return ZooKeeperSecurity(username, password, scheme or "sasl", tls)
-
-
-def _content(path: Path) -> str:
-    """The secret in a file. Raises InputError where it cannot be read."""
-    try:
-        return read_bytes(path, 1 << 20).decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: it is not text") from None
 
 
 def has_zookeeper_login(file: Path) -> bool:
@@ -135,9 +125,7 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
 
 def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        return jaas.parse_file(read_bytes(file, LARGEST).decode())
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from None
+        return jaas.parse_file(read_text(file, LARGEST))
     except ValueError:
         raise InputError(f"{file}: not a JAAS configuration", hint=_JAAS_HINT) from None
 

@@ -5,6 +5,7 @@ Configuration providers, such as `${file:/path:key}`, `${directory:/path:name}` 
 `config.providers`; but what a variable names has to be there.
 """
 
+import contextlib
 import io
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Final
 
 from kquota.backends.secrets import java_class
 from kquota.errors import InputError
-from kquota.files import read_bytes
+from kquota.files import read_bytes, read_text
 
 LARGEST: Final = 16 << 20
 """Bytes of a file with properties or logins."""
@@ -28,10 +29,6 @@ def read_properties(path: Path) -> dict[str, str]:
 
     try:
         properties: dict[str, str] = javaproperties.load(io.BytesIO(read_bytes(path, LARGEST)))
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory, not a file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, javaproperties.InvalidUEscapeError):
         # Without the library's words, which repeat a piece of the value.
         raise InputError(f"{path}: not a properties file: a backslash and u are not followed by four digits") from None
@@ -52,7 +49,8 @@ def resolved(properties: Mapping[str, str], origin: Path) -> dict[str, str]:
             case "FileConfigProvider":
                 value = read_properties(Path(path)).get(key)
             case "DirectoryConfigProvider":
-                value = _content(Path(path, key))
+                with contextlib.suppress(InputError):
+                    value = read_text(Path(path, key), LARGEST)
             case "EnvVarConfigProvider":
                 value = os.environ.get(key)
             case other:
@@ -66,10 +64,3 @@ def resolved(properties: Mapping[str, str], origin: Path) -> dict[str, str]:
         return value
 
     return {name: _VARIABLE.sub(look_up, value) for name, value in properties.items()} if names else dict(properties)
-
-
-def _content(path: Path) -> str | None:
-    try:
-        return read_bytes(path, 1 << 20).decode()
-    except (OSError, UnicodeDecodeError):
-        return None

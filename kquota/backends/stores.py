@@ -147,10 +147,7 @@ def tls_of(properties: Mapping[str, str], prefix: str, origin: str, ask: Ask) ->
 
 
 def _read(path: Path) -> bytes:
-    try:
-        data = read_bytes(path, _LARGEST_STORE)
-    except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    data = read_bytes(path, _LARGEST_STORE)
     if data.startswith(_JCEKS):
         raise InputError(f"{path}: it is a JCEKS store", hint="PEM, PKCS12 and JKS can be read")
     if not data.startswith((JKS, b"\x30")) and not _is_pem(data):

@@ -272,10 +272,6 @@ def read_raw_text(path: Path) -> str:
         else:
             data = _piped(path) if path.is_fifo() else read_bytes(path)
         return data.decode("utf-8")
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory, not a file") from None
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         if data.startswith(b"PK\x03\x04"):
             hint = "save a spreadsheet as CSV, in UTF-8"

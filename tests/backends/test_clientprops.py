@@ -115,7 +115,7 @@ Client {{
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "No such file"),
+        (None, "no such file"),
         ("Client {", "not a JAAS configuration"),
         (f"Client {{ {DIGEST} required username=a password=s3cret; }}", "not a JAAS configuration"),
         ("Client { };", "no context Client"),
@@ -267,7 +267,7 @@ def test_configuration_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert kafka_security(client_properties(tmp_path, *lines)) == KafkaSecurity(sasl=Plain("alice", "s3cret${other:x}"))
     for wrong, says in (
         ("client.id=${env:KQUOTA_TEST_NOTHING}", "names nothing that is there"),
-        ("client.id=${file:/a/missing.properties:x}", "/a/missing.properties: No such file"),
+        ("client.id=${file:/a/missing.properties:x}", "/a/missing.properties: no such file"),
         ("config.providers.env.class=com.example.Vault", "provider env is not supported: com.example.Vault"),
     ):
         with pytest.raises(InputError, match=says):

@@ -192,7 +192,7 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
         ("config set-context z --bootstrap-server a", {}, 3, "malformed bootstrap server 'a'"),
         ("describe", {"KQUOTA_CONTEXT": "prod", "KQUOTA_ZOOKEEPER": "x:1"}, 2, "KQUOTA_CONTEXT and KQUOTA_ZOOKEEPER"),
         ("resolve --user a --quotas q.yaml --context prod", {}, 2, "--quotas and a cluster"),
-        ("describe --context prod", {}, 3, "prod.properties: No such file"),
+        ("describe --context prod", {}, 3, "prod.properties: no such file"),
     ],
 )
 def test_one_clear_line(kquota: Kquota, arguments: str, environment: dict[str, str], code: int, says: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote_plus, urlencode
 from kquota.backends.secrets import without
 from kquota.backends.tls import Tls, client_context
 from kquota.errors import InputError, MissingDependency, Unauthorized, Unreachable
-from kquota.files import read_bytes
+from kquota.files import read_text
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -75,12 +75,7 @@ class FileToken:
         return f"with the token in {self.path}"
 
     def token(self, host: str, timeout_s: float) -> str:
-        try:
-            return read_bytes(self.path, _LARGEST_ANSWER).decode().strip()
-        except OSError as error:
-            raise InputError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
-        except UnicodeDecodeError:
-            raise InputError(f"{self.path}: it is no token") from None
+        return read_text(self.path, _LARGEST_ANSWER).strip()
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ SCRAM = "SCRAM-SHA-256=[password=x]"
         (f"{B} --alter --ip 1.2.3.4 {ADD}", "Only connection quota configs can be altered for 'ips'"),
         (f"{B} --alter --user u --add-config {SCRAM}", "kquota: SCRAM credentials are no quotas: alter them with"),
         ("--bootstrap-server nonsense --describe --user u", "kquota: malformed bootstrap server 'nonsense'"),
-        (f"{B} --alter --user u --add-config-file /nowhere", "kquota: /nowhere: No such file or directory"),
-        (f"{B} --describe --user u --command-config /nowhere", "kquota: /nowhere: No such file or directory"),
+        (f"{B} --alter --user u --add-config-file /nowhere", "kquota: /nowhere: no such file or directory"),
+        (f"{B} --describe --user u --command-config /nowhere", "kquota: /nowhere: no such file or directory"),
         (f"{B} --describe --user u", "kquota: cannot reach Kafka at 127.0.0.1:1: connection refused"),
     ],
 )
