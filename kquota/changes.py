@@ -221,9 +221,10 @@ def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool
     raise InputError(f"nothing to undo at {cluster.address}", hint="'kquota history' lists what was done")
 
 
-def with_freezes(plan: Plan, current: QuotaSnapshot) -> Plan:
+def with_freezes(plan: Plan, backend: QuotaBackend) -> Plan:
     """A plan that takes something back, with the freezes alone as its review: what was there may be there again."""
-    return replace(plan, objections=gravest_first(freezes(plan, current)))
+    around = describe_entities(backend, [each for change in plan.changes for each in related(change.entity)])
+    return replace(plan, objections=gravest_first(freezes(plan, around)))
 
 
 @dataclass(frozen=True)

@@ -140,11 +140,6 @@ class Leases:
         """The leases that have still to end."""
         return tuple(lease for lease in self.found if lease.is_on)
 
-    @property
-    def next_end(self) -> int | None:
-        """When the next of them ends, in ms since the epoch."""
-        return min((lease.ends for lease in self.on if not lease.covered), default=None)
-
     def of_entry(self, entry: Entry) -> tuple[Lease, ...]:
         """The leases that an entry began."""
         return tuple(lease for lease in self.found if lease.entry.id == entry.id)

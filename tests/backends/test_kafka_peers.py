@@ -26,6 +26,7 @@ from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import Rejected, Uncertain, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
 from tests.support.processes import free_ports
+from tests.support.wire import decode_request, encode_response
 
 ALICE = Entity(user="alice")
 PAIR = Entity(user=DEFAULT, client_id="app")
@@ -68,13 +69,13 @@ class Peer:
     def _serve(self, connected: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connected, connected.makefile("rb") as stream:
             while size := stream.read(4):
-                header, request = wire.decode_request(stream.read(int.from_bytes(size, "big")))
+                header, request = decode_request(stream.read(int.from_bytes(size, "big")))
                 self.requests.append(request)
                 reply = self._answer(request, header)
                 if reply is ...:
                     reply = usual(request)
                 if not isinstance(reply, bytes | None):
-                    reply = wire.encode_response(reply, header.api_version, header.correlation_id)
+                    reply = encode_response(reply, header.api_version, header.correlation_id)
                     reply = len(reply).to_bytes(4, "big") + reply
                 if reply is not None:
                     connected.sendall(reply)
@@ -218,7 +219,7 @@ def test_an_older_broker() -> None:
     def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
         seen.append((header.api_key, header.api_version))
         if header.api_key == 18 and header.api_version == 3:
-            fallback = wire.encode_response(wire.ApiVersionsResponse(35, old[:1]), 0, header.correlation_id)
+            fallback = encode_response(wire.ApiVersionsResponse(35, old[:1]), 0, header.correlation_id)
             return len(fallback).to_bytes(4, "big") + fallback
         return wire.ApiVersionsResponse(0, old) if header.api_key == 18 else ...
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kquota.backends import wire
 from kquota.backends.wire.messages import FIELDS
+from tests.support.wire import decode_request, encode_response
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a function on its way out
@@ -80,12 +81,12 @@ def versioned(draw: st.DrawFn) -> tuple[Message, int]:
 def encode(message: Any, version: int, correlation_id: int, client_id: str | None = "kquota") -> bytes:
     if type(message) in REQUESTS:
         return wire.encode_request(message, version, correlation_id, client_id)
-    return wire.encode_response(message, version, correlation_id)
+    return encode_response(message, version, correlation_id)
 
 
 def decode(kind: Any, version: int, frame: bytes) -> Any:
     if kind in REQUESTS:
-        return wire.decode_request(frame)[1]
+        return decode_request(frame)[1]
     return wire.decode_response(kind, version, frame)[1]
 
 
@@ -130,7 +131,7 @@ def test_what_is_encoded_can_be_decoded(case: tuple[Any, int], correlation_id: i
     message, version = case
     frame = encode(message, version, correlation_id, client_id)
     if type(message) in REQUESTS:
-        header, decoded = wire.decode_request(frame)
+        header, decoded = decode_request(frame)
         assert header == (API_OF[type(message)].key, version, correlation_id, client_id)
         assert decoded == message
     else:
@@ -150,7 +151,7 @@ def test_every_truncation_is_a_frame_error(case: tuple[Message, int], correlatio
 
 @given(st.binary(max_size=60), st.sampled_from(wire.APIS), st.integers(0, 4))
 def test_bytes_from_anywhere_are_a_message_or_a_frame_error(frame: bytes, api: wire.Api, version: int) -> None:
-    for action in (lambda: wire.decode_response(api.response, version, frame), lambda: wire.decode_request(frame)):
+    for action in (lambda: wire.decode_response(api.response, version, frame), lambda: decode_request(frame)):
         with contextlib.suppress(wire.FrameError):
             action()
 
@@ -282,7 +283,7 @@ def test_features_of_newer_brokers_are_read_past() -> None:
 @pytest.mark.parametrize("asked", [1, 2, 3])
 def test_an_older_broker_says_so_in_version_0(known: list[wire.ApiVersion], asked: int) -> None:
     answer = wire.ApiVersionsResponse(wire.UNSUPPORTED_VERSION, known)
-    frame = wire.encode_response(answer, 0, 7)
+    frame = encode_response(answer, 0, 7)
     assert wire.decode_response(wire.ApiVersionsResponse, asked, frame) == (7, answer)
 
 
@@ -313,7 +314,7 @@ def test_an_endless_varint() -> None:
 )
 def test_requests_that_are_none_of_ours(frame: str, says: str) -> None:
     with pytest.raises(wire.FrameError, match=says):
-        wire.decode_request(bytes.fromhex(frame))
+        decode_request(bytes.fromhex(frame))
 
 
 @pytest.mark.parametrize("name", ["x" * 32_768, "ü" * 16_384, "\ud800"])
@@ -328,4 +329,4 @@ def test_null_where_there_must_be_a_value() -> None:
     broken: Any = wire.AlterClientQuotasResponse(0, None)
     for message in (broken, wire.SaslHandshakeResponse(0, [None])):
         with pytest.raises(wire.FrameError, match="null"):
-            wire.encode_response(message, 0, 1)
+            encode_response(message, 0, 1)

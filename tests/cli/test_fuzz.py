@@ -12,6 +12,7 @@ import pytest
 from kquota.backends import wire, znode
 from kquota.cli.main import COMMANDS, run
 from kquota.errors import KquotaError
+from tests.support.wire import encode_response
 
 SEED = 20_261_122
 DOCUMENTS = 60
@@ -168,7 +169,7 @@ def test_frames_and_nodes() -> None:
     dice = random.Random(SEED)
     parts = [wire.EntityData("user", "a"), wire.EntityData("client-id", None)]
     entry = wire.QuotaEntry(parts, [wire.ValueData("producer_byte_rate", 1.0), wire.ValueData("x", float("nan"))])
-    answer = wire.encode_response(wire.DescribeClientQuotasResponse(0, 0, "", [entry] * 3), 1, 7)
+    answer = encode_response(wire.DescribeClientQuotasResponse(0, 0, "", [entry] * 3), 1, 7)
     node = b'{"version":1,"config":{"producer_byte_rate":"1024","x":"y"}}'
     for _ in range(FRAMES):
         frame, data = bytearray(answer), bytearray(node)

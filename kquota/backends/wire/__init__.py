@@ -3,16 +3,17 @@
 ApiVersions, SaslHandshake, SaslAuthenticate, DescribeClientQuotas and AlterClientQuotas; for the limits of brokers
 DescribeCluster, DescribeConfigs and IncrementalAlterConfigs; for kafka-configs DescribeUserScramCredentials; for the
 room of logs DescribeLogDirs; for the journal of a cluster and for probes Metadata, CreateTopics, DeleteTopics, Produce,
-Fetch and ListOffsets. Frames (without their length prefix) ↔ named tuples, in both directions, from one table of
-messages. Sources: the message definitions `ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`,
-`RequestHeader` and `ResponseHeader` of Kafka's clients; KIP-35, 113, 152, 226, 339, 412, 511, 546, 554, 700, 827, 919.
+Fetch and ListOffsets. Named tuples of one table of messages become the frames of requests, without their length prefix,
+and frames of responses become named tuples; the broker's side is `tests/support/wire.py`. Sources: the message
+definitions `ApiVersionsRequest.json` … `DescribeUserScramCredentialsResponse.json`, `RequestHeader` and
+`ResponseHeader` of Kafka's clients; KIP-35, 113, 152, 226, 339, 412, 511, 546, 554, 700, 827, 919.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota.backends.wire.messages import *  # noqa: F403 - every message, and the numbers in them
-from kquota.backends.wire.messages import APIS, MESSAGES, UNSUPPORTED_VERSION, Api, ApiKey, Request, Response
+from kquota.backends.wire.messages import APIS, MESSAGES, UNSUPPORTED_VERSION, Api, ApiKey, Request
 from kquota.backends.wire.types import (
     INT16,
     INT32,
@@ -45,23 +46,7 @@ def encode_request(message: Request, version: int, correlation_id: int, client_i
     """The frame of a request. Raises FrameError for what a frame cannot carry, such as names beyond 32,767 bytes."""
     api = _BY_MESSAGE[type(message)]
     header = RequestHeader(api.key, version, correlation_id, client_id)
-    return encode(_request_header(api.is_flexible(version)), header, api.codec(type(message), version), message)
-
-
-def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
-    """Reads a request, as a broker does. Raises FrameError for anything but one whole message of a known version."""
-    (key, version), _ = decode(_KEY_AND_VERSION, frame, 0)
-    if key not in _BY_KEY:
-        raise FrameError(f"unknown message {key}")
-    api = _BY_KEY[ApiKey(key)]
-    header, at = decode(_request_header(api.is_flexible(version)), frame, 0)
-    return header, decode_whole(api.codec(api.request, version), frame, at)
-
-
-def encode_response(message: Response, version: int, correlation_id: int) -> bytes:
-    """The frame of a response. Raises FrameError for what a frame cannot carry."""
-    api = _BY_MESSAGE[type(message)]
-    return encode(_response_header(api, version), (correlation_id,), api.codec(type(message), version), message)
+    return encode(request_header(api.is_flexible(version)), header, api.codec(type(message), version), message)
 
 
 def decode_response(kind: type, version: int, frame: bytes) -> tuple[int, Any]:
@@ -71,16 +56,14 @@ def decode_response(kind: type, version: int, frame: bytes) -> tuple[int, Any]:
     v0 that brokers fall back to.
     """
     api = _BY_MESSAGE[kind]
-    (correlation_id,), at = decode(_response_header(api, version), frame, 0)
+    (correlation_id,), at = decode(response_header(api, version), frame, 0)
     if kind is MESSAGES["ApiVersionsResponse"] and decode(_ERROR_CODE, frame, at)[0] == UNSUPPORTED_VERSION:
         version = 0
     return correlation_id, decode_whole(api.codec(kind, version), frame, at)
 
 
-_BY_KEY = {api.key: api for api in APIS}
 _BY_MESSAGE: Mapping[type, Api] = {kind: api for api in APIS for kind in (api.request, api.response)}
 
-_KEY_AND_VERSION = struct_of(lambda *values: values, INT16, INT16)(0, False)
 _ERROR_CODE = INT16(0, False)
 
 
@@ -89,13 +72,15 @@ def api_of(message: Request) -> Api:
     return _BY_MESSAGE[type(message)]
 
 
-def _request_header(flexible: bool) -> Codec:
+def request_header(flexible: bool) -> Codec:
+    """How a `RequestHeader` is written."""
     # The client-id stays a classic string in the flexible header (v2), so that old brokers can read it.
     client_id = NULLABLE_STRING(0, False)
     fields = (INT16, INT16, INT32, lambda version, flexible: client_id)
     return struct_of(RequestHeader, *fields)(0, flexible)
 
 
-def _response_header(api: Api, version: int) -> Codec:
+def response_header(api: Api, version: int) -> Codec:
+    """How the correlation id of a response is written."""
     # Before it knows the broker's versions a client could not read a flexible header: ApiVersions never has one.
     return struct_of(lambda *values: values, INT32)(0, api.is_flexible(version) and api.key is not ApiKey.API_VERSIONS)

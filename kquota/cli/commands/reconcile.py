@@ -18,7 +18,6 @@ from kquota.cli.streams import note, say
 from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, terms_of
-from kquota.core.change.review import related
 from kquota.documents.journal import Entry
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.leases import Lease, Leases, by_place, ending, read_leases
@@ -138,8 +137,7 @@ def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, terms: Ter
     if assumed is not None:
         assumed.append(end.assumed(entry))
     if end.plan:
-        around = [each for change in end.plan.changes for each in related(change.entity)]
-        code = carry_out(with_freezes(end.plan, describe_entities(backend, around)), backend, terms, {})
+        code = carry_out(with_freezes(end.plan, backend), backend, terms, {})
         if code != ExitCode.OK:
             return code
     else:

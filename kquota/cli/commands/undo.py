@@ -17,7 +17,6 @@ from kquota.cli.text import moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
-from kquota.core.change.review import related
 from kquota.core.duration import duration
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
@@ -148,8 +147,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         # What was no value is not restored. The journal knows from now on that nothing is left to take back.
         reconcile.apply(back, backend, replace(terms, part=()))
     _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
-    around = [each for change in back.changes for each in related(change.entity)]
-    return carry_out(with_freezes(back, describe_entities(backend, around)), backend, terms, {})
+    return carry_out(with_freezes(back, backend), backend, terms, {})
 
 
 def _described(entry: Entry, now: int) -> str:
