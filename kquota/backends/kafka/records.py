@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from kquota.backends.wire.types import read_uvarint, write_uvarint
 from kquota.errors import InputError
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -85,25 +86,15 @@ def _record(data: bytes, offset: int, time_ms: int, appended: bool) -> Record:
 
 
 def _varint(value: int) -> bytes:
-    """Zigzag, seven bits a byte."""
-    value = (value << 1) ^ (value >> 63)
+    """Zigzag: small numbers are short, negative ones too."""
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    write_uvarint(out, (value << 1) ^ (value >> 63))
     return bytes(out)
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+    value, at = read_uvarint(data, at)
+    return (value >> 1) ^ -(value & 1), at
 
 
 @cache

@@ -66,7 +66,8 @@ def _fixed(layout: str) -> Schema:
     return lambda version, flexible: codec
 
 
-def _read_uvarint(frame: bytes, at: int) -> tuple[int, int]:
+def read_uvarint(frame: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes, seven bits a byte, and the position behind it."""
     byte = frame[at]
     if byte < 0x80:
         return byte, at + 1
@@ -83,7 +84,8 @@ def _read_uvarint(frame: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def _write_uvarint(out: bytearray, value: int) -> None:
+def write_uvarint(out: bytearray, value: int) -> None:
+    """The inverse of `read_uvarint`."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -91,7 +93,7 @@ def _write_uvarint(out: bytearray, value: int) -> None:
 
 
 def _read_compact(frame: bytes, at: int) -> tuple[int, int]:
-    size, at = _read_uvarint(frame, at)
+    size, at = read_uvarint(frame, at)
     return size - 1, at
 
 
@@ -99,7 +101,7 @@ def _write_compact(out: bytearray, size: int) -> None:
     if size < 0x7F:
         out.append(size + 1)
     else:
-        _write_uvarint(out, size + 1)
+        write_uvarint(out, size + 1)
 
 
 INT8 = _fixed(">b")
@@ -260,10 +262,10 @@ def struct_of(build: Callable[..., Any], *fields: Schema | tuple[int, Schema]) -
 
 
 def _skip_tagged(frame: bytes, at: int) -> int:
-    count, at = _read_uvarint(frame, at)
+    count, at = read_uvarint(frame, at)
     for _ in range(count):
-        _, at = _read_uvarint(frame, at)
-        size, at = _read_uvarint(frame, at)
+        _, at = read_uvarint(frame, at)
+        size, at = read_uvarint(frame, at)
         at += size
         if at > len(frame):
             raise IndexError
