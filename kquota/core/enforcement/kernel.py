@@ -159,7 +159,9 @@ def _compiled_kernel() -> Kernel:
         # No kernel allocates, so none needs the reference counts of its arrays: atomic, and ten times the whole work.
         options = {
             "error_model": "numpy",
-            "inline": "always" if function in INLINED else "never",
+            # LLVM puts the bodies in. numba's own way ("inline") copies every column of `Traffic` for each call, and
+            # LLVM then takes most of a minute to see that nothing changes them.
+            "forceinline": function in INLINED,
             "nogil": True,
             "_nrt": False,
             # Nothing calls it from C, and Python calls the functions of `Kernel` alone: a wrapper that unpacks 120
