@@ -177,6 +177,23 @@ def test_a_throttle_of_another_level_counts(tmp_path: Path, told: bool) -> None:
     assert all(quota.usage.throttled > 0 for quota in found.quotas)
 
 
+def test_a_default_that_another_quota_replaces_says_nothing(tmp_path: Path) -> None:
+    """The users' default is not too small where a quota of a client-id throttles in its place."""
+    rows = [Row(START_MS + 500 * number, "bob", "produce", 1000 if number % 10 else 30_000) for number in range(2000)]
+    pair = Entity(user=DEFAULT, client_id="app")
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {
+        Entity(user=DEFAULT): {PRODUCE: 5_000_000},
+        pair: {PRODUCE: 7000},
+    }
+
+    found, _ = recommendations(engine(tmp_path, rows), in_force(quotas), Wanted(keys=(PRODUCE,)))
+
+    (bob,) = found.quotas
+    assert (bob.current, bob.governed_by, bob.basis, bob.change) == (7000, (pair,), Basis.CENSORED, Change.NEW)
+    assert 7000 < bob.value < 100_000
+    assert [quota.entity for quota in found.left_out] == [pair]
+
+
 def test_thread_time_that_is_not_known(tmp_path: Path) -> None:
     """The key is left out."""
     found, _ = recommendations(engine(tmp_path, traffic(5, 60)), in_force(), Wanted())

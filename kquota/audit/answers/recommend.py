@@ -94,7 +94,7 @@ def recommendations(
     governing = _governing(rows, settings.quotas.latest, wanted)
     recommended = [
         quota.beside(governing.get((quota.key, quota.entity), {}), policy)
-        for quota in _all(usages, settings.quotas.latest, wanted)
+        for quota in _all(usages, settings.quotas.latest, governing, wanted)
     ]
     order = {key: place for place, key in enumerate(QuotaKey)}
     recommended.sort(key=lambda quota: (quota.entity.sort_key, order[quota.key]))
@@ -178,12 +178,20 @@ def _governing(
 
 
 def _all(
-    usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]], current: QuotaSnapshot, wanted: Wanted
+    usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]],
+    current: QuotaSnapshot,
+    governing: Mapping[tuple[QuotaKey, Entity], Mapping[Entity, Value]],
+    wanted: Wanted,
 ) -> list[Recommendation]:
     scope, policy = wanted.scope, wanted.policy
 
     def own(entity: Entity, key: QuotaKey) -> bool:
         return key in current.get(entity, {})
+
+    def limit_of(entity: Entity, key: QuotaKey) -> Value | None:
+        # A default says nothing of clients that a quota of another level limits in its place.
+        others = any(one.types != scope.default.types for one in governing.get((key, entity), {}))
+        return None if others else scope.current(current, entity, key)
 
     found: list[Recommendation] = []
     for key in wanted.keys:
@@ -194,9 +202,7 @@ def _all(
             if defaulted:
                 found += recommend_default(defaulted, scope.default, key, limit, policy)
             mine = {entity: some for entity, some in mine.items() if entity not in defaulted}
-        found += [
-            recommend(some, entity, key, scope.current(current, entity, key), policy) for entity, some in mine.items()
-        ]
+        found += [recommend(some, entity, key, limit_of(entity, key), policy) for entity, some in mine.items()]
     return [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in found]
 
 

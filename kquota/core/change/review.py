@@ -25,8 +25,8 @@ _REQUEST_BYTES = 1 << 20
 """What a producer sends at most, and a consumer takes of a partition, by their defaults."""
 _WINDOW_S = 11
 """quota.window.num windows of quota.window.size.seconds, by their defaults."""
-SHORT_FREEZE_S = 60
-"""Shorter ones are not worth a word."""
+SHORT_FREEZE_S = 30
+"""A client waits so long for a response (`request.timeout.ms`), then it connects anew: shorter ones pass unseen."""
 LONG_FREEZE_S = 600
 """Longer ones happen only where somebody says yes."""
 
@@ -72,7 +72,9 @@ INTERNAL = _refusal("internal-principal", "A default would limit a principal tha
 FREEZE = _question(
     "freeze", "A client at its current byte rate limit would be blocked for more than 10 minutes under the lower one."
 )
-SHORT_FREEZE = _warning("short-freeze", "A client at its current byte rate limit would be blocked for 1 to 10 minutes.")
+SHORT_FREEZE = _warning(
+    "short-freeze", "A client at its current byte rate limit would be blocked for 30 seconds to 10 minutes."
+)
 LOW_DEFAULT = _question(
     "low-default",
     "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
