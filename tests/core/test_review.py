@@ -124,7 +124,7 @@ def test_protected_entities_and_internal_principals_are_guarded() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "name", "text"),
     [
-        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: 2 * MB}}, None, ""),
+        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: 3 * MB}}, None, ""),
         ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB}}, "short-freeze", "up to 99.0 s"),
         ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB // 100}}, "freeze", "up to 3 h 3 min"),
         ({USERS: {CONSUMER: 5 * MB}}, {USERS: {CONSUMER: 10}}, "freeze", "up to 64 days"),
