@@ -185,8 +185,9 @@ def _write_json(view: View, path: Path | None) -> None:
 
 def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
     """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
-    file = asked.quotas
+    file, journal = asked.quotas, asked.quotas_journal
     place = str(file) if file is not None else f"live, {session.label(asked.given.access())}"
+    place += f", back through {journal}" if journal is not None else ""
     return safe(f"{place} ({len(result.quotas)} set)")
 
 

@@ -82,7 +82,7 @@ def audited_view(
     `quotas_from` names where the quotas come from, `recommend` the command that proposes others for the same usage.
     """
     findings = result.found
-    changed = [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
+    changed = _changes(result, settings)
     changes = [{"time_ms": time_ms, "reason": reason or None} for time_ms, reason in changed]
 
     def document() -> Document:
@@ -126,6 +126,8 @@ def audited_view(
 
 MOST_ROWS: Final = 20
 """Counters in a table of Markdown: a comment is to be read."""
+MOST_NOTES: Final = 3
+"""Changes of the quotas that the screen names."""
 
 
 def summary(result: AuditResult, settings: AuditSettings) -> str:
@@ -177,6 +179,11 @@ def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
     return csv_of(((found, _closed(result, found)) for found in findings), " ".join(names))
 
 
+def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, str]]:
+    """(when, why) of each change of the quotas while the usage was recorded."""
+    return [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
+
+
 COLUMNS = (
     *("BROKER", "WHO", "COUNTER", "QUOTA", "LIMIT", "PEAK", "DELAYED", "MUTED", "LONGEST", "DELIVERED", "LOGGED"),
     *("WHEN (UTC)", "CLIENTS"),
@@ -217,6 +224,8 @@ def _screen(
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
         yield Note(safe(f"quotas: {quotas_from}"))
+    for time_ms, reason in _changes(result, settings)[:MOST_NOTES]:
+        yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
     if shown:
         yield _table(result, settings, shown, wide=wide)
     if folded:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
+from kquota.core.quotas.quota import humanize
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.derive import utc
 from kquota.documents.encoding import Document, headed, read_document, read_text
@@ -82,15 +83,29 @@ def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHi
         )
     steps = (
         Step(
-            entry.started if entry.finished is None else entry.finished,
+            entry.started,
             entry.made.changes,
             f"entry {entry.id} of the journal",
             certain=entry.outcome == "applied",
-            reason=entry.message,
+            reason=_reason(entry),
         )
         for entry in made
     )
     return QuotaHistory.leading_to(current, steps)
+
+
+def _reason(entry: Entry) -> str:
+    """What it changed, why, and who did it: `user=bob producer_byte_rate 1 MB/s → -, +2 more: INC-77 (ops@host)`."""
+    made = [(change, key) for change in entry.made.changes for key in change.keys]
+    text: str = entry.command
+    if made:
+        change, key = made[0]
+        limits = (
+            humanize(key, limit) if (limit := each.get(key)) is not None else "-"
+            for each in (change.before, change.after)
+        )
+        text = f"{change.entity} {key} {' → '.join(limits)}" + (f", +{len(made) - 1} more" if made[1:] else "")
+    return text + (f": {entry.message}" if entry.message else "") + (f" ({entry.by})" if entry.by else "")
 
 
 def problems_of(history: QuotaHistory) -> tuple[Problem, ...]:

@@ -1,5 +1,6 @@
 """Which quotas `kquota audit` tests: those of a time, those of a journal, and two sets side by side."""
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -59,14 +60,14 @@ def write_journal(
     journal = Journal(folder, message=message)
     change = plan(read_quotas(tmp_path / "high.json"), read_quotas(tmp_path / "low.json"))
     entry = journal.begin(change, cluster=cluster, command="apply", now=time_ms)
-    journal.finish(entry, "applied", now=time_ms)
+    journal.finish(entry, "applied", now=time_ms + 5000)  # brokers have the value before it is read back
 
 
 def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
     """The findings are those of the history that says the same."""
     write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000)
 
-    arguments = ["audit", "usage.csv", "-o", "json", "--quotas"]
+    arguments = ["audit", "usage.csv", "-o", "csv", "--quotas"]
     expected = kquota(*arguments, "history.yaml")
     assert kquota(*arguments, "low.json", "--quotas-journal", "journal") == expected
     (tmp_path / "journal" / "zz.json").write_text("{")
@@ -79,14 +80,28 @@ def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Pa
     write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000, message="OPS-7: <alice> floods the brokers")
     command = ("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "--report", "page.html")
     document = json.loads(kquota(*command, "-o", "json").out)
-    assert document["data"]["quota_changes"] == [
-        {"time_ms": START_MS + 20_000, "reason": "OPS-7: <alice> floods the brokers"}
-    ]
+    (changed,) = document["data"]["quota_changes"]
+    why = "user=alice producer_byte_rate 20 kB/s → 5 kB/s: OPS-7: <alice> floods the brokers"
+    assert changed["time_ms"] == START_MS + 20_000
+    assert changed["reason"].startswith(f"{why} (")
     Draft202012Validator(schema("audit")).validate(document)
-    said = "\nQuotas changed at 2026-03-11 09:00:20 UTC: OPS-7: \\<alice> floods the brokers.\n"
+    assert f"quotas changed at 2026-03-11 09:00:20 UTC: {why}" in " ".join(kquota(*command).err.split())
+    said = f"\nQuotas changed at 2026-03-11 09:00:20 UTC: {why.replace('<', chr(92) + '<')}"
     assert said in kquota(*command, "-o", "markdown").out
     page = (tmp_path / "page.html").read_text()
-    assert "<dt>2026-03-11 09:00:20 UTC</dt><dd>quotas changed: OPS-7: &lt;alice&gt; floods the brokers</dd>" in page
+    assert f"<dt>2026-03-11 09:00:20 UTC</dt><dd>quotas changed: {html.escape(why)}" in page
+
+
+def test_quotas_of_another_time_have_no_verdict(kquota: Kquota, tmp_path: Path) -> None:
+    """Those that were taken away before the first record, or set after the last."""
+    (tmp_path / "bob.json").write_text(quotas(bob=1, alice=20_000))
+    (tmp_path / "carol.json").write_text(quotas(carol=1, alice=20_000))
+    (tmp_path / "long.yaml").write_text(
+        "kind: kquota.quota-history\nversion: 1\nperiods:\n  - file: bob.json\n"
+        "  - {from: 2026-03-11T08:00:00Z, file: high.json}\n  - {from: 2026-03-11T10:00:00Z, file: carol.json}\n"
+    )
+    done = kquota("audit", "usage.csv", "--quotas", "long.yaml", "-o", "json")
+    assert [quota["entity"] for quota in json.loads(done.out)["quotas"]] == [{"user": "alice"}]
 
 
 @pytest.mark.parametrize(

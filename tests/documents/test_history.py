@@ -145,7 +145,7 @@ def test_a_journal_of_a_folder(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     begun = journal.begin(plan(before, after), cluster="kafka://a", command="apply", now=NINE)
     journal.finish(begun, "applied", now=NINE + 40)
-    assert journal_history(journal.read().entries, after) == QuotaHistory((before, after), (NINE + 40,))
+    assert journal_history(journal.read().entries, after) == QuotaHistory((before, after), (NINE,))
 
 
 def test_what_does_not_join_up_is_refused() -> None:

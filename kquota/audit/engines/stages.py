@@ -274,8 +274,14 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     reasons = hidden(noted)
     # Usage tables may lack the thread time of a request; logs have the handlers' time of each.
     handlers = "request-log" in noted and noted.keys().isdisjoint(("usage", "usage-topic"))
+    first_ms, last_ms = quality.first_ms, quality.last_ms
     quotas, *quotas_before = (
-        verdicts(history, gather(parts), reasons) for history, parts in zip(settings.variants, governing, strict=True)
+        verdicts(
+            history if first_ms is None or last_ms is None else history.within(first_ms, last_ms),
+            gather(parts),
+            reasons,
+        )
+        for history, parts in zip(settings.variants, governing, strict=True)
     )
     found = AuditResult(
         findings,

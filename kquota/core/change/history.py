@@ -104,6 +104,11 @@ class QuotaHistory:
         """What was in force at that time."""
         return self.snapshots[bisect_right(self.changes_ms, time_ms)]
 
+    def within(self, first_ms: int, last_ms: int) -> QuotaHistory:
+        """The part of it that was in force between these times."""
+        first, last = bisect_right(self.changes_ms, first_ms), bisect_right(self.changes_ms, last_ms)
+        return replace(self, snapshots=self.snapshots[first : last + 1], changes_ms=self.changes_ms[first:last])
+
     def changes_within(self, first_ms: int, last_ms: int) -> Iterator[tuple[int, str]]:
         """(when, why) of each change in that time, in epoch ms; the text is empty where no reason is known."""
         for time_ms in self.changes_ms:
