@@ -2,7 +2,7 @@
 # demo   the main job on embedded parts
 # check  formatting, lint, types, the house's import rules
 # test   what CI runs: env, check and the tests of each day, by JOBS workers
-# quick  the tests of a minute: no server, no Java, no Spark, no long audits
+# quick  the tests of a minute: no server, no Java, no Spark, no long audits, no compiled kernel
 # nightly  all tests, every law with many more examples, ten million events against Kafka's own classes, ten rounds of races and kills, a million clients
 # generate   man pages and the README's tables, from the code
 # docs   the documentation as a site in build/site
@@ -77,7 +77,7 @@ compiled: python $(STAMP)
 prepared: compiled
 	$(BIN)/python -m tests.support.archives
 
-quick: compiled
+quick: python $(STAMP)
 	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --daily --without-servers
 
 nightly: maven shell-tools env prepared

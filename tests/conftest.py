@@ -26,8 +26,8 @@ from kquota.garbage import look_seldom
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
+from tests.support import compiled
 from tests.support.browser import Browser
-from tests.support.compiled import COMPILED
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
 from tests.support.scheduling import (
@@ -35,6 +35,7 @@ from tests.support.scheduling import (
     WITH_SERVERS,
     arrange,
     hide_java,
+    is_long,
     needs_server,
     scheduler,
     waits_for_night,
@@ -55,7 +56,7 @@ if _HOME not in os.environ.get("XDG_STATE_HOME", ""):  # workers have what the f
     atexit.register(shutil.rmtree, _home, ignore_errors=True)
     os.environ |= {"XDG_CONFIG_HOME": str(_home / "config"), "XDG_STATE_HOME": str(_home / "state")}
 # One compilation of the kernel serves all workers, all processes, and executors that have kquota in an archive.
-os.environ["NUMBA_CACHE_DIR"] = str(COMPILED)
+os.environ["NUMBA_CACHE_DIR"] = str(compiled.COMPILED)
 _numbers = itertools.count()
 # How long an example takes says nothing where servers and other tests run beside it.
 _SLOW = (HealthCheck.too_slow,)
@@ -86,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     look_seldom()
     if config.option.without_servers:
         hide_java()
+        compiled.hide()
         if not config.getoption("--hypothesis-profile"):
             settings.load_profile("quick")
     elif config.option.daily and not config.getoption("--hypothesis-profile"):
@@ -121,10 +123,11 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Random within modules."""
     arrange(items, config.option.order)
+    quick, daily = config.option.without_servers, config.option.daily
     left_out = {
         item
         for item in items
-        if (config.option.without_servers and needs_server(item)) or (config.option.daily and waits_for_night(item))
+        if (quick and needs_server(item)) or (daily and (waits_for_night(item) or (quick and is_long(item))))
     }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.brokers.nodes import new_cluster_id
 from tests.support.processes import free_ports
-from tests.support.scheduling import LONG, UNITS, WITH_SERVERS, unit_of
+from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, unit_of
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,9 +83,12 @@ def test_the_order_is_random_within_modules_and_can_be_repeated(sample: Callable
 
 
 def test_every_module_that_is_scheduled_is_there() -> None:
-    """A module that was renamed would lose its place, and its server would start twice."""
-    for place in {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys() | {*WITH_SERVERS}:
-        assert (ROOT / place).exists(), place
+    """A module that was renamed would lose its place, its server would start twice, and its long tests run each day."""
+    placed = {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys()
+    for place in placed | {*WITH_SERVERS, *LONG_WITHOUT_SERVERS, *NIGHTLY}:
+        module, _, test = place.partition("::")
+        assert (ROOT / module).exists(), place
+        assert not test or f"def {test.partition('[')[0]}" in (ROOT / module).read_text(), place
     assert unit_of("tests/audit/test_job.py::test_x[a::b]") == unit_of("tests/audit/test_judge.py::test_y") == "Spark"
     assert unit_of("tests/core/test_plan.py::test_x") == "tests/core/test_plan.py"
 

@@ -1,13 +1,35 @@
 """The compiled kernel, once for all tests: `python -m tests.support.compiled` fills the cache that they share.
 
-Compiling all of it takes most of a minute, and each worker that meets an empty cache would do it for itself.
+Compiling all of it takes a minute and a half, and each worker that meets an empty cache would do it for itself. `make
+quick` runs without numba instead, as an installation without that extra does.
 """
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from kquota.core.enforcement import Mode
 
 COMPILED = Path(__file__).resolve().parents[2] / "build" / "numba"
 """The folder of the machine code, for NUMBA_CACHE_DIR."""
+
+
+def hide() -> None:
+    """Lets this process, and the warm ones that it starts, find no numba; other interpreters compile nothing."""
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    hide_if_told()
+
+
+def hide_if_told() -> None:
+    """The same in a process that was started after `hide`."""
+    if os.environ.get("NUMBA_DISABLE_JIT"):
+        sys.modules["numba"] = None  # type: ignore[assignment]  # import then says that there is none
+
+
+def modes() -> Sequence[Mode]:
+    """Both kernels, or the plain one where numba is hidden."""
+    return (Mode.PLAIN,) if os.environ.get("NUMBA_DISABLE_JIT") else (Mode.PLAIN, Mode.COMPILED)
 
 
 def use() -> None:

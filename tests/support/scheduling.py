@@ -46,6 +46,7 @@ UNITS: Mapping[str, Sequence[str]] = {
     ),
     # No server, but the replays of the recordings, which the first of them keeps; one compares with Spark.
     "the recordings": (
+        "tests/audit/test_fetch_sizes.py",
         "tests/audit/test_mutations.py",
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
@@ -125,11 +126,10 @@ NIGHTLY: Sequence[str] = (
     "tests/audit/test_recorded.py::test_lines_are_a_little_out_of_order",
     *(f"tests/audit/test_recorded.py::test_single_throttles[{name} " for name in ("one", "3.9.1")),
     "tests/audit/test_recorded.py::test_a_cluster_from_the_shell[3.9.1]",
-    *(f"tests/audit/test_rebuilt.py::test_real_fetches_come_out[{name}]" for name in ("one", "3.9.1")),
+    *(f"tests/audit/test_fetch_sizes.py::test_real_fetches_come_out[{name}]" for name in ("one", "3.9.1")),
     # Laws with many examples or long inputs, of which a shorter one stands beside them.
-    "tests/audit/test_rebuilt.py::test_it_does_not_matter_how_a_log_is_cut",
+    "tests/audit/test_fetch_sizes.py::test_it_does_not_matter_how_a_log_is_cut",
     "tests/audit/test_follow.py::test_however_quotas_change_meanwhile",
-    "tests/backends/test_rows.py::test_a_broken_frame_has_the_same_error",
     "tests/core/test_demand.py::test_the_interval_holds_what_it_promises",
     "tests/cli/test_fuzz.py",
     *("tests/audit/test_garbage.py", "tests/cli/test_ends.py::test_writes_do_not_depend_on_who_reads_stdout"),
@@ -183,9 +183,10 @@ LONG_WITHOUT_SERVERS: Sequence[str] = (
     *("tests/cli/test_held_back.py", "tests/cli/test_recommend.py", "tests/cli/test_simulate.py"),
     *("tests/cli/test_startup.py", "tests/core/enforcement/test_kernel.py", "tests/core/simulation/test_engine.py"),
     *("tests/documents/test_hostile_documents.py", "tests/test_api.py", "tests/test_generated.py"),
-    "tests/test_support.py",
+    *("tests/audit/test_timeline.py", "tests/cli/test_report.py", "tests/cli/test_screens.py", "tests/test_support.py"),
+    "tests/audit/test_fetch_sizes.py::test_real_fetches_come_out",
 )
-"""Modules that `make quick` leaves to `make test`: 700 of 4,200 tests, which take two thirds of the CPU time."""
+"""What `make quick` leaves to `make test`, whose kernel is compiled: modules, and beginnings of the names of tests."""
 
 _NO_JAVA = """\
 #!/bin/sh
@@ -227,6 +228,11 @@ def needs_server(item: pytest.Item) -> bool:
 def waits_for_night(item: pytest.Item) -> bool:
     """Whether `make nightly` runs the test, and `make test` does not."""
     return item.nodeid.startswith(tuple(NIGHTLY))
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether `make test` runs the test, and `make quick` does not."""
+    return item.nodeid.startswith(tuple(LONG_WITHOUT_SERVERS))
 
 
 def examples(many: int) -> int:

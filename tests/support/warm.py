@@ -270,15 +270,17 @@ def _warm_up(heavy: bool) -> None:
     """Imports kquota, and the libraries that it imports when they are needed."""
     import kquota
 
+    compiled.hide_if_told()
     names = [module.name for module in pkgutil.walk_packages(kquota.__path__, "kquota.") if not module.ispkg]
     left_out = ("kquota.__main__", *(() if heavy else ("kquota.audit.",)))
     for name in [*(name for name in names if not name.startswith(left_out)), *_LIBRARIES, *(_HEAVY if heavy else ())]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if heavy:
-        from kquota.core.enforcement import kernel
+        from kquota.core.enforcement import Mode, kernel
 
-        if kernel().is_kept():  # forks have the machine code then, which takes a second to load
+        # Forks have the machine code then, which takes a second to load.
+        if Mode.COMPILED in compiled.modes() and kernel().is_kept():
             compiled.use()
     gc.collect()
     gc.freeze()  # what a fork does not look at, it does not copy

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kquota.core.enforcement import Kernel, Mode, kernel
+from kquota.core.enforcement import Kernel, kernel
+from tests.support.compiled import modes
 
 
-@pytest.fixture(params=[Mode.PLAIN, Mode.COMPILED])
+@pytest.fixture(params=modes())
 def using(request: pytest.FixtureRequest) -> Kernel:
     return kernel(request.param)

@@ -11,13 +11,13 @@ from kquota.core.enforcement import (
     Acceptors,
     ConnectionManager,
     Kernel,
-    Mode,
     QuotaWindows,
     kernel,
 )
 from kquota.core.enforcement.connection import Connection, ConnectionSensor
 from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
+from tests.support.compiled import modes
 from tests.support.enforcement import Arrival, accept
 from tests.support.scheduling import examples
 
@@ -150,10 +150,11 @@ def test_compiled_is_plain_and_no_listener_does_two_things_at_once(
     quotas: dict[str, Any], events: list[tuple[int, int, str]]
 ) -> None:
     names, arrivals = list(quotas["listeners"]), arrivals_of(quotas, events)
-    plain, compiled = (ConnectionManager(**quotas, using=kernel(mode)) for mode in (Mode.PLAIN, Mode.COMPILED))
+    plain, *compiled = (ConnectionManager(**quotas, using=kernel(mode)) for mode in modes())
     connections = accept(plain, arrivals)
-    assert connections == accept(compiled, arrivals)
-    assert state(plain.broker) == state(compiled.broker)
+    for manager in compiled:
+        assert connections == accept(manager, arrivals)
+        assert state(plain.broker) == state(manager.broker)
     cap = quotas["windows"].window_ms
     free = dict.fromkeys(names, 0)
     for arrival, connection in zip(arrivals, connections, strict=True):

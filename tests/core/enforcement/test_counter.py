@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import Generation, Kernel, Kind, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Kernel, Kind, QuotaWindows, kernel
 from kquota.core.enforcement.counter import Counters, from_bytes, to_bytes
 from kquota.errors import InputError
 from tests.core.enforcement import strategies as given_
+from tests.support.compiled import modes
 
-PLAIN, COMPILED = kernel(Mode.PLAIN), kernel(Mode.COMPILED)
+PLAIN, *COMPILED = (kernel(mode) for mode in modes())
 LIMITS = {Kind.REQUEST: 2.5, Kind.MUTATION: 3.7, Kind.PERMISSIVE: 3.7, Kind.CONNECTION: 4.0}
 ROWS = [*Kind, Kind.PRODUCE]
 """A counter of each kind, and one that nothing is charged to."""
@@ -17,7 +18,7 @@ steps = st.tuples(
     st.sampled_from(list(Kind)),
     st.one_of(given_.gaps, st.sampled_from([3_600_000, 3_600_001])),
     given_.sizes,
-    st.sampled_from([None, None, None, PLAIN, COMPILED]),
+    st.sampled_from([None, None, None, PLAIN, *COMPILED]),
 )
 
 
@@ -27,7 +28,11 @@ def rows(counters: Counters) -> list[list[float]]:
 
 @settings(deadline=None)
 @given(
-    st.lists(steps, max_size=60), given_.windows, given_.windows, given_.generations, st.sampled_from([PLAIN, COMPILED])
+    st.lists(steps, max_size=60),
+    given_.windows,
+    given_.windows,
+    given_.generations,
+    st.sampled_from([PLAIN, *COMPILED]),
 )
 def test_counters_go_on_from_their_bytes(
     events: list[tuple[Kind, int, int, Kernel | None]],

@@ -13,7 +13,6 @@ from kquota.core.enforcement import (
     Generation,
     Kernel,
     Kind,
-    Mode,
     ProduceSensor,
     QuotaWindows,
     RequestSensor,
@@ -26,9 +25,10 @@ from kquota.core.enforcement.replay import NEVER, Events, Summaries
 from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
+from tests.support.compiled import modes
 from tests.support.enforcement import Summary, replay_counter
 
-KERNELS = [kernel(Mode.PLAIN), kernel(Mode.COMPILED)]
+KERNELS = [kernel(mode) for mode in modes()]
 Sensor = tuple[int, Value | None, list[tuple[int, int, bool]]]
 """(kind, limit, events of (time, bytes or ns, checked))"""
 

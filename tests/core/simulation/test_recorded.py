@@ -7,8 +7,7 @@ import pytest
 from kquota.core.enforcement import Generation, Mode, kernel
 from kquota.core.simulation.recorded import Charged, Counted, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
-
-MODES = (Mode.PLAIN, Mode.COMPILED)
+from tests.support.compiled import modes
 
 
 def run(
@@ -33,7 +32,7 @@ def run(
     return run_recorded(workload, [counter], [Charged(0)], generation=Generation.N_PLUS_1_BY_LAST, using=kernel(mode))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_a_request_holds_one_batch_of_each_partition(mode: Mode) -> None:
     """Those of a full partition wait for the next request, and those of others overtake them (RecordAccumulator)."""
     # The first takes ten seconds to pay; the others have come by then.
@@ -48,7 +47,7 @@ def test_a_request_holds_one_batch_of_each_partition(mode: Mode) -> None:
     assert later == [second] * 20 + [second] * 20 + [third] * 20
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_nothing_is_lost_or_counted_twice_in_a_joined_request(mode: Mode) -> None:
     """All bytes are delivered, less the headers of requests that went out with another one."""
     rows = [(100 * n, 1000, n % 3) for n in range(300)]
@@ -64,7 +63,7 @@ def test_nothing_is_lost_or_counted_twice_in_a_joined_request(mode: Mode) -> Non
     assert begun.left > 0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_a_response_has_a_header_beside_the_records_that_a_quota_caps(mode: Mode) -> None:
     """Records for ten seconds and a header are more than the quota of ten seconds: such a fetch is throttled."""
     client = Client("c", FETCH_API, size=1, given=(0, 1), max_wait_ms=1 << 40, max_bytes=1 << 20, round_trip_ms=0)
@@ -79,7 +78,7 @@ def test_a_response_has_a_header_beside_the_records_that_a_quota_caps(mode: Mode
     assert (met.delivered, met.left) == (100_073, 0)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize(("in_flight", "sizes"), [(5, [1, 20, 10, 5]), (1, [1, 20, 15])])
 def test_a_request_holds_what_was_there_when_it_was_sent(mode: Mode, in_flight: int, sizes: Sequence[int]) -> None:
     """With several in flight it is sent before the broker reads it, and does not know what comes until then."""
@@ -92,7 +91,7 @@ def test_a_request_holds_what_was_there_when_it_was_sent(mode: Mode, in_flight: 
     assert [charged.count(moment) for moment in sorted(set(charged))] == sizes
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_a_consumer_has_one_response_in_store(mode: Mode) -> None:
     """Ten responses of which each takes 500 ms: it asks for the second at once, and for the last after the eighth."""
     client = Client("c", FETCH_API, size=1, given=(0, 10), max_wait_ms=1 << 40, max_bytes=1 << 20, round_trip_ms=0)
@@ -101,7 +100,7 @@ def test_a_consumer_has_one_response_in_store(mode: Mode) -> None:
     assert 8 * 500 <= met.done_ms < 8 * 500 + 50
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes())
 def test_a_busy_consumer_reads_a_throttle_time_late(mode: Mode) -> None:
     """It polls when it has processed what it got; then it waits for all of the throttle time."""
     client = Client("c", FETCH_API, size=1, given=(0, 2), max_wait_ms=1 << 40, max_bytes=1 << 20, round_trip_ms=0)
