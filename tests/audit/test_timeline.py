@@ -1,5 +1,6 @@
 """The worst counters over time say what the findings say, however they were put together."""
 
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,23 +13,14 @@ from kquota.audit.ledger import timeline
 from kquota.audit.ledger.timeline import MOST_BINS, Bin, Timeline, width_of
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.quotas import read_quotas
-from tests.audit.recorded import LOG, QUOTAS
+from tests.cli.test_report import recorded
 
 MOMENTS = st.integers(min_value=0, max_value=10**14)
-
-
-def audit(timelines: int) -> AuditResult:
-    """The audit of the recorded log with as many timelines."""
-    settings = AuditSettings(
-        QuotaHistory.of(read_quotas(QUOTAS)), per_client=True, timelines=timelines, read=ReadSettings(broker="1")
-    )
-    return local.audit(plan_splits([str(LOG)], "request-log"), settings, "the recorded log", processes=1)
 
 
 def rows_with_timeline(result: AuditResult) -> list[tuple[dict[str, Any], Timeline]]:
@@ -50,11 +42,12 @@ def assert_told_alike(row: dict[str, Any], line: Timeline) -> None:
 
 
 def test_the_bins_add_up_to_the_findings() -> None:
-    """For the most throttled counters; the clients' throttles add up, too."""
-    result = audit(4)
+    """For every throttled counter; the clients' throttles add up, too."""
+    result, _ = recorded()
 
     told = rows_with_timeline(result)
-    assert {row["sensor"] for row, _ in told} == {"alice:", "carol:", "bob:fraud-reader", ":sensor-gw"}
+    pairs = {"bob:fraud-reader", "bob:etl"}
+    assert {row["sensor"] for row, _ in told} == {"alice:", "carol:", ":sensor-gw", ":web-edge", *pairs}
     for row, line in told:
         assert line.width_ms == 2000
         assert_told_alike(row, line)
@@ -82,6 +75,8 @@ def test_ten_minutes_of_a_month_are_shown_alone(tmp_path: Path) -> None:
 
     told = {row["sensor"]: (row, line) for row, line in rows_with_timeline(result)}
     assert set(told) == {"alice:", "bob:"}
+    worst = local.audit(plan_splits([str(usage)], "auto"), replace(asked, timelines=1), "usage.csv", processes=1)
+    assert [sensor for _, _, sensor in worst.timelines] == ["alice:"]
     assert told["bob:"][1].around is None
     assert_told_alike(*told["bob:"])
     row, line = told["alice:"]

@@ -52,6 +52,8 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_recorded.py",
         "tests/test_generated.py",
     ),
+    # The audit of a recorded log as a report needs it.
+    "a report": ("tests/audit/test_timeline.py", "tests/cli/test_report.py", "tests/cli/test_screens.py"),
 }
 """Modules that share a server, by the server."""
 
@@ -67,6 +69,7 @@ LONG: Sequence[str] = (
     "tests/cli/test_completion.py",
     "tests/test_kafka_configs.py",
     "the recordings",
+    "a report",
     "tests/faults/test_races.py",
     "tests/differential/test_config_command.py",
     "tests/test_install.py",
