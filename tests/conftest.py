@@ -87,7 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     look_seldom()
     if config.option.without_servers:
         hide_java()
-        compiled.hide()
+        if config.option.daily:  # make quick
+            compiled.hide()
         if not config.getoption("--hypothesis-profile"):
             settings.load_profile("quick")
     elif config.option.daily and not config.getoption("--hypothesis-profile"):
