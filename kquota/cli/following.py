@@ -16,7 +16,7 @@ import click
 from kquota.access import Access
 from kquota.audit.run import Usage
 from kquota.backends.polling import QuotaWatch
-from kquota.cli.options import FINE_DURATION, count, gathered, lasting, path, values
+from kquota.cli.options import count, fine_duration, gathered, lasting, path, values
 from kquota.cli.session import open_backend
 from kquota.cli.streams import note, safe, stoppable, warn
 from kquota.cli.text import entity_text, many, moment, rate_text
@@ -60,7 +60,7 @@ class Following:
     )
     settle: int | None = lasting(
         "How far behind the newest line of its broker a line may come and count in an episode.",
-        type=FINE_DURATION,
+        type=fine_duration,
         show_default="500ms",
     )
     episodes: tuple[str, ...] = values(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -81,7 +81,7 @@ def count(about: str, *names: str, metavar: str | None = "N", **how: Any) -> Any
 
 def lasting(about: str, *names: str, **how: Any) -> Any:
     """An option that takes a length of time, in ms."""
-    return option(about, *names, **{"type": DURATION, "metavar": "TIME", **how})
+    return option(about, *names, **{"type": duration, "metavar": "TIME", **how})
 
 
 def choice(of: Iterable[str], about: str, *names: str, **how: Any) -> Any:
@@ -140,24 +140,21 @@ def collected(into: str, make: Callable[..., object], names: Iterable[str] | Non
     return decorate
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds; with `fine` also 500ms."""
-
-    name = "time"
-    _UNITS: ClassVar = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
-
-    def __init__(self, *, fine: bool = False) -> None:
-        self._unit = "min|ms|[dhms]" if fine else "min|[dhms]"
-        self._such_as = "500ms, 90s or 2m" if fine else "90s, 30m, 2h or 1d12h"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        parts = re.findall(rf"(\d{{1,9}})({self._unit})", value)
-        if not parts or "".join(map("".join, parts)) != value:
-            self.fail(f"{value!r} is not a length of time, such as {self._such_as}", param, ctx)
-        return sum(int(number) * self._UNITS[unit] for number, unit in parts)
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
-DURATION = _Duration()
-FINE_DURATION = _Duration(fine=True)
+def _length(text: str, unit: str, such_as: str) -> int:
+    parts = re.findall(rf"(\d{{1,9}})({unit})", text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise click.BadParameter(f"{text!r} is not a length of time, such as {such_as}")
+    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+
+
+def duration(text: str) -> int:
+    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds. Raises click.BadParameter."""
+    return _length(text, "min|[dhms]", "90s, 30m, 2h or 1d12h")
+
+
+def fine_duration(text: str) -> int:
+    """The same, also such as 500ms."""
+    return _length(text, "min|ms|[dhms]", "500ms, 90s or 2m")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -50,24 +50,19 @@ _FOR = {"user": "users", "client-id": "clients", "user-and-client-id": "user-cli
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
 
-class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A share such as 1% or 0.5%; as a number between 0 and 1."""
+def _share(most: float = 100.0) -> Callable[[str], float]:
+    """Reads a share such as 1% or 0.5%, up to so many percent; as a number between 0 and 1."""
 
-    name = "share"
-
-    def __init__(self, most: float = 100.0) -> None:
-        self._most = most
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", value, re.ASCII)
+    def share(text: str) -> float:
+        found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", text, re.ASCII)
         if found is None:
-            hint = f"did you mean {value}%?" if re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", value, re.ASCII) else ""
-            self.fail(f"{value!r} is not a share, such as 1% or 0.5%{hint and '; ' + hint}", param, ctx)
-        if not 0 <= float(found[1]) <= self._most:
-            self.fail(f"{value} is not between 0% and {self._most:g}%", param, ctx)
+            hint = f"; did you mean {text}%?" if re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text, re.ASCII) else ""
+            raise click.BadParameter(f"{text!r} is not a share, such as 1% or 0.5%{hint}")
+        if not 0 <= float(found[1]) <= most:
+            raise click.BadParameter(f"{text} is not between 0% and {most:g}%")
         return float(found[1]) / 100
+
+    return share
 
 
 @click.command("recommend", cls=grammar.Command)
@@ -94,19 +89,19 @@ def command(
     max_throttled: float = value(
         "SHARE",
         "How much of its active time an entity may be throttled, on its busiest broker.",
-        type=_Share(50),
+        type=_share(50),
         default="1%",
     ),
-    headroom: float = option("The margin above a need that is known.", type=_Share(900), default="20%"),
+    headroom: float = option("The margin above a need that is known.", type=_share(900), default="20%"),
     raise_by: float = option(
         "How much to raise a quota whose clients were throttled each time they wanted more; in place of --headroom.",
-        type=_Share(900),
+        type=_share(900),
         default="50%",
     ),
     covers: float = option(
-        "The share of the entities for whom a default has to be enough.", type=_Share(), default="90%"
+        "The share of the entities for whom a default has to be enough.", type=_share(), default="90%"
     ),
-    confidence: float = option("The confidence of the intervals.", type=_Share(99.9), default="95%"),
+    confidence: float = option("The confidence of the intervals.", type=_share(99.9), default="95%"),
     lower: bool = flag("Also lower quotas that are higher than needed."),
     asked: usage.Asked,
 ) -> View:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +16,8 @@ from kquota.access import Access
 from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.options import DURATION, choice, count, declared, flag, lasting, value, values
+from kquota.cli.options import choice, count, declared, flag, lasting, value, values
+from kquota.cli.options import duration as length
 from kquota.cli.progress import progress
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
@@ -43,37 +45,23 @@ def appender_text(name: str) -> str:
     return (files("kquota.cli") / "appenders" / APPENDERS[name]).read_text(encoding="utf-8")
 
 
-class _Rotation(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+def _rotation(text: str) -> tuple[int, int]:
     """ON/EVERY, such as 30s/5m, as two lengths of time in ms."""
-
-    name = "rotation"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        on, slash, every = value.partition("/")
-        if not slash:
-            self.fail(f"{value!r} is not ON/EVERY, such as 30s/5m", param, ctx)
-        lengths = tuple(DURATION.convert(text, param, ctx) for text in (on, every))
-        if not 0 < lengths[0] <= lengths[1]:
-            self.fail(f"{value!r}: a turn is at most as long as the time between two turns", param, ctx)
-        return lengths[0], lengths[1]
+    on, slash, every = text.partition("/")
+    if not slash:
+        raise click.BadParameter(f"{text!r} is not ON/EVERY, such as 30s/5m")
+    lengths = length(on), length(every)
+    if not 0 < lengths[0] <= lengths[1]:
+        raise click.BadParameter(f"{text!r}: a turn is at most as long as the time between two turns")
+    return lengths
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+def _size(text: str) -> int:
     """A size such as 1GB or 500MiB, in bytes."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            if "/" in value or value.endswith("ps"):
-                raise InputError("")
-            return int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, value))
-        except InputError:
-            self.fail(f"{value!r} is not a size, such as 1GB or 500MiB", param, ctx)
+    with contextlib.suppress(InputError):
+        if "/" not in text and not text.endswith("ps"):
+            return int(parse_value(QuotaKey.PRODUCER_BYTE_RATE, text))
+    raise click.BadParameter(f"{text!r} is not a size, such as 1GB or 500MiB")
 
 
 @click.command("record", cls=grammar.Command)
@@ -92,10 +80,10 @@ def command(
     duration: int = lasting("Switch back after so long at the latest.", "--for", default="2m"),
     requests: int | None = count("Switch back after so many requests of all brokers; needs --metrics or --log."),
     size: int | None = value(
-        "SIZE", "Switch back after so many bytes of all brokers, such as 1GB; needs --metrics or --log.", type=_Size()
+        "SIZE", "Switch back after so many bytes of all brokers, such as 1GB; needs --metrics or --log.", type=_size
     ),
     rotate: tuple[int, int] | None = value(
-        "ON/EVERY", "One broker after the other: on for ON, a turn every EVERY, such as 30s/5m.", type=_Rotation()
+        "ON/EVERY", "One broker after the other: on for ON, a turn every EVERY, such as 30s/5m.", type=_rotation
     ),
     metrics: tuple[str, ...] = values(
         "[ID=]URL",
