@@ -7,7 +7,7 @@ from kquota.cli import consent, session
 from kquota.cli.params import Writing
 from kquota.cli.streams import note
 from kquota.cli.text import Column
-from kquota.cli.views import Csv, Note, Part, Table, View, changes_table, check_sorting, show, table_of
+from kquota.cli.views import Csv, Note, Part, Table, View, changes_table, check_sorting, csv_of, show, table_of
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -32,21 +32,16 @@ def described(broker: Broker | None, access: Access) -> View:
     with session.open_broker_configs(access) as configs:
         snapshot = configs.describe(broker)
 
-    def csv() -> Csv:
-        rows: list[tuple[object, ...]] = []
-        for broker, configs in snapshot.items():
-            for config in configs:
-                rows.append((broker_text(broker), config.name, config.value, config.source.value, "true", config.name))
-                rows += [
-                    (broker_text(broker), config.name, each.value, each.source.value, "false", each.name)
-                    for each in config.hidden
-                ]
-        return Csv(("broker", "config", "value", "source", "effective", "set_as"), rows)
-
+    shown = [
+        (broker_text(broker), config, each, each is config)
+        for broker, configs in snapshot.items()
+        for config in configs
+        for each in (config, *config.hidden)
+    ]
     return View(
         screen=lambda: _table(snapshot),
         document=lambda: brokers_document(snapshot),
-        csv=csv,
+        csv=lambda: csv_of(shown, _CSV),
         others={"wide": lambda: _wide(snapshot), "name": lambda: map(broker_text, snapshot)},
     )
 
@@ -92,6 +87,7 @@ def parse_additions(items: list[str]) -> dict[str, str]:
     return texts
 
 
+_CSV = "broker=0 config=1.name value=2.value source=2.source effective=3 set_as=2.name"
 _NOTHING: Sequence[Part] = (Note("no configs are set"),)
 
 

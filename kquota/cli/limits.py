@@ -1,11 +1,23 @@
 """Limits as people read them, and where they are set."""
 
+from collections.abc import Callable
+
 from kquota.cli.text import entity_text
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.static import STATIC_CONFIGS
 from kquota.core.resolve.resolver import Resolution
+
+CSV = "key=0.key limit=0.limit level=0.level.label entity=0.entity znode=1 sensor=0.sensor"
+"""The columns in CSV of a resolution and the path of its entity's znode."""
+PathOf = Callable[[Entity], str | None]
+"""The path of an entity's znode; None for a cluster without ZooKeeper."""
+
+
+def with_path(item: Resolution, path_of: PathOf) -> tuple[Resolution, str | None]:
+    """A resolution, and the path of its entity's znode."""
+    return item, None if item.entity is None else path_of(item.entity)
 
 
 def limit_of(item: Resolution) -> str:

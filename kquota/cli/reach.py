@@ -1,16 +1,16 @@
 """`kquota resolve --all` and `--who`: many clients, a row for each key."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from kquota.cli.limits import counter, level, origin, tag
+from kquota.cli.limits import CSV, PathOf, counter, level, origin, tag, with_path
 from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text
-from kquota.cli.views import Csv, Document, Part, View, show, table_of
+from kquota.cli.views import Csv, Document, Part, View, csv_of, show, table_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.selector import NamePatterns
@@ -23,8 +23,6 @@ from kquota.documents.limits import resolution_document
 from kquota.errors import InputError, Refused
 
 Resolved = tuple[Client, tuple[Resolution, ...]]
-PathOf = Callable[[Entity], str | None]
-"""The path of an entity's znode; None for a cluster without ZooKeeper."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +95,18 @@ class Many:
             for client, resolutions in found:
                 yield resolution_document(*client, resolutions, self.path_of)
 
-        ip_heading = ["ip"] if with_ip else []
-        headings = ["user", "client_id", *ip_heading, "key", "limit", "level", "entity", "znode", "sensor"]
+        def csv() -> Csv:
+            rows = (
+                (*with_path(each, self.path_of), *_names(client, with_ip))
+                for client, resolutions in found
+                for each in resolutions
+            )
+            return csv_of(rows, f"user=2 client_id=3 {'ip=4 ' if with_ip else ''}{CSV}")
+
         view = View(
             screen=lambda: _table(found, with_ip=with_ip, wide=False),
             document=document,
-            csv=lambda: Csv(headings, _csv_rows(found, self.path_of, with_ip=with_ip)),
+            csv=csv,
             others={"wide": lambda: _table(found, with_ip=with_ip, wide=True)},
         )
         show(view, self.output)
@@ -121,14 +125,6 @@ def _opened(file: Path) -> Iterator[TextIO]:
             yield opened
         except UnicodeDecodeError:
             raise InputError(f"{file}: not UTF-8 text") from None
-
-
-def _csv_rows(found: Iterable[Resolved], path_of: PathOf, *, with_ip: bool) -> Iterator[Sequence[object]]:
-    for client, resolutions in found:
-        for each in resolutions:
-            label = None if each.level is None else each.level.label
-            znode = None if each.entity is None else path_of(each.entity)
-            yield (*_names(client, with_ip), each.key, each.limit, label, each.entity, znode, each.sensor)
 
 
 def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:

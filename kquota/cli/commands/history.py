@@ -18,7 +18,7 @@ from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
 from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
-from kquota.documents.derive import plain
+from kquota.documents.derive import picked
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.errors import KquotaError
 from kquota.leases import Fate, Lease, by_place, settles
@@ -160,16 +160,9 @@ def _levels(entry: Entry) -> Table:
 
 def _lease(lease: Lease, now: int) -> Document:
     """A lease as history's JSON has it; `by` is the entry that ended it."""
-    return {
-        "entry": lease.entry.id,
-        "entity": plain(lease.entity),
-        "key": str(lease.key),
-        "value": lease.value,
-        "then": lease.then,
-        "ends": lease.ends,
-        "state": "overdue" if lease.is_overdue(now) else lease.fate.value,
-        "by": None if lease.by is None else lease.by.id,
-    }
+    state = "overdue" if lease.is_overdue(now) else lease.fate.value
+    told = picked(lease, "entry=entry.id entity key value then ends")
+    return {**told, "state": state, "by": None if lease.by is None else lease.by.id}
 
 
 def _undone(entry: Entry, pages: Pages) -> Document:

@@ -1,7 +1,7 @@
 """`kquota resolve`."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,11 +11,11 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, reach, session
 from kquota.cli.explanation import explanation
 from kquota.cli.leases import note_ends
-from kquota.cli.limits import counter, level, limit_of, on_brokers, origin, source, tag
+from kquota.cli.limits import CSV, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
 from kquota.cli.options import count, declared, flag, value
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Csv, Note, Part, Table, View, shown_as, table_of
+from kquota.cli.views import Note, Part, Table, View, csv_of, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
 from kquota.core.enforcement.generation import BrokerSettings
@@ -166,7 +166,7 @@ _WITHOUT_CAVEATS = (*_TABLES, "csv")
 """The formats that have no room for exceptions."""
 
 
-def _paths(source: session.QuotaSource, output: str) -> Callable[[Entity], str | None]:
+def _paths(source: session.QuotaSource, output: str) -> PathOf:
     """The paths of znodes, for a ZooKeeper.
 
     A file can be of any cluster: programs get the paths that its quotas would have, people do not.
@@ -217,26 +217,12 @@ def resolved(
     resolutions: Sequence[Resolution],
     brokers: int | None = None,
     caveats: Sequence[Caveat] = (),
-    path_of: Callable[[Entity], str | None] = lambda entity: None,
+    path_of: PathOf = lambda entity: None,
 ) -> View:
     """What governs a client in resolve's formats; the caveats in those that have room for them.
 
     `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
     """
-
-    def csv() -> Csv:
-        rows = [
-            (
-                item.key,
-                item.limit,
-                None if item.level is None else item.level.label,
-                item.entity,
-                None if item.entity is None else path_of(item.entity),
-                item.sensor,
-            )
-            for item in resolutions
-        ]
-        return Csv(("key", "limit", "level", "entity", "znode", "sensor"), rows)
 
     def tree() -> Sequence[Part]:
         return [explanation(user, client, ip, resolutions, brokers, caveats)]
@@ -249,14 +235,12 @@ def resolved(
     return View(
         screen=screen,
         document=lambda: resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats),
-        csv=csv,
+        csv=lambda: csv_of([with_path(item, path_of) for item in resolutions], CSV),
         others={"tree": tree, "wide": functools.partial(screen, wide=True)},
     )
 
 
-def _table(
-    resolutions: Sequence[Resolution], brokers: int | None, path_of: Callable[[Entity], str | None], *, wide: bool
-) -> Table:
+def _table(resolutions: Sequence[Resolution], brokers: int | None, path_of: PathOf, *, wide: bool) -> Table:
     """A row for each key; `wide` also has the tag of each counter, and the path of each entity's znode."""
 
     def shadows(item: Resolution) -> str:
