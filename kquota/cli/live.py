@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +15,8 @@ from kquota.cli.security import prometheus_credentials
 from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
+from kquota.live.sources import LiveSource, open_source
 from kquota.metrics.prometheus import Server
-
-if TYPE_CHECKING:
-    from kquota.live.sources import LiveSource
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,6 @@ class Asked:
 
     def open(self, timeout_s: float) -> LiveSource:
         """The source. Raises InputError."""
-        from kquota.live.sources import open_source
-
         return open_source(self.metrics, self.server(timeout_s), self.prometheus_match, timeout_s)
 
     def server(self, timeout_s: float) -> Server | None:

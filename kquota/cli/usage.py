@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage
+from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage, settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import Given
@@ -158,8 +158,6 @@ class Asked:
         if self.table is not None and self.engine == "local":
             raise click.UsageError("--table is Spark's: it needs --engine spark")
         time_zone(self.log_timezone)
-        from kquota.audit.run import settings_of
-
         facts = session.with_release(self.facts, (self.named.live if against == "live" else self.named).access)
         broker = session.load_broker_settings(facts)
         topic = None if self.topic is None else self.topic_client()
@@ -202,10 +200,10 @@ class Asked:
 
     def topic_client(self) -> tuple[dict[str, Any], float]:
         """(how librdkafka connects to the cluster with the topic, the seconds that it has to answer)."""
-        from kquota.backends.kafka.librdkafka import settings_of
+        from kquota.backends.kafka import librdkafka
 
         access = self.given.access()
-        return settings_of(*session.open_brokers(access), "kquota-audit"), access.timeout_s
+        return librdkafka.settings_of(*session.open_brokers(access), "kquota-audit"), access.timeout_s
 
     def _quotas(
         self, against: str | None, *, prune: bool, only_a_file: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 
@@ -22,12 +22,9 @@ from kquota.cli.text import (
     said_once,
     set_layout,
 )
-from kquota.cli.tree import print_tree
+from kquota.cli.tree import Branch, print_tree
 from kquota.core.tabular import tabulated
 from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
-
-if TYPE_CHECKING:
-    from kquota.cli.tree import Branch
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from kquota.cli.grammar import Group
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Note, Part, View, shown_as, table_of
-from kquota.documents.config import contexts_document, settings_document
+from kquota.documents import config as file
 from kquota.errors import InputError
 from kquota.state import CLUSTER
 
@@ -70,17 +70,15 @@ def get_contexts() -> View:
         )
         return [table]
 
-    return View(screen=screen, document=lambda: contexts_document(config, current))
+    return View(screen=screen, document=lambda: file.contexts_document(config, current))
 
 
 @command.command("use-context")
 @click.argument("name", shell_complete=params.completed_by("context_names"))
 def use_context(name: str) -> None:
     """Make a context the current one: the file keeps all else that is written in it."""
-    from kquota.documents.config import use_context
-
     path = _existing()
-    use_context(path, name)
+    file.use_context(path, name)
     note(f"{name} is the current context of {path}")
     _warn_of_the_environment(name)
 
@@ -117,8 +115,6 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
       kquota config set-context staging --command-config staging.properties
       kquota config set-context prod --journal cluster --require-message
     """
-    from kquota.documents.config import set_context
-
     settings: dict[str, str | float | None] = {}
     for option, value in given.items():
         if value is not None:
@@ -131,7 +127,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     if isinstance(seconds, float) and seconds.is_integer():
         settings["timeout"] = int(seconds)
     path = config_path()
-    new = set_context(path, name, settings, current=use)
+    new = file.set_context(path, name, settings, current=use)
     note(f"{'created' if new else 'changed'} context {name} in {path}")
     addresses = load_config().context(name).addresses
     others = [each for each in addresses if not settings.get(each)]
@@ -160,10 +156,8 @@ def _checked(option: str, address: str) -> str:
 @click.argument("name", shell_complete=params.completed_by("context_names"))
 def delete_context(name: str) -> None:
     """Remove a context from the file. The cluster itself is not touched."""
-    from kquota.documents.config import delete_context
-
     path = _existing()
-    was_current = delete_context(path, name)
+    was_current = file.delete_context(path, name)
     note(f"deleted context {name} from {path}")
     if was_current:
         warn(f"{name} was the current context: choose another with 'kquota config use-context NAME'")
@@ -174,10 +168,8 @@ def delete_context(name: str) -> None:
 @click.argument("new")
 def rename_context(name: str, new: str) -> None:
     """Give a context another name."""
-    from kquota.documents.config import rename_context
-
     path = _existing()
-    rename_context(path, name, new)
+    file.rename_context(path, name, new)
     note(f"renamed context {name} to {new} in {path}")
 
 
@@ -213,12 +205,12 @@ def current_context() -> None:
 def view(show_origin: bool, given: contexts.Given) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, found = given.in_effect()
-    file = config_path()
+    place = config_path()
     settings = (*found.values(), *contexts.of_writes(context, given.both()))
     shown = [(setting.name.replace("_", "-"), setting) for setting in settings if setting.value is not None]
 
     def origin(setting: contexts.Setting) -> str:
-        words = [setting.origin, setting.where or "", f"in {file}" if setting.origin == "context" else ""]
+        words = [setting.origin, setting.where or "", f"in {place}" if setting.origin == "context" else ""]
         return " ".join(filter(None, words))
 
     def value(setting: contexts.Setting) -> str:
@@ -239,8 +231,8 @@ def view(show_origin: bool, given: contexts.Given) -> View:
 
     return View(
         screen=screen,
-        document=lambda: settings_document(
-            file,
+        document=lambda: file.settings_document(
+            place,
             None if context is None else context.name,
             [(name, setting.value, setting.origin, setting.where) for name, setting in shown],
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kquota import doctor
-from kquota.access import Access, config_path
+from kquota.access import Access, config_path, load_config
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.exit_codes import ExitCode, exit_code_of
@@ -92,8 +92,6 @@ def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access
             yield check, None
     path = config_path()
     try:
-        from kquota.access import load_config
-
         config = load_config()
         current = f", current {config.current}" if config.current else ""
         message = f"{len(config.contexts)} contexts{current}" if path.exists() else "none yet; options name the cluster"

@@ -6,7 +6,6 @@ import ipaddress
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -23,10 +22,9 @@ from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError, Refused
 from kquota.leases import Leases
+from kquota.live.exporter import Exporter, exposition, serve
+from kquota.live.watching import Watching
 from kquota.reconcile import now
-
-if TYPE_CHECKING:
-    from kquota.live.exporter import Exporter
 
 _TURN_S = 0.2
 """The longest wait in one piece: in between, a signal is noticed."""
@@ -78,9 +76,6 @@ def command(
       kquota exporter --quotas quotas.yaml --metrics page.prom --once
       kquota exporter --context prod --against quotas.yaml --listen 0.0.0.0:9645 --public
     """
-    from kquota.live.exporter import Exporter, serve
-    from kquota.live.watching import Watching
-
     if cluster is not None and against is None:
         raise click.UsageError("--cluster is of the file of --against: give that, too")
     quotas = watched.quotas_reader(source, facts)
@@ -147,8 +142,6 @@ def _leases(journal: Journal, cluster: str) -> Mapping[str, int]:
 
 def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:
     """Prints the metrics, or writes them to the file."""
-    from kquota.live.exporter import exposition
-
     text = exposition(exporter.families(now_ms), exporter.labels)
     if textfile is None:
         click.echo(text, nl=False)

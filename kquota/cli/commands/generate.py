@@ -13,6 +13,7 @@ from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
 from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
+from kquota.live.dialect import found, is_broken
 
 _INTERVAL: Any = lasting("The --interval of 'kquota exporter'.", default="15s")
 _TIMEOUT_S = 10.0
@@ -97,8 +98,6 @@ def _thresholds(facts: BrokerFacts, interval_ms: int) -> Thresholds:
 
 def _metrics(live: watched.Asked) -> Sequence[Metric]:
     """The metrics that the source has; says what was found, and what is wrong with it."""
-    from kquota.live.dialect import found, is_broken
-
     if not live.is_named:
         return USUAL
     look = live.open(_TIMEOUT_S).look()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kquota import recorder
 from kquota.access import Access
 from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
@@ -30,11 +30,9 @@ from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.clusters import record_document, recorded_document
 from kquota.documents.journal import Entry, Journal, name_of
 from kquota.errors import InputError
+from kquota.metrics.meters import LogMeter, Meter, PageMeter
 from kquota.reconcile import now
-
-if TYPE_CHECKING:
-    from kquota.metrics.meters import Meter
-    from kquota.recorder import Draft, Recorded
+from kquota.recorder import Draft, Recorded
 
 APPENDERS = {"log4j2": "log4j2.yaml", "log4j1": "log4j1.properties"}
 """Which log4j: the file that configures an appender for the request log."""
@@ -119,8 +117,6 @@ def command(
     if appender is not None:
         click.echo(appender_text(appender), nl=False)
         return ExitCode.OK
-    from kquota.recorder import draft, record
-
     if not duration:
         raise click.UsageError("--for must be longer than nothing")
     access, dry_run, output = writing.access, writing.dry_run, writing.output
@@ -138,7 +134,7 @@ def command(
             raise click.UsageError(
                 f"{option} needs --metrics or --log for each {loggers.noun}: {', '.join(map(str, unmetered))} has none"
             )
-        drafted = draft(loggers, nodes, bounds, meters)
+        drafted = recorder.draft(loggers, nodes, bounds, meters)
         answers = replace(writing, yes=writing.yes or dry_run)
         consent.refuse(drafted.objections, answers)
         if output == "table":
@@ -165,7 +161,7 @@ def command(
             start = now()
             bar.watch(lambda: (min(now() - start, bounds.for_ms), bounds.for_ms))
             try:
-                recorded = record(
+                recorded = recorder.record(
                     drafted,
                     loggers,
                     journal=journal,
@@ -195,8 +191,6 @@ def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
 
 def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], timeout_s: float) -> dict[int, Meter]:
     """The meters by node. A page or a file without an id is that of the only node. Raises click.UsageError."""
-    from kquota.metrics.meters import LogMeter, PageMeter
-
     found: dict[int, Meter] = {}
     for option, texts in (("--metrics", pages), ("--log", logs)):
         for text in texts:

@@ -37,15 +37,23 @@ from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.limits import top_document
 from kquota.errors import InputError, KquotaError
+from kquota.live.explain import (
+    Explanation,
+    concerning,
+    explain,
+    lift,
+    lift_command,
+    record_command,
+    together,
+    undo_command,
+)
+from kquota.live.sources import LiveSource, Look
+from kquota.live.watching import View as Seen
+from kquota.live.watching import Watching
 from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from kquota.live.explain import Explanation
-    from kquota.live.sources import LiveSource, Look
-    from kquota.live.watching import View as Seen
-    from kquota.live.watching import Watching
 
 T = TypeVar("T")
 
@@ -138,8 +146,6 @@ def command(
       kquota top --context prod --prometheus http://prometheus:9090 --explain client-id=web-edge
       kquota top --quotas quotas.yaml --log 1=kafka-request.log
     """
-    from kquota.live.watching import Watching
-
     if interval < 1000:
         raise click.UsageError("--interval is at least 1s")
     brokers = watched.enforcers(facts)
@@ -426,9 +432,6 @@ def _at_the_keys(
     """Looks until somebody at the terminal has enough, or so many times."""
     from rich.live import Live
 
-    from kquota.live.explain import explain
-    from kquota.live.watching import View as Seen
-
     check_sorting([column.heading for column in _COLUMNS])
     board = Board(_COLUMNS, layout(), everything=screen.wanted.everything)
     address = cluster_words(quotas.access)
@@ -533,8 +536,6 @@ def _explained(
     subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
 ) -> View:
     """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
-    from kquota.live.explain import concerning, explain, together
-
     wanted = Entity.parse(subject)
     seen = screen.seen()
     selected = tuple(tuple(filter(screen.wanted.selects, uses)) for uses in concerning(wanted, seen, brokers))
@@ -581,8 +582,6 @@ _MOST_BROKERS = 5
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
     """What is known about one counter, a line each."""
-    from kquota.live.explain import lift, lift_command, record_command, undo_command
-
     use = explained.uses[0]
     counter, key = use.counter, use.counter.key
     states, brokers = Counter(map(_state, explained.uses)), len(explained.uses)
