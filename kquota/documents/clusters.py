@@ -5,12 +5,12 @@ Their schemas have these names. `commands` are the command lines that mend what 
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
 from kquota.core.change.migration import Finding
 from kquota.core.change.plan import Change, Cluster, Objection
-from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Reading, Settled, Space
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Settled, Space
 from kquota.core.check import Check, State
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT
@@ -153,22 +153,15 @@ def record_document(
     }
 
 
-def recorded_document(
-    entry: str | None, started: int, finished: int, ended_by: str, error: str | None, total: Reading | None
-) -> Document:
-    """The part of a recording that was made. Times are ms since the epoch."""
-    return {
-        "journal": entry,
-        "started": started,
-        "finished": finished,
-        "ended_by": ended_by,
-        "error": error,
-        **picked(total, "requests bytes exact"),
-    }
+RECORDED: Final = """journal=entry started finished ended_by error requests=total.requests bytes=total.bytes
+    exact=total.exact"""
+"""What a document has of a recording that was made. Times are ms since the epoch."""
 
 
 def taken_back_document(entry: Entry, settled: Iterable[Settled]) -> Document:
     """What `undo` made of a recording that had not switched everything back."""
     noun = "controller" if entry.cluster.startswith("controller://") else "broker"
-    recorded = recorded_document(entry.id, entry.started, entry.finished or entry.started, "undo", None, None)
+    ended = {"finished": entry.finished or entry.started, "ended_by": "undo"}
+    unknown = dict.fromkeys(("error", "requests", "bytes", "exact"))
+    recorded = {**picked(entry, "journal=id started"), **ended, **unknown}
     return record_document(entry.place, noun, {}, None, (), (), (), recorded, settled)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kquota.core.enforcement import Generation
-from kquota.core.findings.probe import Comparison, Limits, Probe
 from kquota.core.findings.use import Use
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -161,29 +160,19 @@ def _counter(counter: CounterResult) -> Document:
     }
 
 
-def probe_document(
-    probe: Probe,
-    user: str,
-    client_id: str,
-    broker: int,
-    resolution: Resolution,
-    limits: Limits,
-    result: Comparison,
-    ended_by: str,
-) -> Document:
-    """What a probe saw beside what was predicted; `ended_by` says what ended the run."""
+def probe_document(found: Any) -> Document:
+    """What a probe saw beside what was predicted; `found` is a `kquota.probe.run.ProbeResult`."""
+    result = found.comparison
     return {
         **headed("probe"),
-        "probe": probe.value,
-        "client": {"user": user, "client-id": client_id},
-        "broker": broker,
-        **picked(resolution, "key limit entity sensor"),
+        "probe": found.kind.value,
+        "client": picked(found, "user client-id=client_id"),
+        "broker": found.broker,
+        **picked(found.resolution, "key limit entity sensor"),
         "enforcement": picked(
-            limits, "generation window_num=windows.samples window_size_seconds=windows.window_seconds"
+            found.limits, "generation window_num=windows.samples window_size_seconds=windows.window_seconds"
         ),
-        "ended_by": ended_by,
-        **picked(result, "events charged"),
-        "unit": probe.unit,
+        **picked(found, "ended_by events=comparison.events charged=comparison.charged unit=kind.unit"),
         "duration_ms": result.duration_ms,
         "observed": picked(result.observed, _THROTTLING),
         "predicted": {side: picked(getattr(result, side), _THROTTLING) for side in ("least", "most")},

@@ -207,16 +207,7 @@ def _view(found: ProbeResult) -> View:
 
     return View(
         screen=screen,
-        document=lambda: probe_document(
-            found.kind,
-            found.user,
-            found.client_id,
-            found.broker,
-            found.resolution,
-            found.limits,
-            found.comparison,
-            found.ended_by,
-        ),
+        document=lambda: probe_document(found),
         csv=lambda: csv_of([found], _CSV),
     )
 

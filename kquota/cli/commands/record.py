@@ -27,7 +27,8 @@ from kquota.core.change.broker import parse_broker
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
-from kquota.documents.clusters import record_document, recorded_document
+from kquota.documents.clusters import RECORDED, record_document
+from kquota.documents.derive import picked
 from kquota.documents.journal import Entry, Journal, name_of
 from kquota.errors import InputError
 from kquota.metrics.meters import LogMeter, Meter, PageMeter
@@ -295,16 +296,6 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> in
 
 
 def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> Document:
-    made = None
-    if recorded is not None:
-        made = recorded_document(
-            recorded.entry,
-            recorded.started,
-            recorded.finished,
-            recorded.ended_by,
-            None if recorded.error is None else recorded.error.message,
-            recorded.total,
-        )
     return record_document(
         loggers.place(),
         loggers.noun,
@@ -313,6 +304,6 @@ def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -
         draft.estimates,
         draft.spaces,
         draft.objections,
-        made,
+        None if recorded is None else picked(recorded, RECORDED),
         () if recorded is None else recorded.settled,
     )
