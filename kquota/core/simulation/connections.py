@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kquota.core.enforcement import Acceptors, ConnectionManager, Generation, Verdict
 from kquota.core.enforcement.traffic.arrivals import take
-from kquota.core.enforcement.traffic.columns import DONE, NONE, Traffic
+from kquota.core.enforcement.traffic.columns import BEGIN, DONE, NONE, Traffic
 from kquota.core.enforcement.traffic.counters import count_event, count_throttle, deliver, mute
 from kquota.core.simulation.members import Counter, Member
 from kquota.core.simulation.result import Acceptor
@@ -36,13 +36,12 @@ class Accepting:
         self._acceptors = Acceptors[tuple[int, bool]](self._manager)
         self._listeners = {name: Acceptor(members[0].broker, name) for name in brokers.listeners}
 
-    def begin(self) -> None:
-        """Puts the first connection of every client into a backlog."""
-        for row in range(len(self._members)):
-            self._pull(row)
-
     def run(self, until: int) -> None:
-        """Runs all steps before `until`, under the limits that the rows have."""
+        """Runs all steps before `until`, under the limits that the rows have; BEGIN plans the first connections."""
+        if until == BEGIN:
+            for row in range(len(self._members)):
+                self._pull(row)
+            return
         sensors, connections = self._traffic.sensors, self._traffic.connections
         pairs = zip(self._members, connections.load_sensor, strict=True)
         self._manager.ips = {member.ip: sensors.bounds[sensor] for member, sensor in pairs if sensor != NONE}
@@ -64,8 +63,11 @@ class Accepting:
                 if not again:
                     self._pull(row)
 
-    def end(self, end: int) -> None:
-        """Counts what still waits, and leaves the state of the counters in their rows."""
+    def end(self, end: int) -> list[Acceptor]:
+        """Counts what still waits, and leaves the state of the counters in their rows.
+
+        Returns how long connections had to wait for the rates of the broker and the listeners.
+        """
         sensors, connections = self._traffic.sensors, self._traffic.connections
         for row in range(len(self._members)):
             while take(self._traffic, row) != DONE:
@@ -80,10 +82,6 @@ class Accepting:
         for name, acceptor in self._listeners.items():
             acceptor.rate = self._manager.listeners[name].measure(end)
             acceptor.broker_rate = self._manager.broker.measure(end)
-
-    @property
-    def acceptors(self) -> list[Acceptor]:
-        """How long connections had to wait for the rates of the broker and the listeners."""
         return [acceptor for acceptor in self._listeners.values() if acceptor.connections]
 
     def _pull(self, row: int) -> None:

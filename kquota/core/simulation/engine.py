@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
@@ -190,23 +191,6 @@ class _Played:
                 throttle_ms[connection] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Sending:
-    """The loop over clients that send requests."""
-
-    traffic: Traffic
-    using: Kernel
-
-    def begin(self) -> None:
-        self.using.run_traffic(self.traffic, BEGIN)
-
-    def run(self, until: int) -> None:
-        self.using.run_traffic(self.traffic, until)
-
-    def end(self, _end: int) -> None:
-        self.using.end_traffic(self.traffic)
-
-
 class _Run:
     """Runs batches and keeps their results."""
 
@@ -275,9 +259,11 @@ class _Run:
             [{} for _ in counters],
             {},
         )
-        loop: Accepting | _Sending = _Sending(played.traffic, using)
+        accepting = None
+        run: Callable[[int], object] = partial(using.run_traffic, played.traffic)
         if members[0].client.api == CONNECT_API:
-            loop = Accepting(workload.brokers, self._generation, played.traffic, members, counters)
+            accepting = Accepting(workload.brokers, self._generation, played.traffic, members, counters)
+            run = accepting.run
         rows = {counter.number: row for row, counter in enumerate(counters)}
         weight = sum(member.weight for member in members)
         slices = min(1000, 1 + int(weight // (500_000 if using.mode is Mode.COMPILED else 20_000)))
@@ -286,14 +272,15 @@ class _Run:
             until = self._epochs[epoch + 1] if epoch + 1 < len(self._epochs) else workload.duration_ms
             self._change(played, counters, rows, epoch)
             if epoch == 0:
-                loop.begin()
+                run(BEGIN)
             for stop in [*(stop for stop in stops if since < stop < until), until]:
-                loop.run(workload.origin_ms + stop)
+                run(workload.origin_ms + stop)
                 report(stop / workload.duration_ms)
             played.share_out()
-        loop.end(workload.origin_ms + workload.duration_ms)
-        if isinstance(loop, Accepting):
-            self.acceptors += loop.acceptors
+        if accepting is None:
+            using.end_traffic(played.traffic)
+        else:
+            self.acceptors += accepting.end(workload.origin_ms + workload.duration_ms)
         return played
 
     def _change(self, played: _Played, counters: Sequence[Counter], rows: Mapping[int, int], epoch: int) -> None:

@@ -9,7 +9,7 @@ from kquota.core.enforcement import UNLIMITED, Generation, Kernel, MutationSenso
 from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.kind import FETCH
 from kquota.core.enforcement.traffic.columns import BEGIN, DONE, NONE, Traffic
-from kquota.core.simulation.members import Member
+from kquota.core.simulation.members import members_of
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
 
@@ -90,11 +90,7 @@ def run_recorded(
     `charged` are the counters of each client. A client with two counters waits for the longer of their throttle times.
     The workload's duration is the recorded time, and its first client comes first.
     """
-    members = [
-        Member(client, client.name, client.user, client.client_id, client.ip, 0, workload.brokers.names[0], 0, 1.0)
-        for client in workload.clients
-    ]
-    traffic = Rows(workload, generation, using).traffic(members, len(counters), 0)
+    traffic = Rows(workload, generation, using).traffic(members_of(workload), len(counters), 0)
     for connection, (of_bytes, of_time) in enumerate(charged):
         traffic.connections.load_sensor[connection] = of_bytes
         traffic.connections.request_sensor[connection] = of_time

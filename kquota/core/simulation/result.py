@@ -367,13 +367,11 @@ def bucket_ms_of(duration_ms: int) -> int:
 
 def limits_by_bucket(limits: Sequence[tuple[int, Value | None]], bucket_ms: int, buckets: int) -> list[float | None]:
     """The limit at the beginning of each bucket, from (since, limit) in order of time."""
-    if len(limits) == 1:
-        limit = limits[0][1]
-        return [None if limit is None else float(limit)] * buckets
-    found = [
-        next(limit for since, limit in reversed(limits) if since <= bucket * bucket_ms) for bucket in range(buckets)
-    ]
-    return [None if limit is None else float(limit) for limit in found]
+    found: list[float | None] = []
+    for since, limit in limits:
+        first = -(-since // bucket_ms)
+        found[first:] = [None if limit is None else float(limit)] * (buckets - first)
+    return found
 
 
 def recovery(
