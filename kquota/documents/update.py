@@ -12,7 +12,7 @@ from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.derive import plain
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, read_document, read_raw_text
-from kquota.documents.quotas import Overlays, QuotaFile, read_entity, read_quota_file, value_text, writable
+from kquota.documents.quotas import Overlays, read_entity, read_quota_file, value_text, writable
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def updated(
 
     snapshot = QuotaSnapshot({entity: values for entity, values in snapshot.items() if is_ours(entity)})
     said, unsaid = writable(snapshot)
-    merger = _Merger(document, quota_file, cluster)
+    merger = _Merger(document, cluster)
     added, changed, removed = [], [], []
     for entity in filter(is_ours, {**quota_file.entries, **snapshot}):
         number = quota_file.entries.get(entity)
@@ -79,10 +79,9 @@ def updated(
 class _Merger:
     """The edits of a document."""
 
-    def __init__(self, document: Document, quota_file: QuotaFile, cluster: str | None) -> None:
+    def __init__(self, document: Document, cluster: str | None) -> None:
         self._entries: list[Document] = document["quotas"]
         self._overlays = Overlays.of(document, cluster)
-        self._desired = quota_file.desired
         self._cluster = cluster
         self.edits: dict[Steps, Any] = {}
 

@@ -27,8 +27,8 @@ class Interval:
         return cls(value, value, value)
 
     @classmethod
-    def at_least(cls, low: float) -> Interval:
-        """The interval of a value of which only a lower bound is known."""
+    def at_least(cls, low: float | None) -> Interval:
+        """The interval of a value of which only a lower bound is known, if any."""
         return cls(low, None, None)
 
     @classmethod
@@ -173,7 +173,7 @@ class Prediction:
             throttle_time_max_ms=self.throttle_time_max_ms.without_end(),
             muted_share=replace(self.muted_share, high=1.0),
             delivered_per_s=self.delivered_per_s.without_end(),
-            wanted_per_s=Interval.at_least(self.wanted_per_s.low) if self.wanted_per_s.low is not None else UNKNOWN,
+            wanted_per_s=Interval.at_least(self.wanted_per_s.low),
             done_ms=self.done_ms.without_end(),
             left_units=self.left_units.without_end(),
             throttled_requests=self.throttled_requests.without_end(),
@@ -182,18 +182,14 @@ class Prediction:
 
     def undetermined(self, reason: str) -> Prediction:
         """The least that clients meet who may want more than is known, where nobody can say whether it throttles."""
-
-        def least(interval: Interval) -> Interval:
-            return Interval(interval.low, None, None)
-
         return replace(
             self,
             verdict="undetermined",
             throttle_time_ms=Interval.at_least(0),
             throttle_time_max_ms=Interval.at_least(0),
             muted_share=Interval(0, None, 1),
-            delivered_per_s=least(self.delivered_per_s),
-            wanted_per_s=least(self.wanted_per_s),
+            delivered_per_s=Interval.at_least(self.delivered_per_s.low),
+            wanted_per_s=Interval.at_least(self.wanted_per_s.low),
             done_ms=UNKNOWN,
             left_units=Interval.at_least(0),
             throttled_requests=Interval.at_least(0),

@@ -161,19 +161,14 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
         with found.at(f"{name}, line {number}"):
             if typographic is not None:
                 raise Unread(_advice(typographic))
-            command = _Command.of(words if tool is None else words[tool + 1 :])
-            if not command.alters:
-                if command.hides_options:
-                    raise Unread("its options are in a variable")
+            altered = _altered(words if tool is None else words[tool + 1 :])
+            if altered is None:
                 continue
-            if not command.is_about_quotas:
-                raise Unread("not about users, clients or ips")
-            if not command.add.strip() and not command.delete.strip():
-                raise InputError("--alter without --add-config or --delete-config sets and deletes nothing")
             understood = True
-            values = found.quotas.setdefault(command.entity, {})
-            values.update(_values(_GIVEN_SCRAM.sub("", command.add)))
-            for key_name in filter(None, map(str.strip, command.delete.split(","))):
+            entity, add, delete = altered
+            values = found.quotas.setdefault(entity, {})
+            values.update(_values(_GIVEN_SCRAM.sub("", add)))
+            for key_name in filter(None, map(str.strip, delete.split(","))):
                 if not key_name.startswith("SCRAM-"):
                     values.pop(QuotaKey.parse(key_name), None)
     understood = understood or any("typographic" not in problem.message for problem in found.problems)
@@ -217,84 +212,77 @@ def _advice(typographic: re.Match[str]) -> str:
     return f"a typographic {kind} (U+{ord(char):04X}) in {typographic.string!r}: type an ordinary one"
 
 
-@dataclass(frozen=True)
-class _Command:
-    """The options of one command, in their order; `loose` are words that the shell may make options of."""
+_Options = list[tuple[str, _Word | None]]
 
-    options: tuple[tuple[str, _Word | None], ...]
-    loose: bool
 
-    @classmethod
-    def of(cls, words: list[_Word]) -> _Command:
-        options: list[tuple[str, _Word | None]] = []
-        loose = False
-        rest = iter(words)
-        for word in rest:
-            match = _OPTION.match(word.text)
-            if match is None:
-                loose |= word.expands
-                continue
-            option, equals, argument = match[1], *word.text[match.end() :].partition("=")[1:]
-            if option in _OTHER_FLAGS or option in _DEFAULTS:
-                options.append((option, None))
-                continue
-            given = _Word(argument, word.expands) if equals else next(rest, None)
-            if given is None:
-                raise InputError(f"--{option} requires an argument")
-            options.append((option, given))
-        return cls(tuple(options), loose)
+def _altered(words: list[_Word]) -> tuple[Entity, str, str] | None:
+    """The entity of a command with what it adds and deletes; None for one that alters nothing.
 
-    @property
-    def alters(self) -> bool:
-        return any(option == "alter" for option, _ in self.options)
+    Raises Unread for a command that is about something else, or whose options only the shell sees.
+    """
+    options, loose = _given(words)
+    names = {option for option, _ in options}
+    if "alter" not in names:
+        if loose and "describe" not in names:
+            raise Unread("its options are in a variable")
+        return None
+    if names.isdisjoint({"entity-type", *_NAMED, *_DEFAULTS}) or not _PLURALS.keys() >= {
+        *_texts(options, "entity-type")
+    }:
+        raise Unread("not about users, clients or ips")
+    if _texts(options, "add-config-file"):
+        raise InputError("--add-config-file: the values are in another file")
+    add, delete = (",".join(_texts(options, option)) for option in ("add-config", "delete-config"))
+    if not add.strip() and not delete.strip():
+        raise InputError("--alter without --add-config or --delete-config sets and deletes nothing")
+    return _entity(options), add, delete
 
-    @property
-    def hides_options(self) -> bool:
-        """Whether it may alter something by options that only the shell sees."""
-        return self.loose and not any(option == "describe" for option, _ in self.options)
 
-    @property
-    def is_about_quotas(self) -> bool:
-        """Whether it names users, clients or ips, and nothing else."""
-        named = {option for option, _ in self.options}
-        return not named.isdisjoint({"entity-type", *_NAMED, *_DEFAULTS}) and all(
-            kind in _PLURALS for kind in self._texts("entity-type")
-        )
+def _given(words: list[_Word]) -> tuple[_Options, bool]:
+    """(the options of a command in their order, whether there are words that the shell may make options of)."""
+    options: _Options = []
+    loose = False
+    rest = iter(words)
+    for word in rest:
+        match = _OPTION.match(word.text)
+        if match is None:
+            loose |= word.expands
+            continue
+        option, equals, argument = match[1], *word.text[match.end() :].partition("=")[1:]
+        if option in _OTHER_FLAGS or option in _DEFAULTS:
+            options.append((option, None))
+            continue
+        given = _Word(argument, word.expands) if equals else next(rest, None)
+        if given is None:
+            raise InputError(f"--{option} requires an argument")
+        options.append((option, given))
+    return options, loose
 
-    @property
-    def add(self) -> str:
-        if self._texts("add-config-file"):
-            raise InputError("--add-config-file: the values are in another file")
-        return ",".join(self._texts("add-config"))
 
-    @property
-    def delete(self) -> str:
-        return ",".join(self._texts("delete-config"))
+def _entity(options: _Options) -> Entity:
+    """Names and defaults belong to the types by their place; an empty name is the default."""
+    types = [_PLURALS[kind] for kind in _texts(options, "entity-type")]
+    names = [
+        "" if word is None else _plain(option, word)
+        for option, word in options
+        if option in ("entity-name", "entity-default")
+    ]
+    if len(types) != len(names):
+        raise InputError("--entity-name or --entity-default belongs to each --entity-type")
+    pairs = [*zip(types, names, strict=True)]
+    for option, word in options:
+        if option in _NAMED and word is not None:
+            pairs.append((_NAMED[option], _plain(option, word)))
+        elif option in _DEFAULTS:
+            pairs.append((_DEFAULTS[option], ""))
+    chosen: dict[EntityType, Name] = {kind: text or DEFAULT for kind, text in pairs}
+    if len(chosen) < len(pairs):
+        raise InputError("an entity type is given twice")
+    return Entity.of(chosen)
 
-    @property
-    def entity(self) -> Entity:
-        """Names and defaults belong to the types by their place; an empty name is the default."""
-        types = [_PLURALS[kind] for kind in self._texts("entity-type")]
-        names = [
-            "" if word is None else _plain(option, word)
-            for option, word in self.options
-            if option in ("entity-name", "entity-default")
-        ]
-        if len(types) != len(names):
-            raise InputError("--entity-name or --entity-default belongs to each --entity-type")
-        pairs = [*zip(types, names, strict=True)]
-        for option, word in self.options:
-            if option in _NAMED and word is not None:
-                pairs.append((_NAMED[option], _plain(option, word)))
-            elif option in _DEFAULTS:
-                pairs.append((_DEFAULTS[option], ""))
-        chosen: dict[EntityType, Name] = {kind: text or DEFAULT for kind, text in pairs}
-        if len(chosen) < len(pairs):
-            raise InputError("an entity type is given twice")
-        return Entity.of(chosen)
 
-    def _texts(self, option: str) -> list[str]:
-        return [_plain(option, word) for given, word in self.options if given == option and word is not None]
+def _texts(options: _Options, option: str) -> list[str]:
+    return [_plain(option, word) for given, word in options if given == option and word is not None]
 
 
 def _plain(option: str, word: _Word) -> str:
