@@ -25,13 +25,9 @@ class Met:
 
     throttled: int
     """Requests with a throttle time."""
-    throttles: bool | None
-    """Whether the counter itself, and no other of its clients, caused a throttle time; None where it nearly did."""
     throttle_ms: int
     """The sum of their throttle times, until everything was delivered; each is the longest of several counters'."""
     throttle_max_ms: int
-    early_ms: int
-    """The sum of those in the recorded time."""
     muted_ms: int
     """How long the busiest connection was muted in the recorded time."""
     delivered: int
@@ -40,9 +36,13 @@ class Met:
     """Units that waited at the end of the recorded time."""
     done_ms: int | None
     """When the last unit was delivered, ms since the start; None where some never were."""
-    at_most_ms: int
+    throttles: bool | None = None
+    """Whether the counter itself, and no other of its clients, caused a throttle time; None where it nearly did."""
+    early_ms: int = 0
+    """The sum of the throttle times in the recorded time."""
+    at_most_ms: int = 0
     """The throttle time if each client were muted all the time, until everything was delivered or the run ended."""
-    waited_ms: tuple[int, ...]
+    waited_ms: tuple[int, ...] = ()
     """The longest wait of a request from its arrival to its charge, of each client."""
     peak_rate: float | None = None
     """The highest rate that a request was checked at, in the unit of the counter; None where it was not measured."""
@@ -154,14 +154,14 @@ class _Account:
         length, peak = max(last - self.counter.begin_ms, 0), float(traffic.sensors.peak[self._number])
         return Met(
             sum(int(connections.throttled[row]) for row in rows),
-            throttles(traffic.sensors.throttled[self._number], peak, self.counter.limits),
             sum(int(connections.throttle_ms[row]) for row in rows),
             max(int(connections.max_ms[row]) for row in rows),
-            self._early_ms,
             self._muted_ms,
             self._delivered,
             self._left,
             None if waits else length,
+            throttles(traffic.sensors.throttled[self._number], peak, self.counter.limits),
+            self._early_ms,
             length * len(rows),
             tuple(int(connections.waited[row]) for row in rows),
             peak,
@@ -254,7 +254,6 @@ def run_mutations(
     horizon = end + min(60_000 + int(_HORIZON * 1000 * total / max(limit, 1e-3)), LONGEST_MS)
     answers: list[tuple[int, int, int]] = []
     """(when, throttle time, partitions that were accepted) of each answer."""
-    waited = 0
     # Of one moment what was rejected goes first: (due, since when it waits, number, topics).
     due = [(each.time_ms, each.time_ms, number, each.topics) for number, each in enumerate(requests)]
     heapify(due)
@@ -267,7 +266,6 @@ def run_mutations(
         if at > horizon:
             left += sum(topics)
             continue
-        waited = max(waited, at - since)
         strict = requests[number].strict
         answer = sensor.request(at, topics, strict=strict)
         delay = max(answer.throttle_ms, 0)
@@ -283,14 +281,10 @@ def run_mutations(
     delivered = sum(accepted for _, _, accepted in early)
     return Met(
         len(delays),
-        bool(delays),
         sum(delays),
         max(delays, default=0),
-        sum(delay for _, delay, _ in early),
         sum(min(at + delay, end) - at for at, delay, _ in early),
         delivered,
         max(sum(sum(each.topics) for each in requests if each.time_ms <= end) - delivered, 0),
         None if left else max((at - first for at, _, accepted in answers if accepted), default=None),
-        sum(delays),
-        (waited,),
     )

@@ -5,18 +5,19 @@ looks so, behind backslashes too, has one backslash more. A name that a spreadsh
 formula is the formula of its text: `="007"`.
 """
 
-import contextlib
 import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError, together
+from kquota.documents.validation import MOST
+from kquota.errors import InputError, placed, together
 
 _NAMES: Final = tuple(kind.value for kind in EntityType)
 _LONG: Final = ("key", "value", "unit")
@@ -28,7 +29,6 @@ _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
 _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
-_MOST: Final = 20
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
     f"as 10MB: {', '.join(map(str, QuotaKey))}"
@@ -97,31 +97,21 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
     mistakes: list[InputError] = []
     columns: list[str] = []
     for line, cells in _cells(name, csv.reader(io.StringIO(text, newline=None), delimiter=separator, strict=True)):
+        where = f"{name}, line {line}"
         try:
             if columns:
-                first.setdefault(_add(quotas, columns, cells, decimal_comma=separator == ";"), line)
+                first.setdefault(_add(quotas, columns, cells, where, decimal_comma=separator == ";"), line)
             else:
-                columns = _columns(cells)
-        except _Wrong as wrong:
-            number = wrong.column + 1
-            called = f" ({columns[wrong.column]})" if wrong.column < len(columns) else ""
-            where = f"{name}, line {line}, column {number}{called}"
-            mistakes.append(InputError(f"{where}: {wrong.error.message}", hint=wrong.error.hint))
+                columns = _columns(cells, where)
+        except InputError as error:
+            mistakes.append(error)
             if not columns:
                 break
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
     if mistakes:
-        raise together(mistakes[:_MOST])
+        raise together(mistakes[:MOST])
     return quotas, first
-
-
-class _Wrong(Exception):
-    """A mistake in the cell of a column, counted from 0."""
-
-    def __init__(self, column: int, error: InputError) -> None:
-        super().__init__(error.message)
-        self.column, self.error = column, error
 
 
 def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -136,39 +126,35 @@ def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, lis
         raise InputError(f"{name}, line {line}: not a table of a spreadsheet: {error}") from None
 
 
-def _columns(cells: list[str]) -> list[str]:
+def _columns(cells: list[str], where: str) -> list[str]:
     """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves."""
     columns = [*map(_heading, cells)]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
+    headings = f"the headings are {', '.join(columns)}"
     for number, column in enumerate(columns):
         if (column or any(columns[number:])) and (column not in read or column in columns[:number]):
             wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
-            raise _Wrong(number, InputError(f"{column!r} {wrong}; the headings are {', '.join(columns)}", hint=_HINT))
+            raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=_HINT)
+    behind = f"{where}, column {len(columns) + 1}"
     if wide and not {*map(str, QuotaKey)} & set(columns):
-        raise _Wrong(
-            len(columns),
-            InputError(f"there is no column of a quota; the headings are {', '.join(columns)}", hint=_HINT),
-        )
+        raise InputError(f"{behind}: there is no column of a quota; {headings}", hint=_HINT)
     for needed in () if wide else ("key", "value"):
         if needed not in columns:
-            raise _Wrong(len(columns), InputError(f"there is no column {needed!r}"))
+            raise InputError(f"{behind}: there is no column {needed!r}")
     return columns
 
 
-def _add(quotas: Quotas, columns: list[str], cells: list[str], *, decimal_comma: bool) -> Entity:
+def _add(quotas: Quotas, columns: list[str], cells: list[str], where: str, *, decimal_comma: bool) -> Entity:
     """Adds the values of a row, and gives its entity."""
     row = dict(zip(columns, cells, strict=False))
     for number, cell in enumerate(cells[len(columns) :], len(columns)):
         if cell.strip():
-            raise _Wrong(number, InputError("a cell beyond the last column"))
+            raise InputError(f"{where}, column {number + 1}: a cell beyond the last column")
 
-    @contextlib.contextmanager
-    def within(column: str) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            raise _Wrong(columns.index(column) if column in columns else 0, error) from None
+    def within(column: str) -> AbstractContextManager[None]:
+        number = columns.index(column) if column in columns else 0
+        return placed(f"{where}, column {number + 1} ({columns[number]})")
 
     with within(next((kind for kind in _NAMES if row.get(kind)), "")):
         entity = Entity(*(_name(row.get(kind, "")) for kind in _NAMES))
