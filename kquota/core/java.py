@@ -22,28 +22,19 @@ def hash_order(keys: Sequence[T], hash_of: Callable[[T], int], room: int = 16) -
         places *= 2
 
     def place(key: T) -> int:
-        return spread(hash_of(key) & _MASK) & (places - 1)
+        code = hash_of(key) & _MASK
+        return (code ^ code >> 16) & (places - 1)  # `HashMap.hash`: the higher half counts as well
 
     return sorted(keys, key=place)
-
-
-def spread(code: int) -> int:
-    """`HashMap.hash`: the higher half of a code also counts for its place in a table."""
-    return code ^ code >> 16
 
 
 def string_hash(text: str) -> int:
     """`String.hashCode`, as 32 bits without a sign."""
     code = 0
-    for unit in units(text):
-        code = (31 * code + unit) & _MASK
-    return code
-
-
-def units(text: str) -> list[int]:
-    """The chars of a `String`: its units of UTF-16."""
     data = text.encode("utf-16-be", "surrogatepass")
-    return [high << 8 | low for high, low in zip(data[::2], data[1::2], strict=True)]
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & _MASK
+    return code
 
 
 def uuid_hash(text: str) -> int:

@@ -217,9 +217,9 @@ def read_document(path: Path, schema_name: str) -> Document:
     Raises InputError, naming the file and where there is one the line or the place in the document.
     """
     text = read_text(path)
-    data = parse(path, text)
-    _validate(path, data, schema_name, lambda steps: line_of(text, steps))
-    return data
+    document = Located(str(path), parse(path, text), partial(line_of, text))
+    document.validate(schema_name)
+    return document.data
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None) -> None:
@@ -341,7 +341,7 @@ def _nodes(path: object, text: str) -> Sequence[Node]:
 
 @dataclass(frozen=True)
 class Located:
-    """A document of a stream, which knows where each part of it is written."""
+    """A document that knows where each part of it is written."""
 
     name: str
     data: Document
@@ -357,7 +357,9 @@ class Located:
 
     def validate(self, schema_name: str) -> None:
         """Raises InputError naming the place when the document does not fit its schema."""
-        _validate(self.name, self.data, schema_name, self._line)
+        found = mistakes_in(self.name, self.data, schema_name)
+        if found:
+            refuse(self.name, self.data, found, self._line)
 
 
 def parsed_documents(name: str, text: str) -> list[Located]:
@@ -427,12 +429,6 @@ def schema(name: str) -> Document:
 def _check(schema_name: str) -> Check:
     rules = schema(schema_name)
     return Checks(rules).of(rules)
-
-
-def _validate(path: object, data: Document, schema_name: str, line: Callable[[Sequence[object]], str]) -> None:
-    found = mistakes_in(path, data, schema_name)
-    if found:
-        refuse(path, data, found, line)
 
 
 def mistakes_in(path: object, data: Document, schema_name: str) -> list[Mistake]:

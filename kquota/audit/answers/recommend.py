@@ -23,6 +23,7 @@ from kquota.core.findings.recommendation import (
     Recommendations,
     Scope,
     Usage,
+    entity_of,
     recommend,
     recommend_default,
     unlimited,
@@ -151,7 +152,7 @@ def _usages(
             continue
         if Entity.parse(rows[counter.name]["entity"]).types != wanted.scope.default.types:
             continue  # the quota of another level that is as good as none
-        entity = wanted.scope.entity(counter.sensor)
+        entity = entity_of(counter.sensor)
         if wanted.selects(entity):
             requests = rows[counter.name]["events"]
             usages[counter.key, entity].append(
@@ -173,7 +174,7 @@ def _governing(
         for client in row["clients"]:
             governing = resolvers[key].resolve(client["user"], client["client_id"])
             if governing.entity is not None and governing.limit is not None:
-                found[key, wanted.scope.entity(sensor)][governing.entity] = governing.limit
+                found[key, entity_of(sensor)][governing.entity] = governing.limit
     return found
 
 
@@ -226,7 +227,7 @@ def _predicted(
         share = seconds.throttled / seconds.seconds
         if governing.types != found.scope.default.types:
             continue
-        own = found.scope.entity(counter.sensor)
+        own = entity_of(counter.sensor)
         for entity in {governing, own}:
             shares[entity, counter.key] = max(share, shares.get((entity, counter.key), 0.0))
             if (counter.key, own) in held_back:

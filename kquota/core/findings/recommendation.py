@@ -41,17 +41,6 @@ class Scope(enum.Enum):
         """The default entity of the kind."""
         return _DEFAULTS[self]
 
-    def entity(self, sensor: str) -> Entity:
-        """Whose counter it is, by the sensor's tags (`str(Sensor)`)."""
-        user, _, client_id = sensor.partition(":")
-        match self:
-            case Scope.USERS:
-                return Entity(user=unquote(user))
-            case Scope.CLIENTS:
-                return Entity(client_id=client_id)
-            case Scope.USER_CLIENTS:
-                return Entity(user=unquote(user), client_id=client_id)
-
     def current(self, quotas: QuotaSnapshot, entity: Entity, key: QuotaKey) -> Value | None:
         """The limit of a named entity's own counter under these quotas; None where it has none of its own."""
         if self is Scope.USER_CLIENTS:
@@ -68,6 +57,12 @@ _DEFAULTS = {
     Scope.CLIENTS: Entity(client_id=DEFAULT),
     Scope.USER_CLIENTS: Entity(user=DEFAULT, client_id=DEFAULT),
 }
+
+
+def entity_of(sensor: str) -> Entity:
+    """Whose counter it is, by the sensor's tags (`str(Sensor)`)."""
+    user, _, client_id = sensor.partition(":")
+    return Entity(user=unquote(user) or None, client_id=client_id or None)
 
 
 def unlimited(
