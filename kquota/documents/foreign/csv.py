@@ -109,8 +109,10 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
                 break
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
+    if len(mistakes) > MOST:
+        mistakes[MOST:] = [InputError(f"{name}: and {len(mistakes) - MOST} more mistakes")]
     if mistakes:
-        raise together(mistakes[:MOST])
+        raise together(mistakes)
     return quotas, first
 
 
