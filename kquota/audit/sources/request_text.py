@@ -29,6 +29,7 @@ from kquota.audit.sources.event import (
 )
 from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared
+from kquota.core.simulation.apis import APIS
 
 _LAST: Final = (2, 7, 0)
 """The last release line that writes this form; what is exempt there is taken to be exempt before."""
@@ -44,16 +45,7 @@ _OLD_HEADER: Final = re.compile(
     r"client_id=(?P<client>.*?)\} -- ",
     re.DOTALL,
 )
-# fmt: off
-_OLD_APIS: Final = (
-    "PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA",
-    "CONTROLLED_SHUTDOWN", "OFFSET_COMMIT", "OFFSET_FETCH", "FIND_COORDINATOR", "JOIN_GROUP", "HEARTBEAT",
-    "LEAVE_GROUP", "SYNC_GROUP", "DESCRIBE_GROUPS", "LIST_GROUPS", "SASL_HANDSHAKE", "API_VERSIONS",
-    "CREATE_TOPICS", "DELETE_TOPICS", "DELETE_RECORDS", "INIT_PRODUCER_ID", "OFFSET_FOR_LEADER_EPOCH",
-    "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN", "END_TXN", "WRITE_TXN_MARKERS", "TXN_OFFSET_COMMIT",
-    "DESCRIBE_ACLS", "CREATE_ACLS", "DELETE_ACLS", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
-)
-# fmt: on
+_OLD_APIS: Final = tuple(api.upper().replace("-", "_") for api in APIS[: APIS.index("alter-configs") + 1])
 """The APIs of 0.11 by their numbers: logs of 0.10 and 0.11 have no names."""
 
 # Kafka 0.11 printed numbers as the JVM's locale has them.

@@ -1,5 +1,7 @@
 """The requests of Kafka by name, as a workload spells them: `create-topics` for CREATE_TOPICS.
 
+The first ones are in the order of their numbers, also requests that only earlier releases had.
+
 Source: `ApiKeys` and the request messages of Kafka 4.3.1, and the requests that earlier releases had.
 """
 
@@ -15,8 +17,9 @@ CONNECT_API: Final = "connect"
 
 # fmt: off
 APIS: Final = (
-    "produce", "fetch", "list-offsets", "metadata", "offset-commit", "offset-fetch", "find-coordinator", "join-group",
-    "heartbeat", "leave-group", "sync-group", "describe-groups", "list-groups", "sasl-handshake", "api-versions",
+    "produce", "fetch", "list-offsets", "metadata", "leader-and-isr", "stop-replica", "update-metadata",
+    "controlled-shutdown", "offset-commit", "offset-fetch", "find-coordinator", "join-group", "heartbeat",
+    "leave-group", "sync-group", "describe-groups", "list-groups", "sasl-handshake", "api-versions",
     "create-topics", "delete-topics", "delete-records", "init-producer-id", "offset-for-leader-epoch",
     "add-partitions-to-txn", "add-offsets-to-txn", "end-txn", "write-txn-markers", "txn-offset-commit",
     "describe-acls", "create-acls", "delete-acls", "describe-configs", "alter-configs", "alter-replica-log-dirs",
@@ -34,9 +37,8 @@ APIS: Final = (
     "read-share-group-state", "write-share-group-state", "delete-share-group-state", "read-share-group-state-summary",
     "streams-group-heartbeat", "streams-group-describe", "describe-share-group-offsets", "alter-share-group-offsets",
     "delete-share-group-offsets",
-    # Of earlier releases: with ZooKeeper, or by another name.
-    "leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-isr",
-    "list-client-metrics-resources",
+    # Of earlier releases, by another name.
+    "alter-isr", "list-client-metrics-resources",
 )
 # fmt: on
 _BY_SPELLING: Final = {spelled(api): api for api in (*APIS, CONNECT_API)}
