@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 from kquota.backends import BrokerLoggers
 from kquota.core.change.plan import Objection, Plan
 from kquota.core.change.recording import (
-    Back,
     Bounds,
     Estimate,
     Fate,
@@ -24,7 +23,6 @@ from kquota.core.change.recording import (
     Space,
     objections,
     turns,
-    way_back,
 )
 from kquota.documents.journal import Command, Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Rejected, Unreachable
@@ -335,14 +333,14 @@ def switch_back(loggers: BrokerLoggers, change: LevelChange) -> Settled:
     node, before = change.node, change.before.name
     try:
         shown = loggers.level(node).name
-        back = way_back(change, shown)
-        if back is Back.NOTHING:
+        if shown in (before, change.restored):
             return Settled(node, before, Fate.AS_BEFORE, shown)
-        if back is Back.LEAVE:
+        if shown != change.after:
             return Settled(node, before, Fate.FOREIGN, shown)
-        loggers.set_level(node, None if back is Back.DELETE else change.restored)
+        inherited = change.before.inherited
+        loggers.set_level(node, None if inherited else change.restored)
         shown = loggers.level(node).name
-        if shown != change.restored and back is Back.DELETE:
+        if shown != change.restored and inherited:
             # The ancestor's level has changed since: the logger gets its old level as its own.
             loggers.set_level(node, change.restored)
             shown = loggers.level(node).name

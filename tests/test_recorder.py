@@ -11,7 +11,7 @@ import pytest
 
 from kquota import recorder
 from kquota.core.change.plan import Cluster
-from kquota.core.change.recording import LINE_BYTES, Bounds, Fate, Level, Reading, Space
+from kquota.core.change.recording import LINE_BYTES, Bounds, Fate, Level, LevelChange, Reading, Space
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, Rejected, Unreachable
 
@@ -133,6 +133,26 @@ def test_without_a_lease_nothing_is_switched(journal: Journal, monkeypatch: pyte
     with pytest.raises(InputError, match="no room"):
         run(loggers, journal, Bounds(1))
     assert (loggers.calls, journal.read().entries) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("before", "shown", "fate", "now"),
+    [
+        (Level("WARN"), "DEBUG", Fate.RESTORED, "WARN"),
+        (Level("INFO", inherited=True), "DEBUG", Fate.RESTORED, None),
+        (Level("WARN"), "WARN", Fate.AS_BEFORE, "WARN"),
+        (Level("WARN"), "TRACE", Fate.FOREIGN, "TRACE"),
+        (Level("WARN"), "ERROR", Fate.FOREIGN, "ERROR"),
+        (Level("OFF"), "DEBUG", Fate.RESTORED, "FATAL"),
+        (Level("OFF"), "FATAL", Fate.AS_BEFORE, "FATAL"),
+        (Level("OFF"), "OFF", Fate.AS_BEFORE, "OFF"),
+        (Level("OFF"), "INFO", Fate.FOREIGN, "INFO"),
+    ],
+)
+def test_the_way_back_never_writes_over_somebody_else(before: Level, shown: str, fate: Fate, now: str | None) -> None:
+    loggers = Loggers({1: shown})
+    assert recorder.switch_back(loggers, LevelChange(1, before)).fate is fate
+    assert loggers.own == {1: now}
 
 
 def test_a_logger_that_is_on_is_left_alone(journal: Journal) -> None:

@@ -10,7 +10,6 @@ from kquota.core.change.plan import Severity
 from kquota.core.change.recording import (
     LINE_BYTES,
     LOGGER,
-    Back,
     Bounds,
     Estimate,
     Level,
@@ -20,11 +19,9 @@ from kquota.core.change.recording import (
     level_of,
     objections,
     turns,
-    way_back,
 )
 
 WARN = LevelChange(1, Level("WARN"))
-INHERITED = LevelChange(1, Level("WARN", inherited=True))
 OFF = LevelChange(1, Level("OFF"))
 
 
@@ -45,24 +42,6 @@ def test_a_level_like_the_nearest_ancestors_is_taken_for_inherited(
     levels: dict[str, str], expected: Level | None
 ) -> None:
     assert level_of(levels) == expected
-
-
-@pytest.mark.parametrize(
-    ("change", "shown", "back"),
-    [
-        (WARN, "DEBUG", Back.SET),
-        (INHERITED, "DEBUG", Back.DELETE),
-        (WARN, "WARN", Back.NOTHING),
-        (WARN, "TRACE", Back.LEAVE),
-        (WARN, "ERROR", Back.LEAVE),
-        (OFF, "DEBUG", Back.SET),
-        (OFF, "FATAL", Back.NOTHING),
-        (OFF, "OFF", Back.NOTHING),
-        (OFF, "INFO", Back.LEAVE),
-    ],
-)
-def test_the_way_back_never_writes_over_somebody_else(change: LevelChange, shown: str, back: Back) -> None:
-    assert way_back(change, shown) is back
 
 
 def test_off_cannot_be_set_and_becomes_fatal() -> None:

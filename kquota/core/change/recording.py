@@ -71,24 +71,6 @@ class LevelChange:
         return self.before.name if self.before.inherited or self.before.name in SETTABLE else QUIETEST
 
 
-class Back(enum.Enum):
-    """What takes a change of a level back."""
-
-    NOTHING = "nothing"
-    DELETE = "delete"
-    SET = "set"
-    LEAVE = "leave"
-
-
-def way_back(change: LevelChange, shown: str) -> Back:
-    """What is to be done on a node that shows this level: a level that somebody else has set is left alone."""
-    if shown in (change.before.name, change.restored):
-        return Back.NOTHING
-    if shown != change.after:
-        return Back.LEAVE
-    return Back.DELETE if change.before.inherited else Back.SET
-
-
 class Fate(enum.Enum):
     """What became of the logger of a node."""
 
