@@ -172,14 +172,10 @@ class Estimate:
         return None if self.requests_per_second is None else LINE_BYTES * self.requests_per_second
 
     @property
-    def requests(self) -> float | None:
-        """Requests in the whole time."""
-        return None if self.requests_per_second is None else self.requests_per_second * self.on_ms / 1000
-
-    @property
     def bytes(self) -> float | None:
         """Bytes in the whole time."""
-        return None if self.requests is None else LINE_BYTES * self.requests
+        per_second = self.requests_per_second
+        return None if per_second is None else LINE_BYTES * (per_second * self.on_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)

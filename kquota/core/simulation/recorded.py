@@ -169,8 +169,10 @@ class _Account:
 
 
 def _set_limits(traffic: Traffic, counters: Sequence[Counted], time_ms: int) -> None:
+    """Sets the limits that hold at a time; before them all the first ones."""
     for number, counter in enumerate(counters):
-        traffic.sensors.bounds[number] = limit_at(counter.limits, time_ms)
+        holding = [limit for since, limit in counter.limits if since <= time_ms] or [counter.limits[0][1]]
+        traffic.sensors.bounds[number] = UNLIMITED if holding[-1] is None else holding[-1]
 
 
 def throttles(throttled: int, peak: float, limits: Sequence[tuple[int, float | None]]) -> bool | None:
@@ -186,15 +188,6 @@ def throttles(throttled: int, peak: float, limits: Sequence[tuple[int, float | N
 def _lowest(limits: Sequence[tuple[int, float | None]]) -> float:
     """The lowest limit that lets anything through; 1 where there is none."""
     return min((limit for _, limit in limits if limit is not None and limit > 0), default=1.0)
-
-
-def limit_at(limits: Sequence[tuple[int, float | None]], time_ms: int) -> float:
-    """The limit that holds at a time; the first one before that."""
-    found = limits[0][1]
-    for since, limit in limits:
-        if since <= time_ms:
-            found = limit
-    return UNLIMITED if found is None else found
 
 
 def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
