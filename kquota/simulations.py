@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.enforcement.generation import BrokerSettings
+from kquota.core.findings.recommendation import rounded_up
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
@@ -208,23 +207,12 @@ def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
     for counter in alone.run().counters:
         place = counter.key, counter.entity
         peaks[place] = max(peaks.get(place, 0.0), counter.peak)
-    found = [Needed(key, entity, peak, _rounded_up(key, peak)) for (key, entity), peak in peaks.items() if peak > 0]
+    found = [Needed(key, entity, peak, rounded_up(key, peak)) for (key, entity), peak in peaks.items() if peak > 0]
     return tuple(sorted(found, key=lambda each: (each.key is QuotaKey.REQUEST_PERCENTAGE, -each.peak)))
 
 
 _NEVER: Final = 2**62
 """A limit that no rate comes near."""
-
-
-def _rounded_up(key: QuotaKey, peak: float) -> Value:
-    """The peak with two digits, rounded up."""
-    if key.value_type.integral:
-        peak = math.ceil(peak)
-    step = Decimal(10) ** (Decimal(peak).adjusted() - 1)
-    if key.value_type.integral:
-        step = max(step, Decimal(1))
-    exact = (Decimal(peak) / step).to_integral_value(ROUND_CEILING) * step
-    return int(exact) if key.value_type.integral else float(exact)
 
 
 def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, seconds: int | None = None) -> Ready:
