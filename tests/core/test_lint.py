@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from kquota.core.change.lint import RULES, Facts, Finding, Severity, concerning, lint
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.entity import DEFAULT, Default, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
@@ -161,6 +161,14 @@ def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
             assert finding.key is not None
             assert finding.entity is not None
             assert governed(snapshot, finding.key).get(finding.entity, set()) <= {""}
+
+
+@pytest.mark.parametrize("user", [None, DEFAULT])
+def test_a_user_takes_the_place_of_the_quotas_below(user: Default | None) -> None:
+    """A quota of a client-id, and of a client-id of all users, limits nobody who has a quota of their own."""
+    below = Entity(user=user, client_id="app")
+    (found,) = (each for each in lint(QuotaSnapshot({ALICE: {PRODUCER: MB}, below: {PRODUCER: 1000}})))
+    assert (found.rule.name, found.entity, found.key) == ("shadowed", below, PRODUCER)
 
 
 def test_the_worst_comes_first() -> None:

@@ -182,7 +182,9 @@ def _shadowed(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
                         "delete one of the two",
                         by,
                     )
-            elif entity.user is None and entity.client_id is not None and users and _hiding(values, entity) is None:
+            elif isinstance(entity.user, str) or entity.client_id is None or not users:
+                continue
+            elif _hiding(values, entity) is None:
                 yield (
                     entity,
                     key,
