@@ -164,19 +164,18 @@ def _columns(comparison: Comparison, changes: Sequence[Change], key: str = "QUOT
     Of who was held back the least that its counter wants.
     """
     delays = _says_delays(comparison)
-    same = len({change.key for change in changes}) == 1
     behind = delays and any(map(_behind, _changes(comparison)))
 
     def predicted(name: str) -> Callable[[Change], object]:
         return lambda change: _moved(functools.partial(words.predicted_parts, name), change)
 
     return [
-        (Column(key, style="cyan", whole=True, spare=5 if same else 0), lambda change: change.key.value),
+        (Column(key, style="cyan", whole=True), lambda change: change.key.value),
         (Column("LIMIT", number=True), lambda change: _moved(functools.partial(_limit, change.key), change)),
         (Column("DELAYED", number=True, spare=4 if delays else 0), _delayed),
         delays and (Column("MUTED", number=True, spare=3), predicted("muted_share")),
         delays and (Column("LONGEST", number=True, spare=2), predicted("throttle_time_max_ms")),
-        delays and (Column("DELIVERED", number=True), _delivered),
+        delays and (Column("DELIVERED", number=True, spare=1), _delivered),
         behind and (Column("BEHIND", number=True, spare=7), lambda change: _behind(change) or ("-",)),
     ]
 

@@ -31,7 +31,7 @@ from kquota.errors import InputError
 @declared
 @params.broker_options
 @params.quotas_options
-@shown_as("table", "json", "markdown", takes_output=True)
+@shown_as("table", "wide", "json", "markdown", takes_output=True)
 def command(
     *,
     file: Path = argument(type=click.Path(path_type=Path)),

@@ -68,7 +68,7 @@ def _share(most: float = 100.0) -> Callable[[str], float]:
 @click.command("recommend", cls=grammar.Command)
 @usage.asked_of_events
 @declared
-@shown_as("table", "yaml", "json")
+@shown_as("table", "wide", "yaml", "json")
 def command(
     *,
     scope: str = choice(
