@@ -40,8 +40,12 @@ def test_as_spreadsheets_save_it() -> None:
     assert csv.read("t", german) == QuotaSnapshot(
         {Entity(user=DEFAULT): {PRODUCER: 1_500_000}, Entity("007"): {REQUEST: 12.5}}
     )
-    with pytest.raises(InputError, match=r"column 3 \(value\): producer_byte_rate: 2\.500 may be 2500 or 2,500"):
+    with pytest.raises(InputError, match=r"column 3 \(value\): producer_byte_rate: in 2\.500 a point may stand before"):
         csv.read("t", "user;key;value;unit\na;producer_byte_rate;2.500;MB/s\n")
+    thousands = csv.read("t", "user;key;value;unit\na;producer_byte_rate;1.024,5;MB/s\n")
+    assert thousands == QuotaSnapshot({Entity("a"): {PRODUCER: 1_024_500_000}})
+    with pytest.raises(InputError, match=r"'1\.5,2 MB/s'"):
+        csv.read("t", "user;key;value;unit\na;producer_byte_rate;1.5,2;MB/s\n")
     tabs = 'Key\tValue\tUser\tClient-Id\nproducer_byte_rate\t"1024"\ta\t\\<default>\n'
     assert csv.read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
 
@@ -88,6 +92,11 @@ def test_a_mistake_is_named_with_line_and_column(rows: str, message: str) -> Non
     with pytest.raises(InputError) as raised:
         csv.read("t", f"user,client-id,ip,key,value,unit\n{rows}\n")
     assert raised.value.message.startswith(message)
+
+
+def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
+    rates = csv.read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
+    assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})
 
 
 def test_headings_are_checked() -> None:

@@ -28,6 +28,8 @@ _TOP = re.compile(r"\A\ufeff?(?:sep=.\s+)?")
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
 _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
+_UNIT = re.compile(r"\s*[(\[]([^()\[\]]+)[)\]]$")
+"""A unit in the heading of a quota: `producer_byte_rate (MB/s)`."""
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
@@ -74,9 +76,9 @@ def is_table(name: object, text: str) -> bool:
 
 
 def _heading(cell: str) -> str:
-    """A heading in kquota's spelling; another one as it stands."""
+    """A heading in kquota's spelling, without the unit in brackets behind it; another one as it stands."""
     cell = cell.strip(' "\t\r')
-    return _READ.get(re.sub(r"[\s_-]+", "_", cell.lower()), cell)
+    return _READ.get(re.sub(r"[\s_-]+", "_", _UNIT.sub("", cell).lower()), cell)
 
 
 def read(name: str, text: str) -> QuotaSnapshot:
@@ -96,13 +98,17 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
     first: dict[Entity, int] = {}
     mistakes: list[InputError] = []
     columns: list[str] = []
+    units: dict[str, str] = {}
     for line, cells in _cells(name, csv.reader(io.StringIO(text, newline=None), delimiter=separator, strict=True)):
         where = f"{name}, line {line}"
         try:
             if columns:
-                first.setdefault(_add(quotas, columns, cells, where, decimal_comma=separator == ";"), line)
+                entity = _add(quotas, columns, cells, where, units, decimal_comma=separator == ";")
+                first.setdefault(entity, line)
             else:
                 columns = _columns(cells, where)
+                found = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=True)}
+                units = {column: match[1].strip() for column, match in found.items() if match is not None}
         except InputError as error:
             mistakes.append(error)
             if not columns:
@@ -147,8 +153,10 @@ def _columns(cells: list[str], where: str) -> list[str]:
     return columns
 
 
-def _add(quotas: Quotas, columns: list[str], cells: list[str], where: str, *, decimal_comma: bool) -> Entity:
-    """Adds the values of a row, and gives its entity."""
+def _add(
+    quotas: Quotas, columns: list[str], cells: list[str], where: str, units: dict[str, str], *, decimal_comma: bool
+) -> Entity:
+    """Adds the values of a row, and gives its entity. `units` are those of headings, for bare numbers."""
     row = dict(zip(columns, cells, strict=False))
     for number, cell in enumerate(cells[len(columns) :], len(columns)):
         if cell.strip():
@@ -168,7 +176,9 @@ def _add(quotas: Quotas, columns: list[str], cells: list[str], where: str, *, de
         given = [(key, key.value, key.value) for key in QuotaKey if row.get(key.value, "").strip()]
     for key, named, column in given:
         with within(column):
-            value = _value(key, row.get(column, "").strip(), row.get("unit", "").strip(), decimal_comma)
+            text = row.get(column, "").strip()
+            unit = row.get("unit", "").strip() or ("" if re.search("[a-zA-Z%]", text) else units.get(column, ""))
+            value = _value(key, text, unit, decimal_comma)
         with within(named):
             Alteration(entity, {key: value})
             if key in held:
@@ -180,10 +190,11 @@ def _add(quotas: Quotas, columns: list[str], cells: list[str], where: str, *, de
 def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
     if decimal_comma and re.match(r"[1-9]\d{0,2}(\.\d{3})+(?![\d,])", text):
         raise InputError(
-            f"{key}: {text} may be {text.replace('.', '')} or {text.replace('.', ',', 1)}", hint="write one of them"
+            f"{key}: in {text} a point may stand before thousands or decimals",
+            hint=f"write {text.replace('.', '')}, or the decimals behind a comma",
         )
-    if decimal_comma and re.match(r"[\d.]*,\d+(?!\S*,)", text):
-        text = text.replace(",", ".")
+    if decimal_comma and (whole := re.match(r"(\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
+        text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if re.match(r"[\d.,]+[eE][+-]?\d", text):
         raise InputError(
             f"{key}: {text} may be rounded by the spreadsheet", hint="format the column as a number with all digits"
