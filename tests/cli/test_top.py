@@ -70,6 +70,7 @@ def test_a_narrow_screen_has_until_rather_than_the_age() -> None:
     """The age is above the table as well."""
     names = [column.heading for column in _COLUMNS]
     assert _COLUMNS[names.index("UNTIL")].spare < _COLUMNS[names.index("AGE")].spare
+    assert _COLUMNS[names.index("SHARE")].spare, "a name of a client is not cut off for it"
 
 
 def test_explain(kquota: Kquota) -> None:

@@ -335,8 +335,8 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         (Column("KEY", whole=True), lambda use: use.counter.key.value),
         (Column("SET FOR", spare=4), lambda use: "-" if use.level is None else source(use.counter.key, use.entity)),
         (Column("LIMIT", number=True), lambda use: limit_text(use.counter.key, use.limit)),
-        (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
-        (Column("SHARE", number=True), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
+        (Column("RATE", number=True, spare=2), lambda use: _rate(use.counter.key, use.observed.rate)),
+        (Column("SHARE", number=True, spare=1), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
         (Column("THROTTLE", number=True), lambda use: known(use.observed.throttle_ms, lambda ms: f"{ms:,.0f} ms")),
         (
             Column("TREND", number=True, spare=7),
