@@ -420,6 +420,8 @@ def alter(
             )
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
         attempt = attempt + 1 if again == due else 0
+        if again == due and report.entry in entries and unfinished is None:
+            entries.remove(report.entry)  # it lost its race: nothing of it can be taken back
         interrupted = report.interrupted or (bool(again) and terms.stop())
         if interrupted or attempt == _ATTEMPTS:
             left = Refused("not altered: it was stopped before") if interrupted else Conflict("not altered: not tried")

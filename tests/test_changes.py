@@ -281,6 +281,24 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
     assert read_leases(Journal(tmp_path), changes.place_of(cluster)).on == ()
 
 
+def test_a_lost_race_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    """The entry of the round that wrote nothing is not among those that an undo takes back."""
+
+    class Racing(MemoryBackend):
+        rivals = 1
+
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            if validate_only or not self.rivals:
+                return super().alter(alterations, validate_only=validate_only)
+            self.rivals -= 1
+            return tuple(AlterResult(each.entity, {}, {}, Conflict("changed meanwhile")) for each in alterations)
+
+    cluster = Racing()
+    done = alter(cluster, [Alteration(BOB, {CONSUMER: MB})], here(tmp_path), consent=lambda _: None)
+    entries = Journal(tmp_path).read().entries
+    assert (len(entries), done.entries) == (2, (entries[-1].id,))
+
+
 def test_a_write_that_failed_ends_no_lease(tmp_path: Path) -> None:
     class Refusing(At):
         refuses: Entity | None = None

@@ -127,7 +127,7 @@ def _note_way_back(altered: Altered, access: Access, journal: Journal) -> None:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and altered.plan.inverse:
         commands = " and ".join(params.way_back(name_of(entry), access, journal) for entry in reversed(altered.entries))
-        note(f"{commands} takes it back")
+        note(f"{commands} take{'s' * (len(altered.entries) == 1)} it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")
 
