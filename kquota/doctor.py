@@ -113,7 +113,7 @@ def _kafkas_tool() -> Check:
 def check_journal(folder: Path) -> Check:
     """Whether the journal of writes can be kept in that folder."""
     if folder == CLUSTER:
-        return ok("settings", "journal", "in the cluster")
+        return ok("settings", "journal", "in the cluster, as 'kquota help journal' says")
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent

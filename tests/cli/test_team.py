@@ -25,6 +25,7 @@ def test_another_host_sees_undoes_and_ends_what_one_wrote(kquota: Kquota, prod: 
     assert kquota("describe", "-o", "name", **one).out == ""
     assert "undone by 2" in kquota("history", **one).out
 
+    assert "in the cluster, as 'kquota help journal' says" in kquota("doctor", **one).out
     leased = kquota(*alter, "producer_byte_rate=3MB", "--for", "1h", **one)
     assert "kquota reconcile --quiet --context prod --journal cluster" in leased.err
     assert "entry 3" in kquota("describe", **other).err

@@ -1,5 +1,6 @@
 """`kquota doctor`."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,10 @@ def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]
 
 def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
     """The settings, and the cluster that they name."""
+    if not params.on_command_line("journal"):
+        with contextlib.suppress(KquotaError, click.UsageError):  # said below
+            given.access()  # a context may name the journal
+            journal = journal_folder()
     yield doctor.check_journal(journal), None
     if journal != CLUSTER:
         for check in doctor.check_leases(Journal(journal), now()):
@@ -115,7 +120,7 @@ def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access
             yield check, access
     for check in doctor.check_cluster(access, ask):
         yield check, access
-    if CLUSTER in (journal, journal_folder()):
+    if journal == CLUSTER:
         for check in doctor.check_leases(session.journal(CLUSTER, access), now()):
             yield check, access
 
