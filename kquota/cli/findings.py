@@ -335,6 +335,8 @@ def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]
 
 _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
 _MOST_DELAYED = 5
+_MANY = 1_000_000
+"""So many requests take this machine long enough for Spark to be worth a word."""
 
 
 def _closed(result: AuditResult, found: Finding) -> Closed | None:
@@ -385,8 +387,8 @@ def _spared(quality: Tally) -> str:
 
 
 def _how_on_spark(result: AuditResult) -> Iterator[Part]:
-    """How the same audit runs on Spark, where it did not."""
-    if result.engine == "local" and not result.closed_loop:
+    """How the same audit runs on Spark, where it did not and would gain by it."""
+    if result.engine == "local" and not result.closed_loop and result.quality.events >= _MANY:
         yield Note("the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 

@@ -147,7 +147,6 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
             "9 requests read, 0 without a quota, 0 exempt (local engine)",
             "next: --report FILE.html shows when and who; 'kquota recommend broker-7 --quotas quotas.json'"
             " proposes limits that are enough",
-            "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
         ]
         if output == "table"
         else []

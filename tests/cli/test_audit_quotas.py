@@ -144,7 +144,6 @@ def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output
     said = [
         "1 client newly throttled",
         "300 requests read (local engine)",
-        "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …",
     ]
     assert done.err.splitlines() == (said if output == "table" else [])
     if output == "json":

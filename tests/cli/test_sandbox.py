@@ -79,9 +79,11 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
     home.mkdir()
     (home / "libs").symlink_to(retrieve(NAME, COORDINATES))
     sandbox = {"KQUOTA_SANDBOX": "here", "KAFKA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    connect = kquota("sandbox", "start", "--broker", **sandbox).out.strip()
+    first = kquota("sandbox", "start", "--broker", **sandbox)
+    connect = first.out.strip()
     try:
         there = {"KQUOTA_BOOTSTRAP_SERVER": connect}
+        assert "its metrics: kquota top --metrics http" in first.err, "also where the address is captured"
         assert kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", **there).code == 0
         kquota("sandbox", "stop", "--broker", **sandbox)
         again = kquota("sandbox", "start", "--broker", "-o", "json", **sandbox)

@@ -57,8 +57,7 @@ COLOURED = (
             "nobody throttled by 1 limit (2 quotas set: 1 not throttled, 1 nobody seen)\n"
             "quotas: quotas.yaml (2 set)\n"
             "1 request read, 0 without a quota, 0 exempt (local engine)\n"
-            "nobody seen under: user=<default> consumer_byte_rate\n"
-            "the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …\n",
+            "nobody seen under: user=<default> consumer_byte_rate\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),

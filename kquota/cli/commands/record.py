@@ -89,7 +89,7 @@ def command(
         "The metrics page of a broker, as its JMX exporter serves it: it counts requests. Bytes are estimated.",
     ),
     logs: tuple[str, ...] = values(
-        "[ID=]FILE", "The request log of a broker, where it can be read here: its lines and bytes are counted.", "--log"
+        "[ID=]FILE", "In place of its --metrics, a broker's request log that can be read here: it counts both.", "--log"
     ),
     appender: str | None = choice(APPENDERS, "Print the appender for the broker's log4j, and end."),
     writing: params.Writing,

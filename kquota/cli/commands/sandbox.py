@@ -54,6 +54,7 @@ def command() -> None:
 
     The broker needs Java 17, and Apache Maven once for Kafka's jars, or a Kafka that KAFKA_HOME names. The ZooKeeper
     runs from the jars that PySpark brings. What start prints is an address for --bootstrap-server or --zookeeper.
+    Nobody logs in: the broker takes every client for ANONYMOUS.
 
     \b
     Examples:
@@ -92,9 +93,9 @@ def start(
     if sys.stdout is not None and sys.stdout.isatty():
         where = "" if which.dir is None else f" --dir {directory}"
         note(f"use it: export KQUOTA_{'BOOTSTRAP_SERVER' if which.broker else 'ZOOKEEPER'}={state.connect}")
-        if state.metrics is not None:
-            note(f"its metrics: kquota top --metrics {state.metrics}")
         note(f"'kquota sandbox stop{' --broker' if which.broker else ''}{where}' ends it, and keeps its data")
+    if state.metrics is not None:
+        note(f"its metrics: kquota top --metrics {state.metrics}")
     return _running(state, server)
 
 
