@@ -93,6 +93,7 @@ def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
         (91, 0, 0, Agreement.NOT_THROTTLED),  # jitter of four connections
         (20_000, 19_700, 19_700, Agreement.AS_PREDICTED),
         (20_000, 0, 30_000, Agreement.AS_PREDICTED),
+        (0, 0, 30_000, Agreement.NOT_THROTTLED),
         (20_000, 0, 0, Agreement.MORE),
         (20_000, 10_000, 12_000, Agreement.MORE),
         (0, 5_000, 5_000, Agreement.LESS),

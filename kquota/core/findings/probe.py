@@ -89,7 +89,7 @@ class Agreement(enum.Enum):
     """Whether the broker throttled as predicted."""
 
     NOT_THROTTLED = "not throttled"
-    """Neither observed nor predicted: the limit, if there is one, was not reached."""
+    """Not observed, and not certain by the prediction: the limit, if there is one, was not reached."""
     AS_PREDICTED = "as predicted"
     MORE = "more than predicted"
     LESS = "less than predicted"
@@ -124,7 +124,7 @@ class Comparison:
         """The verdict of the probe: within 5 % of the predicted range, give or take 1 % of the run, is as predicted."""
         noise = _NOISE * self.duration_ms
         observed, least, most = self.observed.total_ms, self.least.total_ms, self.most.total_ms
-        if max(observed, most) <= noise:
+        if max(observed, least) <= noise:
             return Agreement.NOT_THROTTLED
         if observed > most * (1 + _NEAR) + noise:
             return Agreement.MORE
