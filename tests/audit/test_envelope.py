@@ -264,10 +264,11 @@ def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
     assert parse_line(json.dumps({"short_message": text[:250], "full_message": text}), "1", UTC) == expected
 
 
-@pytest.mark.parametrize("message", [None, [91, 50]])
-def test_a_message_that_journalctl_leaves_out_is_lost(message: object) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"MESSAGE":null}', '{"MESSAGE": [91, 50]}', "May 04 10:20:30 b kafka: [1.2K blob data]"]
+)
+def test_a_message_that_journalctl_leaves_out_is_lost(text: str) -> None:
     """It may have been anybody's request."""
-    text = json.dumps({"_HOSTNAME": "b", "MESSAGE": message})
     with pytest.raises(ValueError, match="journalctl -o cat"):
         parse(text, "1", UTC)
     assert set(notes(text)) == {unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE}
@@ -291,6 +292,11 @@ def test_names_that_may_have_more_backslashes_are_refused(name: str, wrapped: st
         parse(text, "1", UTC)
 
 
+def test_a_request_in_utf_16_behind_other_text_is_lost() -> None:
+    """Where a second tool went on with the file."""
+    assert set(notes(line(fields()).encode("utf-16-le").decode())) == set(notes(line(fields())))
+
+
 def test_a_domain_in_csv_is_no_letter() -> None:
     """`CORP\\u1234` of the text form came out with a letter of Ethiopia."""
     text = TEXT_FORM.replace("USER", "CORP\\u1234")
@@ -298,11 +304,18 @@ def test_a_domain_in_csv_is_no_letter() -> None:
         parse(f'"2026-05-04","{text}"', "1", UTC)
 
 
-def test_names_with_the_escapes_of_a_page_are_refused() -> None:
-    """A page that was saved has `R&amp;D` for `R&D`, whatever reads it."""
-    text = line(fields(principal="User:R&amp;D"))
-    with pytest.raises(ValueError, match="escapes of a web page"):
-        row_of(parse_line(text, "1", UTC), Names())
+@pytest.mark.parametrize(
+    "name", ["R&amp;D", "K#303#266ln", "K?ln", "K\ufffdln", "KÃ¶ln", "***@example.com", "[REDACTED]"]
+)
+def test_names_that_lost_letters_are_refused(name: str) -> None:
+    """As web pages, rsyslog, other encodings and masks leave them: `Köln` was then nobody seen."""
+    with pytest.raises(ValueError, match="lost or escaped letters"):
+        row_of(parse_line(line(fields(principal=f"User:{name}")), "1", UTC), Names())
+
+
+def test_holes_before_a_line_take_no_time() -> None:
+    """A log that was copied and truncated begins with as many zeros as it had bytes: 200,000 took minutes."""
+    assert parse("\0" * 2_000_000 + line(fields()), "1", UTC).origin == ""
 
 
 def test_the_time_of_an_object_that_is_cut_off_is_not_known() -> None:

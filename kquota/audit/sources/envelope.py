@@ -60,8 +60,8 @@ _DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
-LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[)')
-"""What journalctl writes in place of a long message; and how it begins a list of bytes, which may be cut off."""
+LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[)|\[[0-9.]+[KMG]?B? blob data\]')
+"""What journalctl writes in place of a message; and how it begins a list of bytes, which may be cut off."""
 _JOURNAL: Final = "journalctl left the message out: `journalctl -o cat` writes it"
 
 _CRI: Final = re.compile(r"\S+ (stdout|stderr) ([PF]) ")

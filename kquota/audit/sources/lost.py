@@ -51,6 +51,7 @@ _ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTIO
 
 def notes(text: str) -> Iterator[str]:
     """What to note of a line that could not be read; nothing of one that is no request."""
+    text = text.replace("\0", "")  # of UTF-16 behind other text
     if _SUPPRESSED.search(text) or LEFT_OUT.search(text):
         yield from _ANY
     if not _REQUEST.search(text):

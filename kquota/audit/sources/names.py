@@ -32,7 +32,10 @@ class Names:
         self.connections = _Connections()
 
 
-_ESCAPED: Final = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);")
+_ESCAPED: Final = re.compile(
+    r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|#[23][0-7]{2}#2[0-7]{2}|[?\ufffd]|\*\*|redacted", re.IGNORECASE
+)
+"""Letters as web pages and rsyslog escape them, and what stands for letters that are gone."""
 
 
 class _Numbers(dict[Any, int]):
@@ -45,11 +48,19 @@ class _Numbers(dict[Any, int]):
 
     def __missing__(self, text: Any) -> int:
         name = self._make(text)
-        if _ESCAPED.search(name):
-            raise ValueError(f"the name {name[:60]!r} may have the escapes of a web page: save the page as text")
+        if _ESCAPED.search(name) or _is_read_twice(name):
+            raise ValueError(f"the name {name[:60]!r} may have lost or escaped letters: export the log as UTF-8 text")
         self.names.append(name)
         self[text] = len(self.names) - 1
         return self[text]
+
+
+def _is_read_twice(name: str) -> bool:
+    """Whether a name is UTF-8 that was read as Latin-1."""
+    try:
+        return not name.isascii() and bool(name.encode("latin-1").decode())
+    except ValueError:
+        return False
 
 
 def _user(principal: str) -> str:

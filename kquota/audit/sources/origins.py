@@ -33,11 +33,11 @@ _NAMED: Final = tuple(
 """The members that name where a line is from; the first that there is counts."""
 _PAIR: Final = re.compile(r'\b(pod|host|instance)=\\*"?([\w.-]+)')
 _NO_NAME: Final = re.compile(
-    r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b|\S*thread\S*"
+    r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b"
     r"|(?<![^\s\['\"])(?:[A-Za-z]+:(?=\d{10}))?[\d.:,]+(?!\S)"
     r"|\\+t?|[\[\]|\"'{}\x00-\x1f]"
 )
-"""What differs between the lines of one broker: times, priorities, processes, threads, numbers; and what is no name."""
+"""What differs between the lines of one broker: times, priorities, processes, numbers; and what is no name."""
 _FILE: Final = re.compile(r"(\S*/)?[^/\s]+\.log\S*:$")
 
 
@@ -52,8 +52,9 @@ def origin_of(before: str, after: str = "") -> str:
         stamps = [stamp.start() for layout in (STAMP, MILLIS) for stamp in layout.finditer(before)]
         before = before[: max(stamps, default=end)]
     words = _NO_NAME.sub(" ", STAMP.sub(" ", before)).split()
-    # grep names files; those of one folder are of one broker.
-    return " ".join(found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words)[:200]
+    # grep names files; those of one folder are of one broker. Its threads differ, too.
+    named = (found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words if "thread" not in word)
+    return " ".join(named)[:200]
 
 
 def origin_in(value: Mapping[str, Any]) -> str:
