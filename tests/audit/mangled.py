@@ -169,7 +169,7 @@ def listed(document: str, lines: Sequence[str]) -> str:
     return json.dumps(made[document])
 
 
-SHOWS_POD = set(WRAPPERS_OF_LARGE_SEEDS) - {"docker", "tuple", "cri", "shell", "column", "python", "csv", "excel"}
+SHOWS_POD = set(WRAPPERS_OF_LARGE_SEEDS) - {"docker", "tuple", "cri", "shell", "column", "python"}
 """The envelopes that name where a line is from, wherever they stand."""
 
 

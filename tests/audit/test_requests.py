@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -102,6 +102,65 @@ def test_masked_brokers_are_not_known_by_the_ports_of_clients(tmp_path: Path) ->
         for text, host in zip(lines, [*clients.values()] * 120, strict=True)
     ]
     assert verdicts(audit(written(tmp_path, masked))) == WHOLE
+
+
+MASKED: dict[str, Callable[[str, int], str]] = {
+    "heading": lambda text, broker: f"==> broker-{broker}/kafka-request.log <==\n{text}",
+    "number": lambda text, broker: f"{broker} | {text}",
+    "address": lambda text, broker: f"<15>1 2026-05-04T10:20:30Z 10.3.3.{broker} kafka 17 - - {text}",
+    "behind": lambda text, broker: f"{text} [broker={broker}]",
+    "file": lambda text, broker: json.dumps({"log": {"path": f"/pods/kafka-{broker}/0.log"}, "message": text}),
+    "label": lambda text, broker: json.dumps({"tags": ["env:prod", f"pod:kafka-{broker}"], "message": text}),
+    "parsed": lambda text, broker: json.dumps(
+        {"time": text[1:24], "node": broker, **json.loads(text[text.index("{") : text.rindex(" (")])}
+    ),
+}
+"""What shows brokers whose addresses are masked; none of it was known by its name."""
+
+
+@pytest.mark.parametrize("how", MASKED)
+def test_masked_brokers_are_told_apart_by_whatever_differs(tmp_path: Path, how: str) -> None:
+    """Their rates added up in silence, three times as much as any broker saw."""
+    texts = [
+        (log_line(n, user, client=client + broker).replace("10.0.0.1:9092-", "INTERNAL_IP-"), broker)
+        for n in range(60)
+        for broker in range(3)
+        for user, client in (("slow", 50000), ("fast", 51000))
+    ]
+    written(tmp_path, [MASKED[how](text, broker) for text, broker in texts])
+    with pytest.raises(InputError, match="lines of several brokers: they are from"):
+        audit(tmp_path)
+
+
+def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:
+    """Threads of the network, what collectors parsed, files that follow each other, and parts of one stream."""
+    thread = "[data-plane-kafka-network-thread-0-ListenerName(SASL)-SASL-{}] "
+    lines = [
+        json.dumps({"user": user, "threadId": client, "n": n, "message": thread.format(client) + text})
+        for n in range(120)
+        for user, client in (("slow", 50001), ("fast", 50002))
+        for text in [log_line(n, user, client=client)]
+    ]
+    for part in range(3):
+        written(tmp_path, lines[part::3], f"part-{part}.log")
+    assert verdicts(audit(tmp_path)) == WHOLE
+
+
+def test_requests_of_one_number_and_one_second_may_be_others(tmp_path: Path) -> None:
+    """Half of them counted, and their client was *not throttled*."""
+    lines = [
+        re.sub(r',[0-9]{3}\]|(?<="correlationId":)[0-9]+', lambda m: "]" if "]" in m[0] else "0", line)
+        for line in whole_log()
+    ]
+    assert set(verdicts(audit(written(tmp_path, lines))).values()) <= {Verdict.THROTTLED, Verdict.UNDETERMINED}
+
+
+def test_ends_of_requests_without_their_beginnings_are_lost_requests(tmp_path: Path) -> None:
+    """As `grep USER` leaves of lines that a container's runtime cut: one is no more than the beginning of a log."""
+    ends = [line[300:] for line in whole_log()[:20]]
+    assert verdicts(audit(written(tmp_path, [ends[0], *whole_log()]))) == WHOLE
+    found = verdicts(audit(written(tmp_path, [*ends, *whole_log()])))
+    assert found == {"slow": Verdict.THROTTLED, "fast": Verdict.UNDETERMINED, "absent": Verdict.UNDETERMINED}
 
 
 def test_holes_of_a_truncated_log_are_no_brokers(tmp_path: Path) -> None:

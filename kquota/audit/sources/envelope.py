@@ -13,7 +13,7 @@ from html import unescape
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
-from kquota.audit.sources.origins import origin_in, origin_of
+from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
@@ -76,6 +76,8 @@ class Pieces:
     """Puts lines together again that the runtime of a container cut into pieces."""
 
     def __init__(self) -> None:
+        self.heading: Mapping[str, str] = NO_SIGNS
+        """The words of the last line that was no request."""
         self._begun: dict[str, str] = {}
         self._new: set[str] = set()
         """The streams whose line is known to be a new request, by a piece of it."""
@@ -114,8 +116,8 @@ class Request(NamedTuple):
     """Of the text form, what stands behind `Completed request:`."""
     moment: float | None
     """Its time, epoch ms."""
-    origin: str = ""
-    """Where its line is from, as far as its envelopes tell."""
+    origin: Mapping[str, str] = NO_SIGNS
+    """The signs of where its line is from (`origins`)."""
 
 
 class _Time(NamedTuple):
@@ -243,7 +245,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
     start = text.find(START)
     is_bare = start >= 0 and _MEMBER.search(text, 0, start) is None  # else other members' times may come before
     if is_bare and (moment := _nearest(text, start, zone, outer)) is not None:
-        return Request(_decoded(text, start), "", moment, origin_of(text[:start]))
+        fields, end = _decoded(text, start)
+        return Request(fields, "", moment, origin_of(text[:start], text[end:]))
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())
@@ -259,12 +262,12 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
             if opening[0] != '"' and '\\"' not in text:
                 _check_names(before + text[end:], text[opening.start() : end], 2)
             if _MEMBER.search(before):  # of an object that is cut off, nobody knows what else it would tell
-                return _in_value(value, zone, None, levels)._replace(origin="")
+                return _in_value(value, zone, None, levels)._replace(origin=NO_SIGNS)
             around = last_moment(text, opening.start(), zone)
             found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
             return _from(found, origin_of(before, text[end:]))
     if start >= 0:
-        return Request(_decoded(text, start), "", _nearest(text, start, zone, outer))
+        return Request(_decoded(text, start)[0], "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
         told = text[mark.end() :]
         if _OLD.match(told):
@@ -312,7 +315,7 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
     if isinstance(value, dict):
         value = _nested(value)
         if "isForwarded" in value and "requestHeader" in value:
-            return Request(value, "", None if nearest is None else nearest.moment)
+            return Request(value, "", None if nearest is None else nearest.moment, origin_in(value))
     holding = [*filter(_holds, _members(value))]
     texts = [each for each in holding if isinstance(each, str)]
     # Collectors keep the message beside what they made of it, and cut one of both.
@@ -325,12 +328,12 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         raise ValueError(NOT_A_LINE)
     if any(each[:2] != held[0][:2] for each in held):
         raise ValueError(SEVERAL_REQUESTS)
-    return _from(held[0], origin_in(value)) if isinstance(value, dict) else held[0]
+    return _from(held[0], origin_in(value))
 
 
-def _from(request: Request, origin: str) -> Request:
+def _from(request: Request, origin: Mapping[str, str]) -> Request:
     """The request with what another envelope tells of its origin."""
-    return request._replace(origin=f"{origin} {request.origin}".strip()) if origin else request
+    return request._replace(origin={**origin, **{f"{sign} inside": value for sign, value in request.origin.items()}})
 
 
 def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | None:
@@ -344,7 +347,7 @@ def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | 
     return in_zone_of(outer.moment, moment)
 
 
-def _decoded(text: str, start: int) -> Mapping[str, Any]:
+def _decoded(text: str, start: int) -> tuple[Mapping[str, Any], int]:
     try:
         fields, end = _DECODE(text, start)
     except json.JSONDecodeError as error:
@@ -354,7 +357,7 @@ def _decoded(text: str, start: int) -> Mapping[str, Any]:
     _check_rest(text, end)
     if "\\" in text:
         _check_names(text[:start] + text[end:], text[start:end], 2)
-    return fields
+    return fields, end
 
 
 def _check_rest(text: str, end: int) -> None:

@@ -45,7 +45,7 @@ def unknown(key: QuotaKey) -> str:
     return f"{_NOTE}\0{key.value}\0"
 
 
-_ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
 """What to note where nobody knows whose requests are lost."""
 
 
@@ -53,12 +53,12 @@ def notes(text: str) -> Iterator[str]:
     """What to note of a line that could not be read; nothing of one that is no request."""
     text = text.replace("\0", "")  # of UTF-16 behind other text
     if _SUPPRESSED.search(text) or LEFT_OUT.search(text):
-        yield from _ANY
+        yield from ANY
     if not _REQUEST.search(text):
         return
     apis, client = _API.findall(text), _CLIENT.search(text)
     if len(apis) > 1:  # several requests in one line
-        yield from _ANY
+        yield from ANY
         return
     name = "" if client is None else client["name"] or client["old"] or ""
     charged = [_CHARGED[api] for api in apis if api in _CHARGED] if apis else _CHARGED.values()
@@ -69,7 +69,7 @@ def notes(text: str) -> Iterator[str]:
 def gap(place: str, missing: int, of: int) -> Iterator[str]:
     """What to note of a part of a log, at some place, in which so many requests are missing."""
     yield f"{_GAP}\0{place}\0{missing}\0{of}"
-    yield from _ANY
+    yield from ANY
 
 
 class Lost:

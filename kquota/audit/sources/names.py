@@ -33,9 +33,11 @@ class Names:
 
 
 _ESCAPED: Final = re.compile(
-    r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|#[23][0-7]{2}#2[0-7]{2}|[?\ufffd]|\*\*|redacted", re.IGNORECASE
+    r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|#[23][0-7]{2}#2[0-7]{2}"
+    r"|[?\ufffd]|\*\*|redacted|\\\\",
+    re.IGNORECASE,
 )
-"""Letters as web pages and rsyslog escape them, and what stands for letters that are gone."""
+"""Letters as web pages and rsyslog escape them, backslashes that are there twice, and what stands for what is gone."""
 
 
 class _Numbers(dict[Any, int]):

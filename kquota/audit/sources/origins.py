@@ -1,86 +1,88 @@
 """Which broker wrote a line, as far as lines show it: quotas hold for each broker by itself.
 
-A stream of several brokers shows it by the addresses of one listener, or by what collectors put around each line: a
-prefix, the name of a pod, a host. A broker may have several listeners, and another address after a restart. Addresses
-are of several brokers only where they overlap in time, and each has connections of its own.
+A stream of several brokers shows it by the addresses of one listener, or by a sign of what collectors put around each
+line: a word of a prefix or of a heading, a member beside the message. No sign is known by its name. It
+distinguishes brokers where each connection has one value of it, and where two values are of one time. A broker may have
+several listeners, and another address or pod after a restart.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
-from typing import Any, Final
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.files import UnreadableFile
-from kquota.audit.sources.moments import MILLIS, STAMP
+from kquota.audit.sources.moments import STAMP
 
 HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
+NO_SIGNS: Final[Mapping[str, str]] = MappingProxyType({})
 _LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
 """Where a connection ends at the broker; of a masked one (`INTERNAL_IP-`) that is not known."""
 _LOOPBACK: Final = ("127.", "::1", "0:0:0:0:0:0:0:1", "/")
 _NOTE: Final = "broker"
-_FROM, _MIXED = "they are from", "mixed"
-_NAMED: Final = tuple(
-    re.compile(rf"(?:^|[._])_?{name}$", re.IGNORECASE)
-    for name in (
-        "pod(?:[._]?name)?",
-        "broker(?:[._]?(?:id|name))?",
-        "host(?:[._]?name)?",
-        "log_?stream(?:_?name)?",
-        "instance",
-        "container[._]?name",
-    )
-)
-"""The members that name where a line is from; the first that there is counts."""
-_PAIR: Final = re.compile(r'\b(pod|host|instance)=\\*"?([\w.-]+)')
-_NO_NAME: Final = re.compile(
-    r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|<\d+>\d?|\[\d+\]:?|\bstd(?:out|err) [PF]\b"
-    r"|(?<![^\s\['\"])(?:[A-Za-z]+:(?=\d{10}))?[\d.:,]+(?!\S)"
-    r"|\\+t?|[\[\]|\"'{}\x00-\x1f]"
-)
-"""What differs between the lines of one broker: times, priorities, processes, numbers; and what is no name."""
-_FILE: Final = re.compile(r"(\S*/)?[^/\s]+\.log\S*:$")
+_PLAIN: Final = re.compile(r"\[[0-9 ,:-]+\] [A-Z]+ Completed request:")
+"""Kafka's own layout, which has no sign."""
+_WORD: Final = re.compile(r"[^\s\0-\x1f\[\]{}<>|,;=\"'\\:]+")
+_TAB: Final = re.compile(r"\\+t")
+"""One that was escaped."""
+_WORDS, _VALUES, _CONNECTIONS = 32, 256, 16
+"""How many words of a text are looked at, values of a sign, and connections of a value."""
+_NO_SIGN: Final = re.compile(r"thread|\b[fp]\Z")
+"""A connection has a network thread of its own, and containerd tells pieces of lines (P) from ends (F)."""
+_REQUEST: Final = re.compile("request|response|connection|client|principal|listener|api|correlation", re.IGNORECASE)
+"""The names of members that tell of the request, in which clients differ."""
 
 
-def origin_of(before: str, after: str = "") -> str:
-    """Where a line is from, by the text before its last time and behind the request; else empty."""
-    if pair := _PAIR.search(before) or _PAIR.search(after):
-        return pair[2]
-    if before[:1] == "[" and before[1:5].isdigit() and len(before) < 64:  # Kafka's own layout
-        return ""
-    end = before.find("Completed request:")
-    if end >= 0:  # behind the time of the broker's own layout are its levels, loggers and threads
-        stamps = [stamp.start() for layout in (STAMP, MILLIS) for stamp in layout.finditer(before)]
-        before = before[: max(stamps, default=end)]
-    words = _NO_NAME.sub(" ", STAMP.sub(" ", before)).split()
-    # grep names files; those of one folder are of one broker. Its threads differ, too.
-    named = (found[1] or "" if (found := _FILE.fullmatch(word)) else word for word in words if "thread" not in word)
-    return " ".join(named)[:200]
+def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, str]:
+    """The signs of where a line is from, by the words before the request and behind it."""
+    if _PLAIN.fullmatch(before) and after.strip() in ("", "(kafka.request.logger)"):
+        return NO_SIGNS
+    return {
+        f"{what} {side}{place}": word
+        for side, text in (("", before), ("-", after))
+        for place, word in zip(range(_WORDS), _WORD.findall(_TAB.sub(" ", STAMP.sub(" ", text))), strict=False)
+        if any(map(str.isalnum, word)) and _NO_SIGN.search(word.lower()) is None
+    }
 
 
-def origin_in(value: Mapping[str, Any]) -> str:
-    """Where a line is from, by the members beside it."""
-    named = dict(_flat(value, "", 3))
-    for pattern in _NAMED:
-        for name, text in named.items():
-            if pattern.search(name):
-                return text
-    return ""
+def origin_in(value: Any) -> Mapping[str, str]:
+    """The signs of where a line is from, by the members beside it."""
+    return {name: text for name, text in _flat(value, "", 3) if _NO_SIGN.search(f"{name} {text}".lower()) is None}
 
 
-def _plain(value: Any) -> Any:
-    """A value without its type."""
-    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):  # of attributes, each may have its key and its value
+        pairs = [[*each.values()] if isinstance(each, dict) and len(each) == 2 else (0, each) for each in value]
+        value = {str(name or place): member for place, (name, member) in enumerate(pairs) if type(member) is not int}
+    if isinstance(value, dict) and depth:
+        for name, member in value.items():
+            if _REQUEST.search(name) is None:
+                yield from _flat(member, f"{path}.{name}", depth - 1)
+    elif type(value) is int or (isinstance(value, str) and len(value) < 200):
+        yield path, f"{value}"
 
 
-def _flat(value: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, str]]:
-    for name, member in value.items():
-        if isinstance(member, list):  # of OpenTelemetry's attributes, each with its key and its value
-            pairs = [[*each.values()] for each in member if isinstance(each, dict) and len(each) == 2]
-            yield from _flat({key: _plain(each) for key, each in pairs if isinstance(key, str)}, path, depth)
-        elif isinstance(member, dict) and depth:
-            yield from _flat(member, f"{path}{name}.", depth - 1)
-        elif isinstance(member, str) and len(member) < 200:
-            yield f"{path}{name}", member
+class _Span(NamedTuple):
+    """A value of a sign, or a local address."""
+
+    first: int
+    last: int
+    connections: frozenset[int]
+    """Some of those that have it: the smallest."""
+    again: bool
+    """Whether one of them had it twice."""
+
+    def with_(self, other: "_Span") -> "_Span":
+        """Both."""
+        smallest = sorted(self.connections | other.connections)[:_CONNECTIONS]
+        again = self.again or other.again or not self.connections.isdisjoint(other.connections)
+        return _Span(min(self.first, other.first), max(self.last, other.last), frozenset(smallest), again)
+
+    def beside(self, other: "_Span") -> bool:
+        """Whether both are of one time, and not one that begins where the other ends."""
+        common = min(self.last, other.last) - max(self.first, other.first)
+        return self.again and other.again and 2 * common >= min(self.last - self.first, other.last - other.first)
 
 
 class Origins:
@@ -88,49 +90,64 @@ class Origins:
 
     def __init__(self, broker: str) -> None:
         self._broker = broker
-        self._spans: dict[tuple[str, str], tuple[int, int]] = {}
-        self._connections: dict[int, str] = {}
-        self._mixed = False
+        self._signs: dict[str, dict[str, _Span]] = {}
 
-    def add(self, origin: str, connection: int, time_ms: int) -> None:
-        """Takes where a line is from."""
-        if origin:
-            self._mixed |= self._connections.setdefault(connection, origin) != origin
-            self._span(_FROM, origin, time_ms, time_ms)
+    def add(self, signs: Mapping[str, str], client: str, connection: int, time_ms: int) -> None:
+        """Takes the signs of a line; `client` is its request's part about the client, in lower case: no sign."""
+        for sign, value in signs.items():
+            if len(value) < 3 or value.lower() not in client:
+                self._span(sign, value, _Span(time_ms, time_ms, frozenset({connection}), again=False))
 
-    def connected(self, connection: str, first_ms: int, last_ms: int) -> None:
-        """Takes a connection, and when it sent requests."""
+    def connected(self, connection: str, number: int, first_ms: int, last_ms: int) -> None:
+        """Takes a connection with its number, and when it sent requests."""
         local = _LOCAL.match(connection)
         if local is not None and not local["host"].startswith(_LOOPBACK):
             of = "in IPv6 " if ":" in local["host"] else ""
-            self._span(f"port {local['port']} {of}is that of", local["host"], first_ms, last_ms)
+            self._span(
+                f"port {local['port']} {of}is that of",
+                local["host"],
+                _Span(first_ms, last_ms, frozenset({number}), again=True),
+            )
 
-    def _span(self, what: str, where: str, first_ms: int, last_ms: int) -> None:
-        where = where.replace("\0", " ")
-        first, last = self._spans.get((what, where), (first_ms, last_ms))
-        self._spans[what, where] = min(first, first_ms), max(last, last_ms)
+    def _span(self, sign: str, value: str, span: _Span) -> None:
+        mine = self._signs.setdefault(sign, {})
+        known = mine.get(value)
+        if known is not None:
+            mine[value] = known.with_(span)
+        elif len(mine) < _VALUES:
+            mine[value] = span
 
     def notes(self) -> Iterator[str]:
-        """What to note of them."""
-        for (what, where), (first, last) in self._spans.items():
-            yield "\0".join((_NOTE, self._broker, what, where, str(first), str(last)))
-        if self._mixed:
-            yield "\0".join((_NOTE, self._broker, _MIXED, "", "0", "0"))
+        """What to note of them; of a sign of no brokers, only two values that show that."""
+        for sign, whole in self._signs.items():
+            owners: dict[int, str] = {}
+            spans = whole
+            for value, span in whole.items():
+                if shared := [owners[each] for each in span.connections if each in owners]:
+                    spans = {value: span, shared[0]: whole[shared[0]]}
+                    break
+                owners |= dict.fromkeys(span.connections, value)
+            for value, (first, last, connections, again) in spans.items():
+                some = " ".join(f"{each}" for each in sorted(connections))
+                told = (_NOTE, self._broker, sign.replace("\0", " "), value.replace("\0", " "))
+                yield "\0".join((*told, f"{first}", f"{last}", some, "again" if again else ""))
 
 
 def check(source: str, noted: Iterable[str]) -> None:
     """Raises UnreadableFile where the lines of one log were written by several brokers at a time."""
-    spans: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
-    for note in sorted(noted):
+    signs: dict[tuple[str, str], dict[str, _Span]] = {}
+    for note in noted:
         if note.startswith(f"{_NOTE}\0"):
-            _, broker, what, where, first, last = note.split("\0")
-            mine = spans.setdefault((broker, what), {})
-            known = mine.get(where, (int(first), int(last)))
-            mine[where] = min(known[0], int(first)), max(known[1], int(last))
-    for (broker, what), mine in spans.items():
-        if what == _FROM and (broker, _MIXED) in spans:
-            continue
-        told = sorted(mine.items(), key=lambda each: each[1])
-        if any(last >= begun for (_, (_, last)), (_, (begun, _)) in pairwise(told)):
+            _, broker, sign, value, first, last, some, again = note.split("\0")
+            span = _Span(int(first), int(last), frozenset(map(int, some.split())), bool(again))
+            mine = signs.setdefault((broker, sign), {})
+            mine[value] = mine[value].with_(span) if value in mine else span
+    for (_, sign), mine in sorted(signs.items()):
+        pairs = [*combinations(sorted(mine.items()), 2)]
+        if all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs) and any(
+            one.beside(other) and not longer.startswith(shorter)  # where a line was cut off, so is a name behind it
+            for (shorter, one), (longer, other) in pairs
+        ):
+            told = sign if sign.startswith("port ") else "they are from"
             some = ", ".join(sorted(mine)[:3])
-            raise UnreadableFile(f"{source}: lines of several brokers: {what} {some}", hint=HINT)
+            raise UnreadableFile(f"{source}: lines of several brokers: {told} {some}", hint=HINT)

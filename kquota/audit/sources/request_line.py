@@ -55,8 +55,8 @@ class Line(NamedTuple):
     """Its own time, epoch ms."""
     fields: Mapping[str, Any] | None
     """The whole JSON object; None of the text form."""
-    origin: str = ""
-    """Where it is from, as far as its envelopes tell."""
+    origin: Mapping[str, str]
+    """The signs of where it is from (`origins`)."""
 
 
 def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import tzinfo
@@ -20,12 +22,12 @@ from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, Pieces, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import gap, notes
+from kquota.audit.sources.lost import ANY, gap, notes
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Origins, check, origin_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import Requests, identity, missing
+from kquota.audit.sources.requests import Requests, alike, identity, missing
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
@@ -77,6 +79,10 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
         yield connections
 
 
+_END: Final = re.compile(r'principal\\*"?:')
+"""What the end of a request has."""
+_HEADING: Final = 200
+"""How much is looked at of a line that may be a heading."""
 _LOOKED_AT: Final = 16
 """How many of some thousand lines that are scanned are asked where they are from."""
 _SCANNED_BYTES: Final = 2 << 20
@@ -118,6 +124,9 @@ class _Rows:
         self._origins = Origins(broker)
         self._numbers: list[Any] = [np.zeros((0, 4), np.int64)]
         """(connection, number, whether its client numbers each broker's requests alone, thread time) of each."""
+        self._halves = 0
+        """How many more ends of requests than beginnings could not be read."""
+        self._repeated = tally.repeated
         self.data = DataLog(broker) if settings.data else None
         self.topics = TopicLog(broker)
         if scanner is not None:
@@ -144,18 +153,22 @@ class _Rows:
                 for connection, time_ms, opens in found.firsts:
                     ip = client_address(connection)
                     self._connections.add(ip, connection, time_ms, opens=opens)
-            few = slice(None, None, max(1, len(found.lines) // _LOOKED_AT))
-            for row, begin in zip(found.rows[few].tolist(), found.begins[few].tolist(), strict=True):
-                time_ms, connection = row[0], row[7]
-                before = text[begin : text.find(START.encode(), begin)].decode()
-                self._origins.add(origin_of(before), connection, time_ms)
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
+            headings, heads = [0], [self._pieces.heading]
             for line, begin, is_new in found.odd:
                 place = partial(block.place_of, number + line, begin)
                 whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
                 self.read(whole_line, place, path, is_new=is_new)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
+                if self._pieces.heading is not heads[-1]:
+                    headings, heads = [*headings, line], [*heads, self._pieces.heading]
+            few = slice(None, None, max(1, len(found.lines) // _LOOKED_AT))
+            columns = (found.rows[few].tolist(), found.lines[few].tolist(), found.begins[few].tolist())
+            for row, line, begin in zip(*columns, strict=True):
+                before, _, rest = text[begin : text.index(b"\n", begin)].decode().partition(START)
+                signs = {**origin_of(before, rest[rest.rindex("}") + 1 :]), **heads[bisect(headings, line) - 1]}
+                self._origins.add(signs, rest.lower(), row[7], row[0])
             rows = np.concatenate([found.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
             if owners:  # in the order of the log
                 rows = rows[np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")]
@@ -197,7 +210,11 @@ class _Rows:
             self.rows += row
         else:
             self._tally.spare(reason, 1, event.request_ns, whole=True)
-        self._origins.add(parsed.origin, self._names.connections[event.connection], event.time_ms)
+        signs = {**parsed.origin, **self._pieces.heading}
+        if signs:
+            also = [(parsed.fields or {}).get(name) for name in ("listener", "securityProtocol", "clientInformation")]
+            client = f"{event.api} User:{event.user} {event.client_id} {event.connection} {also}".lower()
+            self._origins.add(signs, client, self._names.connections[event.connection], event.time_ms)
         own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
         self._numbers.append([(self._names.connections[event.connection], event.number, own, event.request_ns)])
 
@@ -206,6 +223,11 @@ class _Rows:
         self._tally.reject(path, place, reason, text.rstrip("\r\n"))
         if lost := set(notes(text)):
             self._tally.note(DIALECT, *lost)
+            self._halves -= 1
+        elif _END.search(text):
+            self._halves += 1
+        elif heading := origin_of(text[:_HEADING], what="heading"):
+            self._pieces.heading = heading
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
@@ -228,6 +250,9 @@ class _Rows:
         if lacking := missing(numbers[:, 0], numbers[:, 1], numbers[:, 2] == 1):
             place = f"{split.path} {split.start} {self._tally.events}"
             self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
+        is_alike = self._tally.repeated > self._repeated and alike(numbers[:, 0], numbers[:, 1])
+        if is_alike or self._halves > 1:  # one more may be where the log begins
+            self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:
             return
         table, names = self._table(), {number: text for text, number in self._names.connections.items()}
@@ -237,7 +262,7 @@ class _Rows:
         times = table[order, 0]
         firsts = times[np.concatenate([[0], ends[:-1]])].tolist() if len(ends) else []
         for connection, first_ms, last_ms in zip(connections.tolist(), firsts, times[ends - 1].tolist(), strict=True):
-            self._origins.connected(names[connection], first_ms, last_ms)
+            self._origins.connected(names[connection], connection, first_ms, last_ms)
         noted = set(self._origins.notes())
         check(split.path, noted)
         self._tally.note(DIALECT, *noted)

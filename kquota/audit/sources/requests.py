@@ -148,3 +148,9 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     if counts.max() < _ENOUGH or (counts < _SPARSE * spans)[many].all():
         lacking = many
     return int((spans - counts)[many & lacking].sum())
+
+
+def alike(connection: Int64s, number: Int64s) -> bool:
+    """Whether a client gave many requests one number: of those with one time, nobody knows whether they are one."""
+    _, counts = np.unique(np.stack([connection, number]), axis=1, return_counts=True)
+    return bool((counts >= _ENOUGH).any())
