@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from kquota.audit.engines import stages
 from kquota.audit.engines.portable import decode, encode
+from kquota.audit.evidence.whole import Output, result
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult
@@ -75,12 +76,12 @@ def audit(
         reason = os.strerror(error.errno) if error.errno else str(error)
         hint = "TMPDIR names another folder for the ledger of an audit, some forty bytes a request"
         raise InputError(f"{tempfile.gettempdir()}: {reason}", hint=hint) from None
-    return stages.result(outputs, settings, what, "local")
+    return result(outputs, settings, what, "local")
 
 
 def _in_this_process(
     splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, _processes: int, progress: Progress
-) -> list[stages.Output]:
+) -> list[Output]:
     known = len(splits) + buckets
 
     def told() -> Iterator[tuple[int, Split]]:
@@ -94,7 +95,7 @@ def _in_this_process(
     return outputs
 
 
-def in_buckets(parcels: Iterable[stages.Parcel], settings: AuditSettings, size: int) -> Iterator[stages.Output]:
+def in_buckets(parcels: Iterable[stages.Parcel], settings: AuditSettings, size: int) -> Iterator[Output]:
     """The second half of parcels in any order, of that many bytes: on the disk, in buckets that fit into the memory."""
     buckets = -(-size // BYTES_PER_BUCKET) or 1
     if buckets == 1:
@@ -112,7 +113,7 @@ def _on_disk(
     settings: AuditSettings,
     folder: Path,
     begins: Callable[[int], None] = lambda done: None,
-) -> Iterator[stages.Output]:
+) -> Iterator[Output]:
     """The second half of (bucket, parcel), a bucket at a time; `begins` is called with how many buckets are done."""
     with Store(folder / "ledger") as store:
         places = [store.add(parcel, bucket) for bucket, parcel in parcels]
@@ -123,7 +124,7 @@ def _on_disk(
 
 def _in_processes(
     splits: Sequence[Split], settings: AuditSettings, folder: Path, buckets: int, processes: int, progress: Progress
-) -> list[stages.Output]:
+) -> list[Output]:
     tasks = stages.deal(splits, TASKS_PER_PROCESS * processes)
     progress(0, len(tasks) + buckets)
     # Not forked: threads of this process (a progress bar, Arrow's) would be copied in the middle of something.

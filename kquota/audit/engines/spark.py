@@ -25,6 +25,7 @@ from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import stages, under_spark_submit
 from kquota.audit.engines.package import is_packed, named_package
 from kquota.audit.engines.portable import decode, encode
+from kquota.audit.evidence.whole import result
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -106,7 +107,7 @@ def found(parcels: Any, buckets: int, settings: AuditSettings, what: str) -> Aud
 
 
 def _result(rows: pa.Table, settings: AuditSettings, what: str) -> AuditResult:
-    return stages.result((decode(blob.as_buffer()) for blob in rows.column("data")), settings, what, "spark")
+    return result((decode(blob.as_buffer()) for blob in rows.column("data")), settings, what, "spark")
 
 
 def collect(rows: Any) -> pa.Table:

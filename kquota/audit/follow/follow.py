@@ -13,6 +13,7 @@ import numpy as np
 
 from kquota.audit.batch import MAX_REJECTS_PER_SPLIT, Batch, Tally, UnreadFile
 from kquota.audit.engines import local, stages
+from kquota.audit.evidence.whole import result
 from kquota.audit.follow import checkpoint
 from kquota.audit.follow.counters import Counters
 from kquota.audit.follow.tail import Followed, Increment, Tail, TopicTail
@@ -275,7 +276,7 @@ class Follower:
                 elif not isinstance(parcel, ConnectionLog) or limits_ips(settings.variants):
                     yield parcel
 
-        return stages.result(local.in_buckets(parcels(), settings, self._spool.size), settings, what, "local")
+        return result(local.in_buckets(parcels(), settings, self._spool.size), settings, what, "local")
 
     def save(self) -> None:
         """Writes a checkpoint, where there is a folder for it. Raises InputError."""
