@@ -114,7 +114,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
 
 
 def throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
-    """The findings without those that the replay throttles and the prediction does not."""
+    """The findings without counters that the replay throttles and the prediction does not."""
     names = zip(*(findings.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
     throttled = (None, Verdict.THROTTLED.value)
     return findings.filter(pa.array([predictions.verdict((*name,)) in throttled for name in names], pa.bool_()))
