@@ -146,6 +146,18 @@ def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:
     assert verdicts(audit(tmp_path)) == WHOLE
 
 
+def test_lines_of_other_loggers_are_no_headings(tmp_path: Path) -> None:
+    """A container prints them all in one stream, where each client's requests may follow another logger's lines."""
+    other = "[2026-05-04 10:20:30,123] INFO something happened (kafka.server.{})"
+    lines = [
+        text
+        for n in range(0, 120, 20)
+        for user, client, logger in (("slow", 50001, "ControllerApis"), ("fast", 50002, "ConfigAdminManager"))
+        for text in [other.format(logger), *(log_line(m, user, client=client) for m in range(n, n + 20))]
+    ]
+    assert verdicts(audit(written(tmp_path, lines))) == WHOLE
+
+
 def test_requests_of_one_number_and_one_second_may_be_others(tmp_path: Path) -> None:
     """Half of them counted, and their client was *not throttled*."""
     lines = [

@@ -23,6 +23,7 @@ from kquota.audit.sources.envelope import START, Pieces, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import ANY, gap, notes
+from kquota.audit.sources.moments import STAMP
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Origins, check, origin_of
@@ -226,8 +227,8 @@ class _Rows:
             self._halves -= 1
         elif _END.search(text):
             self._halves += 1
-        elif heading := origin_of(text[:_HEADING], what="heading"):
-            self._pieces.heading = heading
+        elif STAMP.search(head := text[:_HEADING]) is None and (heading := origin_of(head, what="heading")):
+            self._pieces.heading = heading  # a line with a time is of another logger
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
