@@ -69,7 +69,7 @@ check: env
 # Beside the checks, which need one core: then the workers find machine code for the kernel, and JVMs their classes.
 test: maven shell-tools env
 	$(MAKE) --jobs=2 check prepared
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --daily
+	$(BIN)/python -m pytest --workers=$(JOBS) --daily
 
 compiled: python $(STAMP)
 	$(BIN)/python -m tests.support.compiled
@@ -78,10 +78,10 @@ prepared: compiled
 	$(BIN)/python -m tests.support.archives
 
 quick: python $(STAMP)
-	$(BIN)/python -m pytest --numprocesses=$(QUICK_JOBS) --daily --without-servers
+	$(BIN)/python -m pytest --workers=$(QUICK_JOBS) --daily --without-servers
 
 nightly: maven shell-tools env prepared
-	$(BIN)/python -m pytest --numprocesses=$(JOBS)
+	$(BIN)/python -m pytest --workers=$(JOBS)
 	$(BIN)/python -m pytest --hypothesis-profile=nightly --timeout=7200 $(LAWS)
 	RACE_ROUNDS=10 KILL_EVERY=1 JOURNAL_ROUNDS=50 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_races.py tests/faults/test_kills.py tests/faults/test_cluster_journal.py
 	SCALE=100 $(BIN)/python -m pytest --timeout=7200 tests/faults/test_scale.py

@@ -37,10 +37,10 @@ from tests.support.scheduling import (
     hide_java,
     is_long,
     needs_server,
-    scheduler,
     waits_for_night,
 )
 from tests.support.warm import Forks, shared
+from tests.support.workers import Workers
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
 sys.dont_write_bytecode = False
@@ -79,9 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Such a shell ignores SIGINT, and nohup ignores SIGHUP.
     """
-    if hasattr(config, "workerinput"):
-        config.option.order = config.workerinput["order"]
-    elif config.option.order is None:
+    if config.option.order is None:
         config.option.order = SystemRandom().randrange(10**6)
     config.option.loadscopereorder = False
     look_seldom()
@@ -93,6 +91,8 @@ def pytest_configure(config: pytest.Config) -> None:
             settings.load_profile("quick")
     elif config.option.daily and not config.getoption("--hypothesis-profile"):
         settings.load_profile("daily")
+    if config.option.workers:
+        config.pluginmanager.register(Workers(config.option.workers))
     if config.option.cpu_durations:
         config.pluginmanager.register(Costs(config.option.cpu_durations))
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -106,6 +106,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--order", type=int, metavar="N", help="the tests of each module in the order of an earlier run")
     parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
     parser.addoption("--daily", action="store_true", help="without the long tests, which make nightly runs")
+    parser.addoption("--workers", type=int, metavar="N", help="this many tests at once, each module by one worker")
     parser.addoption("--cpu-durations", type=int, metavar="N", default=0, help="show what takes most CPU time")
 
 
@@ -139,18 +140,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     place = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
     left_out = {*WITH_SERVERS, *(LONG_WITHOUT_SERVERS if config.option.daily else ())}
     return (config.option.without_servers and place in left_out) or None
-
-
-@pytest.hookimpl(optionalhook=True)  # pytest-xdist's, and one module's tests run without it
-def pytest_configure_node(node: Any) -> None:
-    """All workers of a run have the same order."""
-    node.workerinput["order"] = node.config.option.order
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `-n`, modules that share a server stay together."""
-    return scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

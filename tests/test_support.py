@@ -82,6 +82,29 @@ def test_the_order_is_random_within_modules_and_can_be_repeated(sample: Callable
     assert [test[0] for test in first] == ["a"] * 20 + ["b"] * 20
 
 
+def test_workers_run_each_module_in_one_process_and_tell_who_crashed(tmp_path: Path) -> None:
+    """What one of them leaves behind (a folder, an exit function) is its own."""
+    for name in ("a", "b"):
+        (tmp_path / f"test_{name}.py").write_text(
+            "import atexit, os, sys, pathlib\n"
+            "def note(what):\n"
+            f"    with open({str(tmp_path / 'notes')!r}, 'a') as notes:\n"
+            f"        print('{name}', os.getpid(), what, file=notes)\n"
+            "def test_folder(tmp_path):\n    note(tmp_path)\n    atexit.register(note, 'end')\n"
+            "def test_fails():\n    print('said before')\n    assert 1 == 2\n"
+        )
+    (tmp_path / "test_c.py").write_text("import os\ndef test_crash(): os._exit(7)\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "--rootdir", str(tmp_path), "--workers=2"]
+    done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "3 failed, 2 passed" in done.stdout.splitlines()[-1]
+    assert done.stdout.count("\nsaid before\n") == 2
+    assert "its worker ended with code 7" in done.stdout
+    notes = [line.split() for line in (tmp_path / "notes").read_text().splitlines()]
+    for name in ("a", "b"):
+        assert len({pid for who, pid, _ in notes if who == name}) == 1
+    assert len({what for _, _, what in notes} - {"end"}) == 2
+
+
 def test_every_module_that_is_scheduled_is_there() -> None:
     """A module that was renamed would lose its place, its server would start twice, and its long tests run each day."""
     placed = {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys()

@@ -2,11 +2,11 @@
 
     pytest --cpu-durations=40
 
+Not with `--workers`: these share the warm processes that run command lines, and no test is charged with them.
 Wall time depends on what else the machine does, and most tests wait. CPU time is what a machine with few cores runs out
 of: the table at the end says which modules and which phases of tests take most of it.
 """
 
-import os
 import resource
 import time
 from collections import defaultdict
@@ -47,7 +47,7 @@ class Costs:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
-        """Writes the CPU seconds since the last phase into the report, which pytest-xdist brings to the terminal."""
+        """Writes the CPU seconds since the last phase into the report."""
         report = yield
         now = tree_cpu_s()
         report.cpu_s = max(0.0, now - self._last)
@@ -60,7 +60,7 @@ class Costs:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The modules and the phases that cost most."""
-        if "PYTEST_XDIST_WORKER" in os.environ or not self._phases:
+        if not self._phases:
             return
         modules: dict[str, float] = defaultdict(float)
         counts: dict[str, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""The order of the tests: random within each module, and modules side by side on several workers (pytest-xdist).
+"""The order of the tests: random within each module, and modules side by side on several workers.
 
 A module is run by one worker as a whole, so its servers start once. Modules that share an expensive server are one unit
 of work, and units that take long come first: no worker waits for a long one at the end.
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -264,14 +264,3 @@ def hide_java() -> None:
         (folder / program).chmod(0o755)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
     os.environ.pop("JAVA_HOME", None)
-
-
-def scheduler(config: pytest.Config, log: Any) -> Any:
-    """pytest-xdist's scheduler that gives each unit of work to one worker, in the order of the collected tests."""
-    from xdist.scheduler.loadscope import LoadScopeScheduling
-
-    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            return unit_of(nodeid)
-
-    return Scheduling(config, log)

@@ -76,10 +76,14 @@ class Forks:
         options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         return subprocess.run(command, **options, cwd=cwd, env=env, timeout=timeout, check=False)  # type: ignore[call-overload,no-any-return]
 
-    def install(self, program: Path) -> None:
-        """Writes a program that runs kquota so, for shells; it passes its streams and the signals that it gets."""
+    def start(self) -> None:
+        """Starts both warm processes, for all forks of this one."""
         for kind in KINDS:
             self._started(kind)
+
+    def install(self, program: Path) -> None:
+        """Writes a program that runs kquota so, for shells; it passes its streams and the signals that it gets."""
+        self.start()
         shim = Path(__file__).with_name("shim.py")
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {shim} {self._folder} "$@"\n')
         program.chmod(0o755)
