@@ -146,6 +146,30 @@ def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:
     assert verdicts(audit(tmp_path)) == WHOLE
 
 
+CLIENTS: dict[str, Callable[[str, str, str, int], str]] = {
+    "country": lambda text, user, host, port: json.dumps({"geo": {"iso": {"2": "DE", "3": "US"}[host]}, "log": text}),
+    "tenant": lambda text, user, host, port: json.dumps({"tenant": {"slow": "t17", "fast": "t4"}[user], "log": text}),
+    "session": lambda text, user, host, port: json.dumps({"session": f"s-{port * 7919}", "log": text}),
+    "thread": lambda text, user, host, port: text.replace("] DEBUG", f"] [{port % 3}] DEBUG"),
+    "prefix": lambda text, user, host, port: f"host-{host}.clients.example {text}",
+    "partition": lambda text, user, host, port: json.dumps({"topic": "logs", "partition": port % 3, "value": text}),
+}
+"""What collectors make of a client, its connection and its thread; none of it was known by its name."""
+
+
+@pytest.mark.parametrize("how", CLIENTS)
+def test_what_is_made_of_a_client_is_no_broker(tmp_path: Path, how: str) -> None:
+    """One broker was refused as several, where each connection had one value of it."""
+    clients = [("slow", "2", 50001), ("slow", "2", 50002), ("fast", "3", 50003), ("fast", "3", 50004)]
+    clients += [("fast", "2", 50005), ("slow", "2", 50006)]
+    lines = [
+        CLIENTS[how](log_line(n, user, client=port).replace("-10.0.0.2:", f"-10.0.0.{host}:"), user, host, port)
+        for n in range(40)
+        for user, host, port in clients
+    ]
+    assert verdicts(audit(written(tmp_path, lines))) == WHOLE
+
+
 def test_lines_of_other_loggers_are_no_headings(tmp_path: Path) -> None:
     """A container prints them all in one stream, where each client's requests may follow another logger's lines."""
     other = "[2026-05-04 10:20:30,123] INFO something happened (kafka.server.{})"

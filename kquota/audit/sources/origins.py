@@ -1,9 +1,18 @@
 """Which broker wrote a line, as far as lines show it: quotas hold for each broker by itself.
 
-A stream of several brokers shows it by the addresses of one listener, or by a sign of what collectors put around each
-line: a word of a prefix or of a heading, a member beside the message. No sign is known by its name. It
-distinguishes brokers where each connection has one value of it, and where two values are of one time. A broker may have
-several listeners, and another address or pod after a restart.
+A stream of several brokers shows it by the addresses of one listener. Where these are masked, or such as every host
+has, it shows by a sign of what collectors put around each line: a word of a prefix or of a heading, a member beside the
+message. No sign is known by its name.
+
+What collectors make of the request, such as the country of a client, has one value for each connection as well. But
+connections of one client, with the same kind of requests, do not differ in it. They differ in the broker, because a
+client talks to several. A name of the connection itself is of one only. So a sign distinguishes brokers where:
+
+* each connection has one value of it;
+* two values are of one time, and of one client;
+* one of them is of several connections.
+
+A broker may have several listeners, and another address or pod after a restart.
 """
 
 import re
@@ -11,7 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
+from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.files import UnreadableFile
 from kquota.audit.sources.moments import STAMP
 
@@ -20,17 +31,24 @@ NO_SIGNS: Final[Mapping[str, str]] = MappingProxyType({})
 _LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
 """Where a connection ends at the broker; of a masked one (`INTERNAL_IP-`) that is not known."""
 _LOOPBACK: Final = ("127.", "::1", "0:0:0:0:0:0:0:1", "/")
+_OF_CONTAINERS: Final = ("172.", "10.88.")
+"""The addresses that Docker and Podman give on every host."""
 _NOTE: Final = "broker"
 _PLAIN: Final = re.compile(r"\[[0-9 ,:-]+\] [A-Z]+ Completed request:")
 """Kafka's own layout, which has no sign."""
 _WORD: Final = re.compile(r"[^\s\0-\x1f\[\]{}<>|,;=\"'\\:]+")
+_NUMBER: Final = re.compile(r"(?<![^\s\[(])[0-9]+(?![^\s\])])")
 _TAB: Final = re.compile(r"\\+t")
 """One that was escaped."""
-_WORDS, _VALUES, _CONNECTIONS = 32, 256, 16
-"""How many words of a text are looked at, values of a sign, and connections of a value."""
-_NO_SIGN: Final = re.compile(r"thread|\b[fp]\Z")
+_WORDS, _VALUES, _SOME = 32, 256, 16
+"""How many words of a text are looked at, values of a sign, and connections and clients of a value."""
+_AGAIN: Final = 10
+"""From fewer requests of connections that were there before nothing follows: they may have one value by chance."""
+_NO_SIGN: Final = re.compile(r"thread|\btid\b|\b[fp]\Z")
 """A connection has a network thread of its own, and containerd tells pieces of lines (P) from ends (F)."""
-_REQUEST: Final = re.compile("request|response|connection|client|principal|listener|api|correlation", re.IGNORECASE)
+_REQUEST: Final = re.compile(
+    "request|response|connection|client|principal|listener|api|correlation|partition", re.IGNORECASE
+)
 """The names of members that tell of the request, in which clients differ."""
 
 
@@ -38,6 +56,9 @@ def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, 
     """The signs of where a line is from, by the words before the request and behind it."""
     if _PLAIN.fullmatch(before) and after.strip() in ("", "(kafka.request.logger)"):
         return NO_SIGNS
+    collected, stamp, layout = STAMP.sub("\v", before).rpartition("\v")
+    if stamp:  # a number behind it is that of a thread
+        before = f"{collected} {_NUMBER.sub('-', layout)}"
     return {
         f"{what} {side}{place}": word
         for side, text in (("", before), ("-", after))
@@ -70,19 +91,35 @@ class _Span(NamedTuple):
     last: int
     connections: frozenset[int]
     """Some of those that have it: the smallest."""
-    again: bool
-    """Whether one of them had it twice."""
+    clients: frozenset[int]
+    """Some of its clients, each with an API: the smallest numbers."""
+    again: int
+    """How many requests are of connections that had it before."""
 
     def with_(self, other: "_Span") -> "_Span":
         """Both."""
-        smallest = sorted(self.connections | other.connections)[:_CONNECTIONS]
-        again = self.again or other.again or not self.connections.isdisjoint(other.connections)
-        return _Span(min(self.first, other.first), max(self.last, other.last), frozenset(smallest), again)
+        again = self.again + other.again + len(self.connections & other.connections)
+        first, last = min(self.first, other.first), max(self.last, other.last)
+        return _Span(first, last, _some(self.connections, other.connections), _some(self.clients, other.clients), again)
 
     def beside(self, other: "_Span") -> bool:
         """Whether both are of one time, and not one that begins where the other ends."""
         common = min(self.last, other.last) - max(self.first, other.first)
-        return self.again and other.again and 2 * common >= min(self.last - self.first, other.last - other.first)
+        shorter = min(self.last - self.first, other.last - other.first)
+        return min(self.again, other.again) > 0 and 2 * common >= shorter
+
+    def is_other_broker(self, other: "_Span") -> bool:
+        """Whether clients of both are the same, and their connections are not what differs."""
+        several = max(len(self.connections), len(other.connections)) > 1
+        return several and not self.clients.isdisjoint(other.clients)
+
+
+def _some(one: frozenset[int], other: frozenset[int]) -> frozenset[int]:
+    return frozenset(sorted(one | other)[:_SOME])
+
+
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(map(int, text.split()))
 
 
 class Origins:
@@ -92,11 +129,19 @@ class Origins:
         self._broker = broker
         self._signs: dict[str, dict[str, _Span]] = {}
 
-    def add(self, signs: Mapping[str, str], client: str, connection: int, time_ms: int) -> None:
-        """Takes the signs of a line; `client` is its request's part about the client, in lower case: no sign."""
+    def add(self, signs: Mapping[str, str], event: UsageEvent, fields: Mapping[str, Any], connection: int) -> None:
+        """Takes the signs of a request's line; what stands in the request as well is none."""
+        local = _LOCAL.match(event.connection)
+        if local is not None and not local["host"].startswith(_LOOPBACK + _OF_CONTAINERS):
+            return
+        told = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
+        user = event.user.partition(event.connection)[0]  # of MSK, a user has the connection in it
+        client = f"{event.api} User:{user} {event.client_id} {event.ip} {told}".lower()
+        about = f"{client} {event.user} {event.connection}".lower()
+        span = _Span(event.time_ms, event.time_ms, frozenset({connection}), frozenset({crc32(client.encode())}), 0)
         for sign, value in signs.items():
-            if len(value) < 3 or value.lower() not in client:
-                self._span(sign, value, _Span(time_ms, time_ms, frozenset({connection}), again=False))
+            if len(value) < 3 or value.lower() not in about:
+                self._span(sign, value, span)
 
     def connected(self, connection: str, number: int, first_ms: int, last_ms: int) -> None:
         """Takes a connection with its number, and when it sent requests."""
@@ -106,7 +151,7 @@ class Origins:
             self._span(
                 f"port {local['port']} {of}is that of",
                 local["host"],
-                _Span(first_ms, last_ms, frozenset({number}), again=True),
+                _Span(first_ms, last_ms, frozenset({number}), frozenset(), _AGAIN),
             )
 
     def _span(self, sign: str, value: str, span: _Span) -> None:
@@ -127,10 +172,10 @@ class Origins:
                     spans = {value: span, shared[0]: whole[shared[0]]}
                     break
                 owners |= dict.fromkeys(span.connections, value)
-            for value, (first, last, connections, again) in spans.items():
-                some = " ".join(f"{each}" for each in sorted(connections))
+            for value, (first, last, *some, again) in spans.items():
+                numbers = (" ".join(map(str, sorted(each))) for each in some)
                 told = (_NOTE, self._broker, sign.replace("\0", " "), value.replace("\0", " "))
-                yield "\0".join((*told, f"{first}", f"{last}", some, "again" if again else ""))
+                yield "\0".join((*told, f"{first}", f"{last}", *numbers, f"{again}"))
 
 
 def check(source: str, noted: Iterable[str]) -> None:
@@ -138,16 +183,21 @@ def check(source: str, noted: Iterable[str]) -> None:
     signs: dict[tuple[str, str], dict[str, _Span]] = {}
     for note in noted:
         if note.startswith(f"{_NOTE}\0"):
-            _, broker, sign, value, first, last, some, again = note.split("\0")
-            span = _Span(int(first), int(last), frozenset(map(int, some.split())), bool(again))
+            _, broker, sign, value, first, last, connections, clients, again = note.split("\0")
+            span = _Span(int(first), int(last), _numbers(connections), _numbers(clients), int(again))
             mine = signs.setdefault((broker, sign), {})
             mine[value] = mine[value].with_(span) if value in mine else span
     for (_, sign), mine in sorted(signs.items()):
         pairs = [*combinations(sorted(mine.items()), 2)]
+        is_port = sign.startswith("port ")
+        if sum(span.again for span in mine.values()) < _AGAIN:
+            continue
         if all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs) and any(
-            one.beside(other) and not longer.startswith(shorter)  # where a line was cut off, so is a name behind it
+            one.beside(other)
+            and not longer.startswith(shorter)  # where a line was cut off, so is a name behind it
+            and (is_port or one.is_other_broker(other))
             for (shorter, one), (longer, other) in pairs
         ):
-            told = sign if sign.startswith("port ") else "they are from"
-            some = ", ".join(sorted(mine)[:3])
-            raise UnreadableFile(f"{source}: lines of several brokers: {told} {some}", hint=HINT)
+            told = sign if is_port else "they are from"
+            listed = ", ".join(sorted(mine)[:3])
+            raise UnreadableFile(f"{source}: lines of several brokers: {told} {listed}", hint=HINT)

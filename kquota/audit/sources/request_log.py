@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
@@ -84,8 +84,8 @@ _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
 _HEADING: Final = 200
 """How much is looked at of a line that may be a heading."""
-_LOOKED_AT: Final = 16
-"""How many of some thousand lines that are scanned are asked where they are from."""
+_LOOKED_AT: Final = 32
+"""How many of some thousand lines that are scanned are asked where they are from; and how many connections."""
 _SCANNED_BYTES: Final = 2 << 20
 _WORTH_IT, _WORTH_COMPILING = 20_000, 400_000
 """Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
@@ -164,12 +164,13 @@ class _Rows:
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
                 if self._pieces.heading is not heads[-1]:
                     headings, heads = [*headings, line], [*heads, self._pieces.heading]
-            few = slice(None, None, max(1, len(found.lines) // _LOOKED_AT))
-            columns = (found.rows[few].tolist(), found.lines[few].tolist(), found.begins[few].tolist())
-            for row, line, begin in zip(*columns, strict=True):
-                before, _, rest = text[begin : text.index(b"\n", begin)].decode().partition(START)
-                signs = {**origin_of(before, rest[rest.rindex("}") + 1 :]), **heads[bisect(headings, line) - 1]}
-                self._origins.add(signs, rest.lower(), row[7], row[0])
+            few = np.flatnonzero(np.isin(found.rows[:, 7], np.unique(found.rows[:, 7])[:_LOOKED_AT]))
+            few = few[:: max(1, len(few) // _LOOKED_AT)]
+            for line, begin in zip(found.lines[few].tolist(), found.begins[few].tolist(), strict=True):
+                whole_text = text[begin : text.index(b"\n", begin)].decode()
+                before, _, rest = whole_text.partition(START)
+                if signs := {**origin_of(before, rest[rest.rindex("}") + 1 :]), **heads[bisect(headings, line) - 1]}:
+                    self._sign(signs, parse(whole_text, self._broker, self._zone))
             rows = np.concatenate([found.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
             if owners:  # in the order of the log
                 rows = rows[np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")]
@@ -211,13 +212,14 @@ class _Rows:
             self.rows += row
         else:
             self._tally.spare(reason, 1, event.request_ns, whole=True)
-        signs = {**parsed.origin, **self._pieces.heading}
-        if signs:
-            also = [(parsed.fields or {}).get(name) for name in ("listener", "securityProtocol", "clientInformation")]
-            client = f"{event.api} User:{event.user} {event.client_id} {event.connection} {also}".lower()
-            self._origins.add(signs, client, self._names.connections[event.connection], event.time_ms)
+        if signs := {**parsed.origin, **self._pieces.heading}:
+            self._sign(signs, parsed)
         own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
         self._numbers.append([(self._names.connections[event.connection], event.number, own, event.request_ns)])
+
+    def _sign(self, signs: Mapping[str, str], line: Line) -> None:
+        """Adds the signs of where a line is from."""
+        self._origins.add(signs, line.event, line.fields or {}, self._names.connections[line.event.connection])
 
     def reject(self, text: str, reason: str, place: str, path: str) -> None:
         """Tallies a line that is no request, and notes which request it may have been."""
