@@ -455,21 +455,19 @@ def _to_batch(
         check(column.codes != _NOT_TEXT, f"{name} is not UTF-8 text")
     user, api = texts["user"], texts["api"]
     check(api.codes >= 0, "api is missing")
-    api_codes = np.maximum(api.codes, 0)
     connects = _of_apis(api, lambda name: name.lower() == CONNECT_API)
     check((user.codes >= 0) | connects, "user is missing")
     strict, readable = _flags(columns["strict"], rows) if "strict" in columns else (np.ones(rows, bool), True)
     check(readable, "strict is not true or false")
-    placed = texts["ip"] if "ip" in texts else Column(np.full(rows, -1, np.int32), [])
-    place = _addresses(placed)
-    check((placed.codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
-    kinds = np.array([API_KINDS.get(name.lower(), REQUEST) for name in api.values] or [REQUEST], np.uint8)[api_codes]
+    place = _addresses(texts["ip"]) if "ip" in texts else Column(np.full(rows, _MISSING, np.int32), [])
+    if "ip" in texts:
+        check((texts["ip"].codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
+    kinds = np.array([*(API_KINDS.get(name.lower(), REQUEST) for name in api.values), REQUEST], np.uint8)[api.codes]
     size, _, has_size = numbers["bytes"]
     check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
-    shares = np.array([name.lower() == SHARE_FETCH_API for name in api.values] or [False], np.bool_)[api_codes]
     # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
-    untold = ~has_size & shares
-    size = np.where(has_size, size, np.where((kinds == REQUEST) | untold, 0, UNKNOWN))
+    untold = ~has_size & _of_apis(api, lambda name: name.lower() == SHARE_FETCH_API)
+    size = size if has_size.all() else np.where(has_size, size, np.where((kinds == REQUEST) | untold, 0, UNKNOWN))
     check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
     if "partitions" in numbers:
         check((numbers["partitions"][0] >= 0) | ~numbers["partitions"][2], "partitions is out of range")
@@ -482,10 +480,9 @@ def _to_batch(
 
     def number(name: str, otherwise: int) -> Int64s:
         if name not in numbers:
-            return np.full(rows, otherwise, np.int64)
+            return np.broadcast_to(np.int64(otherwise), rows)
         values, _, present = numbers[name]
-        whole: Int64s = np.where(present, values, otherwise)
-        return whole
+        return values if present.all() else np.where(present, values, otherwise)
 
     nanos, errors, partitions = number("request_time_ns", 0), number("error_code", 0), number("partitions", UNKNOWN)
     spared = _spared(api, errors, version) & good
@@ -559,7 +556,8 @@ def _to_batch(
 
 def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
     """Which rows are of the APIs that are wanted."""
-    return np.array([*map(wanted, api.values), False], np.bool_)[api.codes]
+    found = np.array([*map(wanted, api.values), False])
+    return found[api.codes] if found.any() else np.zeros(len(api.codes), bool)
 
 
 def _spared(api: Column, errors: Int64s, version: Version) -> Any:
@@ -600,7 +598,7 @@ _FLAG_NAMES = {"true": True, "1": True, "false": False, "0": False}
 
 def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
     """(values, readable, present) of a column of numbers, texts or timestamps."""
-    present = np.asarray(pc.is_valid(array))
+    present = _valid(array)
     if pa.types.is_timestamp(array.type):
         array = _epoch_ms(array)
     elif pa.types.is_string(array.type):
@@ -619,11 +617,16 @@ def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
         array = array.cast(pa.int64())
     else:
         array = pa.nulls(len(array), pa.int64())
-    valid = np.asarray(pc.is_valid(array))
+    valid = _valid(array)
     if array.null_count:
         array = pc.fill_null(array, 0)
     values: Int64s = array.to_numpy(zero_copy_only=False)
     return values, valid, present
+
+
+def _valid(array: pa.Array) -> Any:
+    """Which values of a column are there."""
+    return np.asarray(pc.is_valid(array)) if array.null_count else np.ones(len(array), bool)
 
 
 def _epoch_ms(array: pa.Array) -> pa.Array:
@@ -633,7 +636,7 @@ def _epoch_ms(array: pa.Array) -> pa.Array:
         times = np.clip(ticks, -LATEST_MS, LATEST_MS) * 1000
     else:
         times = ticks // {"ms": 1, "us": 1000, "ns": 1_000_000}[array.type.unit]
-    return pa.array(times, mask=~np.asarray(pc.is_valid(array)))
+    return pa.array(times, mask=~_valid(array))
 
 
 _MISSING, _NOT_TEXT = -1, -2
