@@ -57,6 +57,8 @@ class SandboxState:
     """Marks the process's command line, so that a recycled pid is not taken for it."""
     metrics: str | None = None
     """The page of a broker's metrics."""
+    login: str | None = None
+    """The address where a broker's users log in."""
 
     @property
     def connect(self) -> str:
@@ -75,6 +77,7 @@ class Server(Protocol):
     patience_s: float
     """How long a start may take."""
     metrics: str | None = None
+    login: str | None = None
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         """Writes what the server reads, and returns the JVM's arguments. Raises MissingDependency."""
@@ -230,7 +233,7 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
     if port is None and last is not None and not _is_taken(last):
         port = last
     process, port = _launch(chosen, directory, port, token, True)
-    state = SandboxState(process.pid, port, str(directory), token, chosen.metrics)
+    state = SandboxState(process.pid, port, str(directory), token, chosen.metrics, chosen.login)
     # Replaced as a whole: a reader finds the old state or the new one.
     draft = directory / f"{STATE_FILE}.{token}"
     try:
@@ -259,7 +262,7 @@ def status(directory: Path) -> SandboxState | None:
     try:
         document = json.loads((directory.absolute() / STATE_FILE).read_text(encoding="utf-8"))
         state = SandboxState(int(document["pid"]), int(document["port"]), str(directory.absolute()), document["token"])
-        state = replace(state, metrics=document.get("metrics"))
+        state = replace(state, metrics=document.get("metrics"), login=document.get("login"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return state if _is_ours(state.pid, state.token) else None

@@ -5,13 +5,13 @@ import os
 import re
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kquota.access import Access, xdg_directory
 from kquota.backends import cluster_of
 from kquota.documents.foreign.prometheus import shipped
-from kquota.errors import KquotaError, MissingDependency, Unreachable
+from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, maven, write_config
 
 KAFKA = "4.4.0"
@@ -36,13 +36,23 @@ logger.request.appenderRef.request.ref = request
 rootLogger.level = warn
 rootLogger.appenderRef.server.ref = server
 """
+_LISTENERS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"}
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_CLIENTS = "clients"
+_CLIENT = """\
+bootstrap.servers={login}
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=PLAIN
+sasl.jaas.config={plain} required username="{user}" password="{user}";
+"""
 
 
 class Broker(Server):
-    """A broker that keeps all in the folder: `data`, `broker.log`, `kafka-request.log`.
+    """A broker that keeps all in the folder: `data`, `broker.log`, `kafka-request.log`, `clients`.
 
     The logger of requests is on WARN, as Kafka ships it: `kquota record` switches it on. `metrics` is the page of the
-    JMX exporter with the rules of `kquota generate jmx-exporter`; None where there is no Maven to get it.
+    JMX exporter with the rules of `kquota generate jmx-exporter`; None where there is no Maven to get it. At `login`
+    alice, bob and `users` log in, and whoever an earlier start named. `logins` finds their files.
     """
 
     title = "broker"
@@ -51,17 +61,23 @@ class Broker(Server):
     request_log = "kafka-request.log"
     patience_s = 90.0
 
+    def __init__(self, users: Collection[str] = ()) -> None:
+        self._users = users
+
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
-        """As `Server` says; also Unreachable where Maven or the formatting fails."""
+        """As `Server` says; also Unreachable where Maven or the formatting fails, InputError for a user's name."""
         controller = free_port()
+        self.login = f"{HOST}:{free_port()}"
         data = folder / "data"
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{controller}",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller},SASL_PLAINTEXT://{self.login}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:{each}" for name, each in _LISTENERS.items()),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": self._jaas(folder),
             "log.dirs": data.as_posix(),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -90,6 +106,18 @@ class Broker(Server):
         except KquotaError:
             return False
 
+    def _jaas(self, folder: Path) -> str:
+        """Who may log in; each has the settings of a client, for --command-config, in a file."""
+        users = {"alice", "bob", *logins(folder), *self._users}
+        for user in users:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", user):
+                raise InputError(f"{user!r} cannot be a user of the sandbox", hint="letters, digits, '.', '_' and '-'")
+            file = folder / _CLIENTS / f"{user}.properties"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(_CLIENT.format(login=self.login, plain=_PLAIN, user=user), encoding="utf-8")
+        passwords = " ".join(f'user_{user}="{user}"' for user in sorted(users))
+        return f"{_PLAIN} required {passwords};"
+
     def _exporter(self, folder: Path) -> list[str]:
         """The flag that opens the page of metrics."""
         name = f"jmx_prometheus_javaagent-{_EXPORTER}"
@@ -101,6 +129,11 @@ class Broker(Server):
         rules.write_text(shipped(rules.name), encoding="utf-8")
         self.metrics = f"http://{HOST}:{port}/metrics"
         return [f"-javaagent:{jars / name}.jar={HOST}:{port}:{rules}"]
+
+
+def logins(folder: Path) -> dict[str, str]:
+    """The users of a sandbox's broker, each with its file for --command-config."""
+    return {file.stem: str(file) for file in sorted((folder / _CLIENTS).glob("*.properties"))}
 
 
 def _jars() -> str:

@@ -1,6 +1,7 @@
 """`kquota sandbox` from start to stop."""
 
 import json
+import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -12,8 +13,9 @@ from kquota.cli.main import run
 from kquota.documents.encoding import schema
 from kquota.metrics.meters import requests_of
 from kquota.sandbox import SandboxState
-from tests.brokers.kafka import COORDINATES, NAME
+from tests.brokers.kafka import CONFIG_COMMAND, COORDINATES, NAME
 from tests.brokers.maven import retrieve
+from tests.brokers.nodes import SMALL
 from tests.cli.conftest import Kquota
 
 
@@ -86,7 +88,7 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         assert "its metrics: kquota top --metrics http" in first.err, "also where the address is captured"
         assert kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", **there).code == 0
         kquota("sandbox", "stop", "--broker", **sandbox)
-        again = kquota("sandbox", "start", "--broker", "-o", "json", **sandbox)
+        again = kquota("sandbox", "start", "--broker", "--user", "carol.1", "-o", "json", **sandbox)
         Draft202012Validator(schema("sandbox")).validate(json.loads(again.out))
         assert json.loads(again.out)["connect"] == connect
         assert "alice" in kquota("describe", **there).out
@@ -97,6 +99,27 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         page = urlopen(json.loads(again.out)["metrics"]).read().decode()
         assert requests_of(page), "kquota record --metrics counts its requests"
         assert Path(json.loads(again.out)["request_log"]).is_file()
+
+        login, users = json.loads(again.out)["login"], json.loads(again.out)["users"]
+        assert [*users] == ["alice", "bob", "carol.1"]
+        as_carol = ("--bootstrap-server", login, "--command-config", users["carol.1"])
+        assert " ".join(as_carol) in again.err
+        load = ("--topic", "load", "--create-topic", "--duration", "1s", "--yes")
+        probe = kquota("probe", "produce", *load, "-o", "json", *as_carol)
+        assert (probe.code, json.loads(probe.out)["client"]["user"]) == (0, "carol.1")
+        java = [
+            "java",
+            *SMALL,
+            "-cp",
+            f"{home}/libs/*",
+            CONFIG_COMMAND,
+            *as_carol,
+            "--describe",
+            "--entity-type",
+            "users",
+        ]
+        assert "alice" in subprocess.run(java, capture_output=True, text=True, check=True).stdout, "Kafka's own client"
+        assert kquota("sandbox", "start", "--broker", "--user", "dora", **sandbox).code == 8, "it has to start anew"
     finally:
         kquota("sandbox", "stop", "--broker", **sandbox)
 

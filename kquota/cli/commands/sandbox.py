@@ -1,6 +1,7 @@
 """`kquota sandbox`."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import click
 from kquota import sandbox
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
-from kquota.cli.options import declared, flag, gathered, path, value
+from kquota.cli.options import declared, flag, gathered, path, value, values
 from kquota.cli.progress import progress
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
+from kquota.errors import Refused
 from kquota.sandbox import SandboxState, Server, ZooKeeper
 from kquota.state import state_folder
 
@@ -29,6 +31,7 @@ class Which:
         show_default="the user's state folder",
     )
     broker: bool = flag("A Kafka broker in place of a ZooKeeper.")
+    user: Sequence[str] = values("NAME", "Who may log in to the broker, besides alice and bob.")
 
     @property
     def directory(self) -> Path:
@@ -41,11 +44,12 @@ class Which:
         if self.broker:
             from kquota.sandbox.broker import Broker
 
-            return Broker()
+            return Broker(self.user)
         return ZooKeeper()
 
 
-_which = gathered("which", Which)
+_started = gathered("which", Which)
+_which = gathered("which", Which, user=None)
 
 
 @click.group("sandbox", cls=Group)
@@ -54,13 +58,13 @@ def command() -> None:
 
     The broker needs Java 17, and Apache Maven once for Kafka's jars, or a Kafka that KAFKA_HOME names. The ZooKeeper
     runs from the jars that PySpark brings. What start prints is an address for --bootstrap-server or --zookeeper.
-    Nobody logs in: the broker takes every client for ANONYMOUS.
+    There, the broker takes every client for ANONYMOUS. It has another address where users log in, such as alice.
 
     \b
     Examples:
       export KQUOTA_BOOTSTRAP_SERVER=$(kquota sandbox start --broker)
       kquota alter --user alice --add-config producer_byte_rate=10MB
-      kquota sandbox status --broker -o json      # also the page of metrics, for 'kquota top --metrics'
+      kquota sandbox status --broker -o json      # also the page of metrics, and how its users log in
       kquota sandbox stop --broker
       export KQUOTA_ZOOKEEPER=$(kquota sandbox start)
     """
@@ -68,7 +72,7 @@ def command() -> None:
 
 @command.command("start")
 @declared
-@_which
+@_started
 @shown_as("text", "json")
 def start(
     *,
@@ -79,11 +83,15 @@ def start(
 
     It serves on the port that it had before, where that is free.
     """
+    if which.user and not which.broker:
+        raise click.UsageError("--user needs --broker")
     directory, server = which.directory, which.server
     last = sandbox.last_port(directory, server)
     running = sandbox.status(directory)
     if running is not None and last is not None and port in (None, running.port):
         note(f"the sandbox in {running.directory} runs already")
+        if new := [user for user in which.user if user not in _users(running)]:
+            raise Refused(f"it has no user {new[0]}", hint="stop it, and start it again: it keeps its data")
         state = running
     else:
         with progress(f"starting {'a broker' if which.broker else 'ZooKeeper'}: this takes up to a minute"):
@@ -94,8 +102,6 @@ def start(
         where = "" if which.dir is None else f" --dir {directory}"
         note(f"use it: export KQUOTA_{'BOOTSTRAP_SERVER' if which.broker else 'ZOOKEEPER'}={state.connect}")
         note(f"'kquota sandbox stop{' --broker' if which.broker else ''}{where}' ends it, and keeps its data")
-    if state.metrics is not None:
-        note(f"its metrics: kquota top --metrics {state.metrics}")
     return _running(state, server)
 
 
@@ -127,13 +133,29 @@ def _not_running(which: Which) -> str:
     return f"not running, but the {other.server.title} is: {'with' if other.broker else 'without'} --broker"
 
 
+def _users(state: SandboxState) -> dict[str, str]:
+    """The users of a broker, each with its file for --command-config."""
+    if state.login is None:
+        return {}
+    from kquota.sandbox.broker import logins
+
+    return logins(Path(state.directory))
+
+
 def _running(state: SandboxState, server: Server) -> View:
+    if state.metrics is not None:
+        note(f"its metrics: kquota top --metrics {state.metrics}")
+    if users := _users(state):
+        options = f"--bootstrap-server {state.login} --command-config {[*users.values()][-1]}"
+        note(f"its users are {', '.join(users)}: kquota probe produce --topic load --create-topic {options}")
     fields: dict[str, Any] = {"connect": state.connect, "pid": state.pid, "directory": state.directory}
     fields["log"] = str(Path(state.directory, server.log_file))
     if server.request_log is not None:
         fields["request_log"] = str(Path(state.directory, server.request_log))
     if state.metrics is not None:
         fields["metrics"] = state.metrics
+    if state.login is not None:
+        fields |= {"login": state.login, "users": users}
     return View(screen=lambda: [state.connect], document=lambda: _document(running=True, **fields))
 
 
