@@ -409,6 +409,7 @@ quotas_options = gathered("source", _source)
 
 PRUNE: Any = flag("Delete the entities and keys that the file does not name.")
 CLUSTER: Any = value("NAME", "The cluster of the file's overlays that this one is.")
+IGNORED: Any = values("HEADING", "A column of a table that is no quota; repeat it for several.", "--ignore-column")
 """How a quotas file is meant."""
 DRY_RUN: Any = flag("Show what would change and write nothing.")
 DRY_UNDO: Any = flag("Show what would be reverted and write nothing.")

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -368,11 +368,11 @@ def live_brokers(access: Access | None) -> BrokerSnapshot:
         return {}
 
 
-def load_quota_file(file: Path, cluster: str | None) -> QuotaFile:
-    """A quotas file as it is meant for one cluster; its problems become warnings on stderr."""
+def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = ()) -> QuotaFile:
+    """A quotas file as it is meant for one cluster, without columns with `ignored` headings; warns of its problems."""
     from kquota.documents.quotas import read_quota_file
 
-    quota_file = read_quota_file(file, cluster)
+    quota_file = read_quota_file(file, cluster, ignored)
     warn_problems(quota_file)
     _note_size(file, len(quota_file.desired))
     return quota_file

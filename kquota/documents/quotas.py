@@ -121,17 +121,18 @@ def read_quotas(path: Path) -> QuotaSnapshot:
     return read_quota_file(path).snapshot
 
 
-def read_quota_file(path: Path, cluster: str | None = None) -> QuotaFile:
+def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[str] = ()) -> QuotaFile:
     """Reads a quotas document, or a spreadsheet's table; values are numbers or texts with human units and variables.
 
-    Without a cluster, overlays and the variables of clusters are left out. The names of KIP-599's drafts are understood
-    and become problems: the rate is read under its shipped name, the burst is no quota and left out. Raises InputError
-    naming the file, the line and the entry, also for a cluster that the file does not name among its `clusters`.
+    Columns of a table with `ignored` headings are left out. Without a cluster, overlays and the variables of clusters
+    are left out. The names of KIP-599's drafts are understood and become problems: the rate is read under its shipped
+    name, the burst is no quota and left out. Raises InputError naming the file, the line and the entry, also for a
+    cluster that the file does not name among its `clusters`.
     """
     text = read_text(path)
     if csv.is_table(path, text):
         overlays = Overlays.of({}, cluster)
-        values, lines = csv.read_lines(path, text)
+        values, lines = csv.read_lines(path, text, ignored)
         places = {entity: number for number, entity in enumerate(values)}
         return QuotaFile(values, entries=places, clusters=overlays.clusters, lines=lines)
     try:

@@ -97,6 +97,20 @@ def test_a_mistake_is_named_with_line_and_column(rows: str, message: str) -> Non
 def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
     rates = csv.read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
     assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})
+    words = csv.read("t", "user,produce rate MB/s,Request percentage %\na,1.5,20\n")
+    assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
+
+
+def test_other_columns_are_left_out_by_name(kquota: Kquota, tmp_path: Path) -> None:
+    """A table of another department: plan names the option, and so does what reads it."""
+    (tmp_path / "t.csv").write_text("Department,user,client-id,produce rate MB/s,Notes,\nx,a,,5,y,\n,b,etl,2,,\n")
+    assert "--ignore-column 'Department'" in kquota("lint", "t.csv").complaint
+    others = ("--ignore-column", "Department", "--ignore-column", "Notes")
+    assert kquota("lint", "t.csv", *others).complaint == "nothing found"
+    assert kquota("import", "t.csv", *others).out.count("producer_byte_rate") == 2
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    assert "b" in kquota("plan", "t.csv", *others, "--quotas", "none.yaml").out
+    assert kquota("import", "none.yaml").complaint.startswith("kquota: none.yaml: whose format is it? (--from kafka-")
 
 
 def test_headings_are_checked() -> None:

@@ -130,7 +130,7 @@ def test_a_byte_order_mark_hides_no_resource(kquota: Kquota, tmp_path: Path) -> 
     config = 'config = {{ "producer_byte_rate" = 5 }}'
     resource = 'resource "kafka_quota" "{0}" {{\n  entity_type = "user"\n  entity_name = "{0}"\n  ' + config + "\n}}\n"
     (tmp_path / "f").write_text("\ufeff" + resource.format("a") + resource.format("b"))
-    assert kquota("import", "--from", "terraform", "f").out.count("entity:") == 2
+    assert kquota("import", "f").out.count("entity:") == 2, "it shows that it is Terraform's"
 
 
 def test_an_empty_pipe_has_no_quotas_to_import(kquota: Kquota, tmp_path: Path) -> None:

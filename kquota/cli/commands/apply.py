@@ -34,6 +34,7 @@ def command(
     file: Path = argument(type=click.Path(path_type=Path)),
     prune: bool = params.PRUNE,
     cluster: str | None = params.CLUSTER,
+    ignored: Sequence[str] = params.IGNORED,
     max_deleted: int = _percent("Refuse to delete more of the cluster's entities, where it has ten or more.", 20),
     max_changed: int = _percent(
         "Refuse to change or delete more of the cluster's entities, where it has ten or more.", 50
@@ -67,7 +68,7 @@ def command(
                 f"no cluster: the plan is for {planned.cluster.address}: give {_option_of(planned.cluster)}"
             )
     else:
-        quota_file = session.load_quota_file(file, cluster)
+        quota_file = session.load_quota_file(file, cluster, ignored)
     terms = terms_of(writing, file=file, why=None if planned is None else planned.message)
     with session.open_backend(access) as backend:
         try:

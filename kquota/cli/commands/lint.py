@@ -23,6 +23,7 @@ from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import entry_lines, to_json
 from kquota.documents.plan import Line, lint_document, sarif_document, subject
+from kquota.documents.quotas import QuotaFile
 
 
 @click.command("lint", cls=grammar.Command)
@@ -34,6 +35,7 @@ def command(
     *,
     file: Path | None = argument(type=click.Path(path_type=Path), required=False),
     cluster: str | None = value("NAME", "The cluster of the file's overlays to look at."),
+    ignored: Sequence[str] = params.IGNORED,
     capacity: str | None = value("RATE", "What one broker can take, such as 200MB: finds oversubscription."),
     threads: int | None = count(
         "num.io.threads and num.network.threads of a broker together.", show_default="of the live brokers, else 11"
@@ -87,7 +89,7 @@ def command(
         findings: Sequence[Finding] = _about(lint(snapshot, facts), match)
         line: Line = lambda entity: None  # noqa: E731
     else:
-        findings, line = _lint_file(file, cluster, facts, match)
+        findings, line = _lint_file(session.load_quota_file(file, cluster, ignored), file, facts, match)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
     return replace(found_view(findings, file, line), asked=f"--fail-on {fail_on}" if bad else "")
@@ -98,8 +100,7 @@ def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding
     return [each for each in findings if not match or (each.entity is not None and match.matches(each.entity))]
 
 
-def _lint_file(file: Path, cluster: str | None, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
-    quota_file = session.load_quota_file(file, cluster)
+def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
     every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     findings = _about(every, match)
     lines = entry_lines(file, "quotas") if findings and not quota_file.lines else ()

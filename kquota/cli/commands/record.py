@@ -203,7 +203,7 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
             if node not in nodes:
                 raise click.UsageError(f"{option} {text!r}: {node} is not among {', '.join(map(str, nodes))}")
             if node in found:
-                raise click.UsageError(f"{node} has two meters: give one --metrics or --log for each broker")
+                raise click.UsageError(f"{node}: --metrics and --log exclude each other, and one is enough")
             found[node] = PageMeter(where, timeout_s=timeout_s) if option == "--metrics" else LogMeter(Path(where))
     return found
 

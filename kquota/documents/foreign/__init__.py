@@ -72,14 +72,17 @@ _TOOLS = tuple(
 """Tools whose files have quotas: what such a file is, its dialect where import reads it, and what is in its text."""
 
 
+def tool_of(text: str) -> tuple[str, str | None] | None:
+    """What a text plainly is, such as "rpk's quotas", and its dialect where import reads it; else None."""
+    return next(((what, dialect) for what, dialect, signs in _TOOLS if all(sign.search(text) for sign in signs)), None)
+
+
 def refuse_others(name: object, text: str, dialect: str | None = None) -> None:
     """Raises InputError naming the tool for a text that is plainly another one's than the dialect's."""
-    for what, its_dialect, signs in _TOOLS:
-        if all(sign.search(text) for sign in signs):
-            if its_dialect is None or its_dialect != dialect:
-                known = its_dialect and f"kquota import --from {its_dialect} {name}"
-                raise InputError(f"{name}: this is {what}", hint=known or "kquota does not read such files")
-            return
+    what, its_dialect = tool_of(text) or ("", dialect)
+    if what and (its_dialect is None or its_dialect != dialect):
+        known = its_dialect and f"kquota import --from {its_dialect} {name}"
+        raise InputError(f"{name}: this is {what}", hint=known or "kquota does not read such files")
 
 
 class Unread(Exception):

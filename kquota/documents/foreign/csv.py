@@ -8,7 +8,7 @@ formula is the formula of its text: `="007"`.
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -28,8 +28,9 @@ _TOP = re.compile(r"\A\ufeff?(?:sep=.\s+)?")
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
 _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
-_UNIT = re.compile(r"\s*[(\[]([^()\[\]]+)[)\]]$")
-"""A unit in the heading of a quota: `producer_byte_rate (MB/s)`."""
+_UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
+"""A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
+_SHORT = re.compile(r"(produce|consume)r?_rate")
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
@@ -76,21 +77,22 @@ def is_table(name: object, text: str) -> bool:
 
 
 def _heading(cell: str) -> str:
-    """A heading in kquota's spelling, without the unit in brackets behind it; another one as it stands."""
+    """A heading in kquota's spelling, without the unit behind it; another one as it stands."""
     cell = cell.strip(' "\t\r')
-    return _READ.get(re.sub(r"[\s_-]+", "_", _UNIT.sub("", cell).lower()), cell)
+    name = re.sub(r"[\s_-]+", "_", _UNIT.sub("", cell).lower())
+    return _READ.get(_SHORT.sub(r"\1r_byte_rate", name), cell)
 
 
-def read(name: str, text: str) -> QuotaSnapshot:
-    """The quotas of a table. Raises InputError naming the line and the column."""
-    return QuotaSnapshot(read_lines(name, text)[0])
+def read(name: str, text: str, ignored: Collection[str] = ()) -> QuotaSnapshot:
+    """The quotas of a table without `ignored` columns. Raises InputError naming the line and the column."""
+    return QuotaSnapshot(read_lines(name, text, ignored)[0])
 
 
-def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
+def read_lines(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas, dict[Entity, int]]:
     """The quotas of a table, and the line at which each entity stands first.
 
-    Columns may have any order; separators are commas, semicolons or tabs. With semicolons, numbers may have a decimal
-    comma. Raises InputError naming the line and the column of each mistake.
+    Columns may have any order; those with `ignored` headings are left out. Separators are commas, semicolons or tabs.
+    With semicolons, numbers may have a decimal comma. Raises InputError naming the line and the column of each mistake.
     """
     text = _TOP.sub(lambda match: "\n" * match[0].count("\n"), text)
     separator = max(",;\t", key=text.lstrip().partition("\n")[0].count)
@@ -106,9 +108,11 @@ def read_lines(name: object, text: str) -> tuple[Quotas, dict[Entity, int]]:
                 entity = _add(quotas, columns, cells, where, units, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
             else:
-                columns = _columns(cells, where)
+                columns = _columns(cells, where, ignored)
                 found = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=True)}
-                units = {column: match[1].strip() for column, match in found.items() if match is not None}
+                units = {
+                    column: (match["in"] or match["at"]).strip() for column, match in found.items() if match is not None
+                }
         except InputError as error:
             mistakes.append(error)
             if not columns:
@@ -134,16 +138,19 @@ def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, lis
         raise InputError(f"{name}, line {line}: not a table of a spreadsheet: {error}") from None
 
 
-def _columns(cells: list[str], where: str) -> list[str]:
-    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves."""
-    columns = [*map(_heading, cells)]
+def _columns(cells: list[str], where: str, ignored: Collection[str]) -> list[str]:
+    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves; "" of the ignored ones."""
+    columns = ["" if cell.strip() in ignored else _heading(cell) for cell in cells]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
     headings = f"the headings are {', '.join(columns)}"
     for number, column in enumerate(columns):
-        if (column or any(columns[number:])) and (column not in read or column in columns[:number]):
+        if cells[number].strip() in ignored or not any(columns[number:]):
+            continue
+        if column not in read or column in columns[:number]:
             wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
-            raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=_HINT)
+            hint = f"{_HINT}; plan, apply, lint and import leave others out by --ignore-column {column!r}"
+            raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=hint)
     behind = f"{where}, column {len(columns) + 1}"
     if wide and not {*map(str, QuotaKey)} & set(columns):
         raise InputError(f"{behind}: there is no column of a quota; {headings}", hint=_HINT)
