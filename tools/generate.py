@@ -22,10 +22,9 @@ def paths() -> list[Path]:
     return [*_quick_files(), *_pages_with_parts()]
 
 
-@cache
-def files() -> dict[Path, str]:
-    """Every generated file and what should be in it."""
-    return {**_quick_files(), **{page: fill(page.read_text(encoding="utf-8")) for page in _pages_with_parts()}}
+def content(path: Path) -> str:
+    """What should be in that generated file."""
+    return _quick_files()[path] if path in _quick_files() else fill(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -97,11 +96,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    stale = [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    texts = {path: content(path) for path in paths()}
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         print(f"{'stale' if check else 'wrote'} {path.relative_to(ROOT)}")
         if not check:
-            path.write_text(files()[path], encoding="utf-8")
+            path.write_text(texts[path], encoding="utf-8")
     return 1 if check and stale else 0
 
 

@@ -50,7 +50,6 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_mutations.py",
         "tests/audit/test_recommend.py",
         "tests/audit/test_recorded.py",
-        "tests/test_generated.py",
     ),
     # The audit of a recorded log as a report needs it.
     "a report": ("tests/audit/test_timeline.py", "tests/cli/test_report.py", "tests/cli/test_screens.py"),
@@ -171,6 +170,7 @@ NIGHTLY: Sequence[str] = (
     "tests/cli/test_probe.py::test_a_broker_throttles_as_predicted",
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
+    "tests/test_generated.py::test_is_not_stale[accuracy.md]",
     "tests/test_docs.py::test_the_picture_of_the_readme_is_of_this_kquota",
     # A linter that Go compiles for half a minute: what the workflows run is looked at each day.
     "tests/test_workflows.py::test_actionlint_has_no_complaint",
@@ -185,9 +185,28 @@ LONG_WITHOUT_SERVERS: Sequence[str] = (
     *("tests/cli/test_audit_quotas.py", "tests/cli/test_ends.py", "tests/cli/test_follow.py"),
     *("tests/cli/test_held_back.py", "tests/cli/test_recommend.py", "tests/cli/test_simulate.py"),
     *("tests/cli/test_startup.py", "tests/core/enforcement/test_kernel.py", "tests/core/simulation/test_engine.py"),
-    *("tests/documents/test_hostile_documents.py", "tests/test_api.py", "tests/test_generated.py"),
+    *("tests/documents/test_hostile_documents.py", "tests/test_api.py"),
     *("tests/audit/test_timeline.py", "tests/cli/test_report.py", "tests/cli/test_screens.py", "tests/test_support.py"),
+    # Terminals, pipes and peers, which wait for each other.
+    *("tests/backends/test_kafka_peers.py", "tests/backends/test_zookeeper_peers.py", "tests/cli/test_exporter.py"),
+    *("tests/cli/test_streams.py", "tests/cli/test_top.py", "tests/cli/test_top_keys.py", "tests/test_docs.py"),
+    # Commands that read usage: each starts the libraries of the audit.
+    *("tests/cli/test_audit_samples.py", "tests/cli/test_plan_usage.py", "tests/cli/test_versions.py"),
+    *("tests/cli/test_secrets.py", "tests/cli/test_export_import.py", "tests/cli/test_resolve_many.py"),
+    # Recorded logs, and laws over many rows.
+    *("tests/audit/test_data_log.py", "tests/audit/test_demand.py", "tests/audit/test_judge.py"),
+    *("tests/audit/test_ledger.py", "tests/audit/test_request_log.py", "tests/audit/test_sinks.py"),
+    *(
+        "tests/audit/test_bounds.py",
+        "tests/live/test_followed.py",
+        "tests/live/test_generate.py",
+        "tests/test_leases.py",
+    ),
     "tests/audit/test_fetch_sizes.py::test_real_fetches_come_out",
+    "tests/audit/test_request_text.py::test_the_replay_of_a_real_log_is_what_the_broker_did",
+    "tests/cli/test_help.py::test_every_schema_is_one_and_is_printed",
+    *(f"tests/documents/test_journal.py::test_{name}" for name in ("no_entry_is_lost", "the_kernels_own_refusal")),
+    "tests/test_style.py::test_the_docstrings_of_public_names",
 )
 """What `make quick` leaves to `make test`, whose kernel is compiled: modules, and beginnings of the names of tests."""
 
