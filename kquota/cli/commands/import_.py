@@ -30,8 +30,8 @@ def command(
 ) -> int:
     """Read another tool's quotas, and write them as a quotas file.
 
-    Most files show whose they are. Of kafka-configs, what 'kafka-configs --describe' printed (of any release), or a
-    shell script of its --alter commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of
+    Most files show whose they are. Of kafka-configs, read is what it printed with --describe (of any release), or a
+    shell script of --alter commands; of rpk, what 'rpk cluster quotas describe --format json|yaml' printed; of
     Jikkou and Strimzi, their resources; of Terraform, kafka_quota of the provider Mongey/kafka; csv is the table that
     'kquota describe -o csv' writes, or a row for each client with a column for each quota, as Excel and LibreOffice
     save them. FILE - is stdin. Credentials are no quotas and left out; what cannot be read as a quota is named on
