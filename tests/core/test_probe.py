@@ -98,6 +98,7 @@ def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
         (20_000, 10_000, 12_000, Agreement.MORE),
         (0, 5_000, 5_000, Agreement.LESS),
         (10_000, 12_000, 15_000, Agreement.LESS),
+        (16_100, 17_200, 57_100, Agreement.AS_PREDICTED),  # nothing had changed: the range is wide
     ],
 )
 def test_a_probe_ends_in_a_verdict(observed: int, least: int, most: int, verdict: Agreement) -> None:

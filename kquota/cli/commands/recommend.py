@@ -197,20 +197,20 @@ def _table(found: Recommendations) -> Table:
                 lambda quota: "keep" if quota.change is Change.KEEP else humanize(quota.key, quota.value),
             ),
             (
-                Column("NEEDS", spare=2),
+                Column("NEEDS", spare=1),
                 lambda quota: (
                     needed(quota)
                     if quota.basis is not Basis.CENSORED
-                    else f"at least {rough(quota.key, quota.usage.estimate.at_least)}"
+                    else ("at least", rough(quota.key, quota.usage.estimate.at_least))
                 ),
             ),
             (Column("P99", number=True, spare=4), lambda quota: rough(quota.key, quota.usage.estimate.p99)),
             (Column("PEAK", number=True, spare=3), lambda quota: rough(quota.key, quota.usage.peak)),
             (
-                Column("TIME THROTTLED", number=True, spare=1),
+                Column("TIME THROTTLED", number=True, spare=2),
                 lambda quota: percent(quota.usage.throttled / quota.usage.seconds),
             ),
-            (Column("PREDICTED", number=True), predicted),
+            (Column("PREDICTED", number=True, spare=2), predicted),
         ],
         lambda quota: "yellow" if quota.basis is Basis.CENSORED else styles[quota.change],
     )

@@ -96,7 +96,7 @@ class Agreement(enum.Enum):
 
 
 _NEAR: Final = 0.05
-"""How far the observed total may lie outside the predicted range, as a share of the range's end."""
+"""How far the observed total may lie outside the predicted range, as a share of its upper end."""
 _NOISE: Final = 0.01
 """Throttle time below this share of the run is jitter of the client's clock and of the network, or one late answer."""
 
@@ -121,14 +121,18 @@ class Comparison:
 
     @property
     def agreement(self) -> Agreement:
-        """The verdict of the probe: within 5 % of the predicted range, give or take 1 % of the run, is as predicted."""
+        """The verdict of the probe: within 5 % of the predicted range, give or take 1 % of the run, is as predicted.
+
+        A wide range is one in which a few ms decide, and nobody has tried all of them: its lower end is no sharper.
+        """
         noise = _NOISE * self.duration_ms
         observed, least, most = self.observed.total_ms, self.least.total_ms, self.most.total_ms
         if max(observed, least) <= noise:
             return Agreement.NOT_THROTTLED
-        if observed > most * (1 + _NEAR) + noise:
+        slack = _NEAR * most + noise
+        if observed > most + slack:
             return Agreement.MORE
-        if observed < least * (1 - _NEAR) - noise:
+        if observed < least - slack:
             return Agreement.LESS
         return Agreement.AS_PREDICTED
 
