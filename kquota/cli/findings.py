@@ -221,7 +221,7 @@ def _screen(
     """The answer in a sentence, the counters, and what is behind them."""
     quality = result.quality
     undetermined = [found for found in (*shown, *folded) if found.undetermined]
-    yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
+    yield Note(safe(words.answer((*shown, *folded), quality.answers, result.quotas, len(findings))))
     if quotas_from:
         yield Note(safe(f"quotas: {quotas_from}"))
     for time_ms, reason in _changes(result, settings)[:MOST_NOTES]:

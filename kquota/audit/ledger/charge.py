@@ -157,6 +157,8 @@ class _Piece(NamedTuple):
     """What a batch was charged under one period."""
 
     columns: dict[str, Any]
+    charge_of: Int64s
+    """Of each code, -1 for none."""
     charges: Int64s
     events: Int64s
     value: Int64s
@@ -317,7 +319,7 @@ class Charger:
             return
         events, sums = loops.totals(codes, values, len(charged))
         columns = {
-            "code": charged.astype(np.int32)[codes],
+            "code": codes,
             "time": batch.time_ms,
             "value": values,
             **{name: getattr(batch, name) for name in OPTIONAL if getattr(batch, name) is not None},
@@ -334,7 +336,8 @@ class Charger:
         silent = None
         if batch.throttle_ms is not None:
             silent = np.bincount(codes[batch.throttle_ms < 0], minlength=len(charged))[governed] > 0
-        self._pieces.append(_Piece(columns, charged[governed], events[governed], sums[governed], incomplete_ms, silent))
+        found = charged[governed], events[governed], sums[governed], incomplete_ms, silent
+        self._pieces.append(_Piece(columns, charged, *found))
         self.rows += len(columns["code"])
 
     def take(self, ordinal: tuple[int, int]) -> Iterator[Ledger]:
@@ -356,10 +359,10 @@ class Charger:
         local = np.zeros(count, np.int32)
         local[used] = np.arange(len(used))
         columns: dict[str, Any] = dict.fromkeys(OPTIONAL)
-        for name in COLUMNS:
+        columns["code"] = np.concatenate([local[piece.charge_of][piece.columns["code"]] for piece in pieces])
+        for name in COLUMNS[1:]:
             if any(name in piece.columns for piece in pieces):
                 columns[name] = np.concatenate([_column(piece, name) for piece in pieces])
-        columns["code"] = local[columns["code"]]
         yield Ledger(ordinal, self._table(used, {name: column[used] for name, column in totals.items()}), **columns)
         if sum(len(period.charged) for periods in self._periods for period in periods) > KEPT_CLIENTS:
             self._forget()

@@ -86,22 +86,29 @@ def _dense_codes(keys: Int64s, codes: Any, table_size: int) -> tuple[Int64s, boo
 
 
 def scatter(codes: Any, rank_of: Int64s, cursor: Int64s, columns: Sequence[tuple[Any, Any]]) -> None:
-    """Sorts columns, each (values, the result), by `rank_of[codes]`, stable; rows of ranks below 0 are left out.
+    """Sorts columns, each (values, the result), by `rank_of[codes]`, stable.
 
     The next row of a rank goes to `cursor[rank]` of the result; the cursor moves on.
     """
-    for values, out in columns[:-1]:
-        _scatter(codes, rank_of, cursor.copy(), values, out)
-    _scatter(codes, rank_of, cursor, *columns[-1])
+    places = _places(codes, rank_of, cursor)
+    for values, out in columns:
+        _put(places, values, out)
 
 
 @_compiled
-def _scatter(codes: Any, rank_of: Int64s, cursor: Int64s, values: Any, out: Any) -> None:
+def _places(codes: Any, rank_of: Int64s, cursor: Int64s) -> Int64s:
+    places = np.empty(len(codes), np.int64)
     for row in range(len(codes)):
         rank = rank_of[codes[row]]
-        if rank >= 0:
-            out[cursor[rank]] = values[row]
-            cursor[rank] += 1
+        places[row] = cursor[rank]
+        cursor[rank] += 1
+    return places
+
+
+@_compiled
+def _put(places: Int64s, values: Any, out: Any) -> None:
+    for row in range(len(places)):
+        out[places[row]] = values[row]
 
 
 @_compiled

@@ -108,17 +108,19 @@ class Ledger:
             yield 0, self
             return
         of = self.column("home") % buckets
-        edges = np.concatenate([[0], np.cumsum(np.bincount(of[self.code], minlength=buckets))])
-        columns = {name: column for name in COLUMNS if (column := getattr(self, name)) is not None}
-        placed = {name: np.empty(len(self), column.dtype) for name, column in columns.items()}
-        scatter(self.code, of, edges[:-1].copy(), [(columns[name], placed[name]) for name in columns])
-        local = np.zeros(len(of), np.int32)
-        for bucket in np.flatnonzero(np.diff(edges)).tolist():
-            mine, rows = np.flatnonzero(of == bucket), slice(edges[bucket], edges[bucket + 1])
+        counts = np.bincount(of, np.bincount(self.code, minlength=len(of)), buckets).astype(np.int64)
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        charges = [np.flatnonzero(of == bucket) for bucket in range(buckets)]
+        local = np.empty(len(of), np.int32)
+        for mine in charges:
             local[mine] = np.arange(len(mine))
-            part: dict[str, Any] = {name: column[rows] for name, column in placed.items()}
-            charges = self.charges.take(pa.array(mine))
-            yield bucket, replace(self, charges=charges, **{**part, "code": local[part["code"]]})
+        columns = {name: column for name in COLUMNS if (column := getattr(self, name)) is not None}
+        columns["code"] = local[self.code]
+        placed: dict[str, Any] = {name: np.empty(len(self), column.dtype) for name, column in columns.items()}
+        scatter(self.code, of, edges[:-1].copy(), [(columns[name], placed[name]) for name in columns])
+        for bucket in np.flatnonzero(counts).tolist():
+            rows = {name: column[edges[bucket] : edges[bucket + 1]] for name, column in placed.items()}
+            yield bucket, replace(self, charges=self.charges.take(pa.array(charges[bucket])), **rows)
 
 
 OPTIONAL: Final = ("throttle_ms", "connection", "detail")

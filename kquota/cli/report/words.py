@@ -266,10 +266,11 @@ def answer(
     findings: Sequence[Finding],
     answers: AnswersOf = MappingProxyType({}),
     quotas: Sequence[QuotaVerdict] = (),
+    limits: int | None = None,
 ) -> str:
     """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst.
 
-    The findings are in the order of `AuditResult.found`.
+    The findings are in the order of `AuditResult.found`; where they are only those of concern, there are `limits`.
     `answers` are what the brokers themselves answered: where no limit throttles for certain, and they say that somebody
     was throttled, they come first. `quotas` are counted beside the limits, one of which each counter has.
     """
@@ -277,13 +278,14 @@ def answer(
     throttled = [found for found in concerned if found.throttled]
     undetermined = len(concerned) - len(throttled)
     # "Limits" are counted as brokers count them: one a counter.
-    text = f"{len(throttled)} of {many(len(findings), 'limit')} throttled somebody"
+    count = len(findings) if limits is None else limits
+    text = f"{len(throttled)} of {many(count, 'limit')} throttled somebody"
     if not throttled:
         logged = throttled_clients(answers)
-        text = f"nobody throttled by {many(len(findings), 'limit')}"
+        text = f"nobody throttled by {many(count, 'limit')}"
         if logged:
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
-            text += f" none of {many(len(findings), 'limit')} for certain" if findings else " no client has a limit"
+            text += f" none of {many(count, 'limit')} for certain" if count else " no client has a limit"
     if undetermined:
         text += f", {undetermined} undetermined"
     if quotas:
