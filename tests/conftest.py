@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.garbage import look_seldom
 from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
@@ -67,7 +67,7 @@ if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses
 # make test and make quick: fewer examples, for the minutes between two edits. Each run draws the same: what fails there
 # was broken by the edit. make nightly draws anew.
 settings.register_profile(
-    "daily", settings.get_profile(settings.get_current_profile_name()), max_examples=40, derandomize=True
+    "daily", settings.get_profile(settings.get_current_profile_name()), max_examples=25, derandomize=True
 )
 settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW)
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
@@ -189,6 +189,12 @@ def started_zookeeper_mode_broker(zookeeper: Sandbox) -> Iterator[ZooKeeperModeB
         yield broker
 
 
+def _remove_quotas(broker: KafkaBroker) -> Sequence[AlterResult]:
+    with KafkaBackend(broker.bootstrap) as backend:
+        quotas = backend.describe()
+        return backend.alter([Alteration(entity, remove=frozenset(values)) for entity, values in quotas.items()])
+
+
 @pytest.fixture
 def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[ZooKeeperModeBroker]:
     """A broker in ZooKeeper mode without quotas, but with users; none are left in its ZooKeeper, nor in its memory."""
@@ -196,9 +202,7 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
 
     broker = started_zookeeper_mode_broker
     yield broker
-    with KafkaBackend(broker.bootstrap) as backend:
-        quotas = backend.describe()
-        results = backend.alter([Alteration(entity, remove=frozenset(values)) for entity, values in quotas.items()])
+    results = _remove_quotas(broker)
     client = KazooClient(broker.zookeeper)
     client.start()
     try:
@@ -230,3 +234,10 @@ def kraft() -> Iterator[KafkaBroker]:
     """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
     with KafkaBroker(settings=AT_ONCE) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def broker(kraft: KafkaBroker) -> KafkaBroker:
+    """The same, without the quotas that other modules left on it. Its users, topics and credentials may be there."""
+    _remove_quotas(kraft)
+    return kraft

@@ -24,7 +24,6 @@ from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable
 from kquota.leases import Leases
 from kquota.reconcile import Terms, apply
-from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.core.strategies import snapshots
 from tests.support.scheduling import examples
@@ -41,12 +40,6 @@ def clock() -> int:
 def run(backend: QuotaBackend, journal: Journal, desired: Any, **options: Any) -> ApplyReport:
     planned = plan(backend.describe(), desired, prune=True)
     return apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock, **options))
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=["memory", "zookeeper", "kafka"])

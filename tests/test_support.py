@@ -108,10 +108,13 @@ def test_workers_run_each_module_in_one_process_and_tell_who_crashed(tmp_path: P
 def test_every_module_that_is_scheduled_is_there() -> None:
     """A module that was renamed would lose its place, its server would start twice, and its long tests run each day."""
     placed = {name for modules in UNITS.values() for name in modules} | {*LONG} - UNITS.keys()
+    contract = (ROOT / "tests/backends/contract.py").read_text()
     for place in placed | {*WITH_SERVERS, *LONG_WITHOUT_SERVERS, *NIGHTLY}:
         module, _, test = place.partition("::")
         assert (ROOT / module).exists(), place
-        assert not test or f"def {test.partition('[')[0]}" in (ROOT / module).read_text(), place
+        assert (
+            not test or f"def {test.rpartition('::')[2].partition('[')[0]}" in (ROOT / module).read_text() + contract
+        ), place
     assert unit_of("tests/audit/test_job.py::test_x[a::b]") == unit_of("tests/audit/test_judge.py::test_y") == "Spark"
     assert unit_of("tests/core/test_plan.py::test_x") == "tests/core/test_plan.py"
 

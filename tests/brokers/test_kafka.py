@@ -2,21 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.support.waiting import until
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as started:
-        yield started
 
 
 def test_kafka_configs_sets_and_describes_a_quota(broker: KafkaBroker) -> None:

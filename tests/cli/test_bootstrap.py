@@ -2,20 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.brokers.kafka import KafkaBroker, password_of
 from tests.cli.conftest import Kquota
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    """A real broker."""
-    with KafkaBroker() as running:
-        yield running
 
 
 @pytest.fixture

@@ -41,12 +41,6 @@ KRAFT = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as running:
-        yield running
-
-
 def alterations(quotas: Mapping[str, str]) -> list[Alteration]:
     return [
         Alteration(Entity.parse(entity), {key: parse_value(key, text)})

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scheduling import part
+
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "yaml",
     "jsonschema", "javaproperties", "ssl", "asyncio", "cryptography", "gssapi", "aws_msk_iam_sasl_signer", "vl_convert",
@@ -35,37 +37,37 @@ def modules_of(*arguments: str, **environment: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["describe", "--help"],
-        ["alter", "--help"],
-        ["resolve", "--help"],
-        ["audit", "--help"],
-        ["recommend", "--help"],
-        ["simulate", "--help"],
-        ["probe", "--help"],
-        ["sandbox", "start", "--help"],
-        ["diff", "--help"],
-        ["watch", "--help"],
-        ["exporter", "--help"],
-        ["resolve", "--who", "user", "--zookeeper", "localhost"],
-        ["export", "--help"],
-        ["import", "--help"],
-        ["migrate", "check", "--help"],
-        ["migrate", "check", "--zookeeper", "localhost"],
-        ["config", "view", "--help"],
-        ["kafka-configs", "--help"],
-        ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
-        ["describe", "--nonsense"],
-        ["nonsense"],
-        ["alter", "--user", "alice", "--zookeeper", "localhost"],
-        ["alter", "--user", "alice", "--add-config", "producer_byte_rate=-1", "--zookeeper", "localhost"],
-        ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=0", "--bootstrap-server", "b:1"],
-    ],
+COMMANDS = (
+    ["--help"],
+    ["--version"],
+    ["describe", "--help"],
+    ["alter", "--help"],
+    ["resolve", "--help"],
+    ["audit", "--help"],
+    ["recommend", "--help"],
+    ["simulate", "--help"],
+    ["probe", "--help"],
+    ["sandbox", "start", "--help"],
+    ["diff", "--help"],
+    ["watch", "--help"],
+    ["exporter", "--help"],
+    ["resolve", "--who", "user", "--zookeeper", "localhost"],
+    ["export", "--help"],
+    ["import", "--help"],
+    ["migrate", "check", "--help"],
+    ["migrate", "check", "--zookeeper", "localhost"],
+    ["config", "view", "--help"],
+    ["kafka-configs", "--help"],
+    ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
+    ["describe", "--nonsense"],
+    ["nonsense"],
+    ["alter", "--user", "alice", "--zookeeper", "localhost"],
+    ["alter", "--user", "alice", "--add-config", "producer_byte_rate=-1", "--zookeeper", "localhost"],
+    ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=0", "--bootstrap-server", "b:1"],
 )
+
+
+@pytest.mark.parametrize("arguments", part(COMMANDS, 0))
 def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
     """Help, usage errors and bad values need click only."""
     assert not modules_of(*arguments) & set(HEAVY)

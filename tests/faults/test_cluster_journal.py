@@ -32,7 +32,6 @@ from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError
 from kquota.leases import read_entries
 from kquota.state import CLUSTER
-from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.documents.test_journal import NOW, begin
 from tests.support.waiting import until
@@ -40,12 +39,6 @@ from tests.support.waiting import until
 ROUNDS = int(os.environ.get("JOURNAL_ROUNDS", "3"))
 Settings = dict[str, str]
 KEY = QuotaKey.PRODUCER_BYTE_RATE
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as running:
-        yield running
 
 
 @pytest.fixture(params=["zookeeper", "bootstrap_server"])

@@ -35,6 +35,21 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/audit/test_faults.py",
         "tests/audit/test_stream.py",
     ),
+    "a broker": (
+        "tests/backends/test_kafka_raw.py",
+        "tests/backends/test_watch.py",
+        "tests/brokers/test_kafka.py",
+        "tests/cli/kafka_configs/test_bootstrap.py",
+        "tests/cli/kafka_configs/test_journal.py",
+        "tests/cli/kafka_configs/test_waiting.py",
+        "tests/cli/test_bootstrap.py",
+        "tests/cli/test_completion.py",
+        "tests/cli/test_migrate.py",
+        "tests/cli/test_resolve_many.py",
+        "tests/cli/test_watch.py",
+        "tests/faults/test_cluster_journal.py",
+        "tests/test_reconcile.py",
+    ),
     "Spark": (
         "tests/audit/test_cuts.py",
         "tests/audit/test_damage.py",
@@ -61,11 +76,11 @@ LONG: Sequence[str] = (
     "a Spark cluster",
     "a broker in ZooKeeper mode",
     "a secured cluster",
+    "a broker",
     "tests/faults/test_kills.py",
     "tests/faults/test_apply_faults.py",
     "tests/test_examples.py",
     "tests/test_demo.py",
-    "tests/cli/test_completion.py",
     "tests/test_kafka_configs.py",
     "the recordings",
     "a report",
@@ -113,7 +128,17 @@ WITH_SERVERS: Sequence[str] = (
 """Folders and modules whose tests start servers, Java or other programs by themselves, or wait for them."""
 
 NIGHTLY: Sequence[str] = (
-    # Spark: tests/audit/test_job.py and the demo meet it each day.
+    # Spark: the demo meets it each day, and compares its findings with those of the local engine.
+    *(
+        f"tests/audit/test_job.py::test_{name}"
+        for name in (
+            "every_form_of_the_usage_table",  # tests/audit/test_usage.py: the same forms, read locally
+            "what_is_written_can_be_joined",
+            "a_throttled_fetch_without_a_size_takes_that_of_its_retry",  # tests/audit/test_fetch_sizes.py
+            "a_table_without_thread_time_leaves_the_request_quota_undetermined",  # tests/audit/test_verdicts.py
+            "nothing_to_audit",  # tests/cli/test_audit.py: test_what_goes_wrong_is_one_line
+        )
+    ),
     *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_cuts.py"),
     *("tests/audit/test_dataframe.py", "tests/audit/test_faults.py", "tests/audit/test_stream.py"),
     "tests/audit/test_judge.py::test_requests_and_samples_side_by_side",
@@ -123,12 +148,19 @@ NIGHTLY: Sequence[str] = (
     "tests/audit/test_verdicts.py::test_every_engine_says_the_same",
     "tests/audit/test_damage.py::test_files_that_cannot_be_read_on_every_engine",
     "tests/audit/test_recommend.py::test_spark_and_the_local_engine_agree",
-    "tests/audit/test_job.py::test_every_form_of_the_usage_table[write_csv]",
     # Recordings: each day the newest release, by itself and by the shell.
     "tests/audit/test_recorded.py::test_lines_are_a_little_out_of_order",
     *(f"tests/audit/test_recorded.py::test_single_throttles[{name} " for name in ("one", "3.9.1")),
     "tests/audit/test_recorded.py::test_a_cluster_from_the_shell[3.9.1]",
     *(f"tests/audit/test_fetch_sizes.py::test_real_fetches_come_out[{name}]" for name in ("one", "3.9.1")),
+    # What the audit says under quotas in force, and who was held back: test_recorded.py and test_held_back.py.
+    "tests/tools/test_pairs.py::test_predictions_come_as_near_as_stated[in force",
+    "tests/tools/test_pairs.py::test_who_was_held_back_is_not_called_free_of_throttling",
+    # The same log is audited by test_recorded.py, and rows of a table are simulated each day.
+    "tests/cli/test_simulate.py::test_a_request_log_is_replayed",
+    # Each beside another value of its parameter.
+    "tests/audit/test_recommend.py::test_a_throttled_client_is_not_held_down[False]",
+    "tests/audit/test_recommend.py::test_the_replay_throttles_no_more_than_allowed[0.05]",
     # Laws with many examples or long inputs, of which a shorter one stands beside them.
     "tests/audit/test_fetch_sizes.py::test_it_does_not_matter_how_a_log_is_cut",
     "tests/audit/test_follow.py::test_however_quotas_change_meanwhile",
@@ -138,6 +170,7 @@ NIGHTLY: Sequence[str] = (
     # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
     *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
     *("tests/brokers/test_zookeeper_mode.py", "tests/tools/test_releases.py"),
+    "tests/backends/test_zookeeper_mode.py::TestKafkaBackendInZooKeeperMode::test_filters_match_as_on_brokers",
     "tests/backends/test_security_kafka.py::test_kafkas_own_tool_reads_the_same_file",
     "tests/backends/test_security_zookeeper_cli.py::test_a_named_context_gets_no_credentials_of_the_environment",
     "tests/backends/test_security_zookeeper_cli.py::test_the_drop_in_takes_kafkas_own_options",
