@@ -132,6 +132,42 @@ def test_masked_brokers_are_told_apart_by_whatever_differs(tmp_path: Path, how: 
         audit(tmp_path)
 
 
+def masked_lines(brokers: int, numbers: Callable[[int, int], int]) -> list[tuple[int, str]]:
+    """(broker, line) of clients that have a connection to each broker; `numbers` of a line and a broker."""
+    return [
+        (broker, log_line(n, user, client=client + broker)
+            .replace("10.0.0.1:9092-", "INTERNAL_IP-")
+            .replace(f'"correlationId":{n},', f'"correlationId":{numbers(n, broker)},'))
+        for n in range(60)
+        for broker in range(brokers)
+        for user, client in (("slow", 50000), ("fast", 51000))
+    ]  # fmt: skip
+
+
+def test_masked_brokers_are_told_apart_by_the_numbers_that_a_client_shares_among_them(tmp_path: Path) -> None:
+    """With nothing around lines; their rates added up in silence."""
+    written(tmp_path, [text for _, text in masked_lines(3, lambda n, broker: 3 * n + broker)])
+    with pytest.raises(InputError, match="lines of several brokers: connections of one client share"):
+        audit(tmp_path)
+
+
+def test_masked_brokers_are_told_apart_by_the_files_of_one_folder(tmp_path: Path) -> None:
+    """A client has connections in several files at a time, and no connection is in two."""
+    lines = masked_lines(3, lambda n, broker: n)
+    for broker in range(3):
+        written(tmp_path, [text for each, text in lines if each == broker], f"kafka-{broker}.log")
+    with pytest.raises(InputError, match="lines of several brokers: they are from"):
+        audit(tmp_path)
+
+
+def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path) -> None:
+    """Those that follow each other, and parts of one stream."""
+    lines = [text for _, text in masked_lines(1, lambda n, broker: n)]
+    for half in range(2):
+        written(tmp_path, lines[half * 60 : half * 60 + 60], f"rotated-{half}.log")
+    assert verdicts(audit(tmp_path))["fast"] is Verdict.NOT_THROTTLED
+
+
 def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:
     """Threads of the network, what collectors parsed, files that follow each other, and parts of one stream."""
     thread = "[data-plane-kafka-network-thread-0-ListenerName(SASL)-SASL-{}] "

@@ -122,6 +122,26 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split()))
 
 
+class Connection(NamedTuple):
+    """A connection of a log."""
+
+    name: str
+    number: int
+    client: tuple[str, str, int]
+    """Its client-id, its host, and the kind of its requests that have bytes."""
+    first_ms: int
+    last_ms: int
+    """When it sent requests."""
+    again: int
+    """How many after its first."""
+
+
+def is_anywhere(connection: str) -> bool:
+    """Whether a connection does not tell the address of a broker that no other broker has."""
+    local = _LOCAL.match(connection)
+    return local is None or local["host"].startswith(_LOOPBACK + _OF_CONTAINERS)
+
+
 class Origins:
     """Where the lines of one log are from, and when."""
 
@@ -131,8 +151,7 @@ class Origins:
 
     def add(self, signs: Mapping[str, str], event: UsageEvent, fields: Mapping[str, Any], connection: int) -> None:
         """Takes the signs of a request's line; what stands in the request as well is none."""
-        local = _LOCAL.match(event.connection)
-        if local is not None and not local["host"].startswith(_LOOPBACK + _OF_CONTAINERS):
+        if not is_anywhere(event.connection):
             return
         told = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
         user = event.user.partition(event.connection)[0]  # of MSK, a user has the connection in it
@@ -143,16 +162,16 @@ class Origins:
             if len(value) < 3 or value.lower() not in about:
                 self._span(sign, value, span)
 
-    def connected(self, connection: str, number: int, first_ms: int, last_ms: int) -> None:
-        """Takes a connection with its number, and when it sent requests."""
-        local = _LOCAL.match(connection)
+    def connected(self, connection: Connection, path: str) -> None:
+        """Takes a connection that is in a file."""
+        client = frozenset({crc32(f"{connection.client}".encode())})
+        span = _Span(connection.first_ms, connection.last_ms, frozenset({connection.number}), client, connection.again)
+        local = _LOCAL.match(connection.name)
         if local is not None and not local["host"].startswith(_LOOPBACK):
             of = "in IPv6 " if ":" in local["host"] else ""
-            self._span(
-                f"port {local['port']} {of}is that of",
-                local["host"],
-                _Span(first_ms, last_ms, frozenset({number}), frozenset(), _AGAIN),
-            )
+            self._span(f"port {local['port']} {of}is that of", local["host"], span._replace(again=_AGAIN))
+        if is_anywhere(connection.name):
+            self._span("file", path, span)
 
     def _span(self, sign: str, value: str, span: _Span) -> None:
         mine = self._signs.setdefault(sign, {})
@@ -199,5 +218,9 @@ def check(source: str, noted: Iterable[str]) -> None:
             for (shorter, one), (longer, other) in pairs
         ):
             told = sign if is_port else "they are from"
-            listed = ", ".join(sorted(mine)[:3])
-            raise UnreadableFile(f"{source}: lines of several brokers: {told} {listed}", hint=HINT)
+            raise several(source, f"{told} {', '.join(sorted(mine)[:3])}")
+
+
+def several(source: str, why: str) -> UnreadableFile:
+    """The error for lines that several brokers wrote."""
+    return UnreadableFile(f"{source}: lines of several brokers: {why}", hint=HINT)

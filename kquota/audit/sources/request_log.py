@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import tzinfo
@@ -26,10 +27,11 @@ from kquota.audit.sources.lost import ANY, gap, notes
 from kquota.audit.sources.moments import STAMP
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
-from kquota.audit.sources.origins import Origins, check, origin_of
+from kquota.audit.sources.origins import Connection, Origins, check, is_anywhere, origin_of, several
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import Requests, alike, identity, missing
+from kquota.audit.sources.requests import Requests, alike, identity, in_turns, missing
 from kquota.core.enforcement.kernel import is_kept
+from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
 
@@ -258,17 +260,32 @@ class _Rows:
             self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:
             return
-        table, names = self._table(), {number: text for text, number in self._names.connections.items()}
-        connections, owners = np.unique(table[:, 7], return_inverse=True)
-        order = np.lexsort((table[:, 0], owners))
-        ends = np.cumsum(np.bincount(owners, minlength=len(connections)))
-        times = table[order, 0]
-        firsts = times[np.concatenate([[0], ends[:-1]])].tolist() if len(ends) else []
-        for connection, first_ms, last_ms in zip(connections.tolist(), firsts, times[ends - 1].tolist(), strict=True):
-            self._origins.connected(names[connection], connection, first_ms, last_ms)
+        clients: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+        for connection in self._connected():
+            self._origins.connected(connection, split.path)
+            if connection.client[2] != REQUEST and is_anywhere(connection.name):
+                clients[connection.client].append(connection.number)
+        if in_turns(numbers[:, 0], numbers[:, 1], (mine for mine in clients.values() if len(mine) > 1)):
+            raise several(split.path, "connections of one client share its numbers of requests")
         noted = set(self._origins.notes())
         check(split.path, noted)
         self._tally.note(DIALECT, *noted)
+
+    def _connected(self) -> Iterator[Connection]:
+        """The connections of charged requests."""
+        if not self.rows:
+            return
+        table, names = self._table(), {number: text for text, number in self._names.connections.items()}
+        table = table[np.lexsort((table[:, 0], table[:, 7]))]
+        starts = np.flatnonzero(np.diff(table[:, 7], prepend=~table[:1, 7]))
+        ends = np.append(starts[1:], len(table)) - 1
+        kinds = np.minimum.reduceat(table[:, 1] % UNSIZED, starts).tolist()
+        columns = (table[starts, 7].tolist(), table[starts, 3].tolist(), kinds, table[starts, 0].tolist())
+        for number, client, kind, first_ms, last_ms, again in zip(
+            *columns, table[ends, 0].tolist(), (ends - starts).tolist(), strict=True
+        ):
+            who = (self._names.clients.names[client], client_address(names[number]), kind)
+            yield Connection(names[number], number, who, first_ms, last_ms, again)
 
     def _table(self) -> Int64s:
         """The rows as a table."""

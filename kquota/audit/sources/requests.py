@@ -10,7 +10,8 @@ there. They also do where no connection has more than a few of its numbers.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,10 @@ _TIMELESS, _MOSTLY = 1 << 16, 0.5
 _ENOUGH: Final = 20
 """From fewer requests of a connection nothing follows by themselves."""
 _FEW: Final = 4
+_BY_CHANCE: Final = 10
+"""So many numbers of two connections would be the same at least, and none is."""
+_PAIRED: Final = 16
+"""How many connections of a client are compared with each other."""
 _WHOLE, _SPARSE = 0.95, 0.12
 """The share of its numbers that a connection has if none is missing, and that none has where most are."""
 _DENSE, _JUMP, _JUMPS = 0.8, 10, 3
@@ -154,3 +159,21 @@ def alike(connection: Int64s, number: Int64s) -> bool:
     """Whether a client gave many requests one number: of those with one time, nobody knows whether they are one."""
     _, counts = np.unique(np.stack([connection, number]), axis=1, return_counts=True)
     return bool((counts >= _ENOUGH).any())
+
+
+def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> bool:
+    """Whether some of a client's connections take their numbers from one sequence.
+
+    Java's clients have one connection of a kind to each broker, and one sequence for all. Sequences of their own would
+    have the same numbers again and again.
+    """
+    order = np.argsort(connection, kind="stable")
+    connections, numbers = connection[order], number[order]
+    for mine in clients:
+        starts, ends = (np.searchsorted(connections, mine[:_PAIRED], side) for side in ("left", "right"))
+        for one, other in combinations([np.unique(numbers[a:b]) for a, b in zip(starts, ends, strict=True)], 2):
+            first, last = max(one[0], other[0]), min(one[-1], other[-1])
+            one, other = (each[(first <= each) & (each <= last)] for each in (one, other))
+            if len(one) * len(other) >= _BY_CHANCE * (last - first + 1) > 0 and not np.isin(one, other).any():
+                return True
+    return False
