@@ -122,7 +122,7 @@ def answered(
     if wanted.closed_loop:
         result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
-    auditing.warn_repeated_hours(result.quality, settings.read.zone)
+    auditing.warn_of_log(result.quality, settings.read.zone)
     auditing.say_recorded_under(result, settings)
     comparison = None
     if settings.against is not None:
@@ -162,7 +162,7 @@ def without_quotas(asked: usage.Asked, wanted: Wanted, settings: AuditSettings) 
     with auditing.auditor(asked.usage, settings, "an audit without quotas") as run:
         result = run(settings)
     auditing.keep_rejects(result, asked.quarantine)
-    auditing.warn_repeated_hours(result.quality, settings.read.zone)
+    auditing.warn_of_log(result.quality, settings.read.zone)
     if asked.named.is_named:
         place = asked.quotas or session.label(asked.given.access())
         why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"

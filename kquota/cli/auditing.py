@@ -93,12 +93,15 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     warn(f"{told} ({_where(result.rejects)})")
 
 
-def warn_repeated_hours(quality: Tally, zone: str) -> None:
-    """Names each hour that clocks of a log's time zone showed twice while it was written."""
-    if quality.first_ms is None or quality.last_ms is None:
-        return
+def warn_of_log(quality: Tally, zone: str) -> None:
+    """Names each hour that clocks of a log's time zone showed twice while it was written, and what may be brokers."""
+    from kquota.audit.sources import origins
     from kquota.audit.sources.request_line import repeated_hours
 
+    if told := origins.doubt(note for shown in quality.noted.values() for note in shown):
+        warn(f"the lines may be of several brokers, whose rates are added up: {told}; {origins.HINT}")
+    if quality.first_ms is None or quality.last_ms is None:
+        return
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
         warn(
             f"clocks in {zone} showed {begin:%Y-%m-%d %H:%M} to {end:%H:%M} twice: times without an offset do not say"

@@ -19,6 +19,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.lost import notes
+from kquota.audit.sources.origins import doubt
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
@@ -166,6 +167,27 @@ def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path) -> None:
     for half in range(2):
         written(tmp_path, lines[half * 60 : half * 60 + 60], f"rotated-{half}.log")
     assert verdicts(audit(tmp_path))["fast"] is Verdict.NOT_THROTTLED
+
+
+def test_what_may_be_brokers_or_connections_is_said(tmp_path: Path) -> None:
+    """With one connection of each value nobody knows, and neither answer may be silent."""
+    lines = [f"node-{broker} {text}" for broker, text in masked_lines(3, lambda n, broker: n) if "User:slow" in text]
+    noted = audit(written(tmp_path, lines)).quality.noted["request-log"]
+    assert doubt(noted) == "they are from node-0, node-1, node-2"
+    folder = tmp_path / "one"
+    folder.mkdir()
+    assert doubt(audit(written(folder, whole_log())).quality.noted["request-log"]) is None
+
+
+def test_a_merged_file_beside_the_folders_of_brokers_is_refused(tmp_path: Path) -> None:
+    """Each request counted once, and for the broker that is called like the folder of the merged file."""
+    lines = masked_lines(2, lambda n, broker: n)
+    for broker in range(2):
+        (tmp_path / f"broker-{broker}").mkdir()
+        written(tmp_path / f"broker-{broker}", [text for each, text in lines if each == broker])
+    written(tmp_path, [text for _, text in lines], "all.log")
+    with pytest.raises(InputError, match="the same requests are in files of two brokers"):
+        audit(tmp_path)
 
 
 def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:

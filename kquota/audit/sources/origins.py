@@ -12,6 +12,8 @@ client talks to several. A name of the connection itself is of one only. So a si
 * two values are of one time, and of one client;
 * one of them is of several connections.
 
+Without the last, nobody knows: then the audit warns.
+
 A broker may have several listeners, and another address or pod after a restart.
 """
 
@@ -108,11 +110,6 @@ class _Span(NamedTuple):
         shorter = min(self.last - self.first, other.last - other.first)
         return min(self.again, other.again) > 0 and 2 * common >= shorter
 
-    def is_other_broker(self, other: "_Span") -> bool:
-        """Whether clients of both are the same, and their connections are not what differs."""
-        several = max(len(self.connections), len(other.connections)) > 1
-        return several and not self.clients.isdisjoint(other.clients)
-
 
 def _some(one: frozenset[int], other: frozenset[int]) -> frozenset[int]:
     return frozenset(sorted(one | other)[:_SOME])
@@ -137,7 +134,7 @@ class Connection(NamedTuple):
 
 
 def is_anywhere(connection: str) -> bool:
-    """Whether a connection does not tell the address of a broker that no other broker has."""
+    """Whether a connection shows no address of its broker, or one that other brokers may have as well."""
     local = _LOCAL.match(connection)
     return local is None or local["host"].startswith(_LOOPBACK + _OF_CONTAINERS)
 
@@ -199,6 +196,18 @@ class Origins:
 
 def check(source: str, noted: Iterable[str]) -> None:
     """Raises UnreadableFile where the lines of one log were written by several brokers at a time."""
+    for told, is_sure in _mixed(noted):
+        if is_sure:
+            raise several(source, told)
+
+
+def doubt(noted: Iterable[str]) -> str | None:
+    """What may be several brokers, or connections, or have come by chance; None for nothing."""
+    return next((told for told, _ in _mixed(noted)), None)
+
+
+def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """(what distinguishes brokers, whether it is sure)."""
     signs: dict[tuple[str, str], dict[str, _Span]] = {}
     for note in noted:
         if note.startswith(f"{_NOTE}\0"):
@@ -209,16 +218,18 @@ def check(source: str, noted: Iterable[str]) -> None:
     for (_, sign), mine in sorted(signs.items()):
         pairs = [*combinations(sorted(mine.items()), 2)]
         is_port = sign.startswith("port ")
-        if sum(span.again for span in mine.values()) < _AGAIN:
+        if not all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs):
             continue
-        if all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs) and any(
-            one.beside(other)
-            and not longer.startswith(shorter)  # where a line was cut off, so is a name behind it
-            and (is_port or one.is_other_broker(other))
+        sizes = [
+            max(len(one.connections), len(other.connections))
             for (shorter, one), (longer, other) in pairs
-        ):
-            told = sign if is_port else "they are from"
-            raise several(source, f"{told} {', '.join(sorted(mine)[:3])}")
+            if one.beside(other)
+            and not longer.startswith(shorter)  # where a line was cut off, so is a name behind it
+            and (is_port or not one.clients.isdisjoint(other.clients))
+        ]
+        if sizes:
+            told = f"{sign if is_port else 'they are from'} {', '.join(sorted(mine)[:3])}"
+            yield told, is_port or (max(sizes) > 1 and sum(span.again for span in mine.values()) >= _AGAIN)
 
 
 def several(source: str, why: str) -> UnreadableFile:

@@ -61,6 +61,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
     tally.requests = tally.requests or Requests()
+    tally.requests.brokers[split.path] = broker
     pieces = Pieces()
     scanner = _scanner(zone, split.rows)
     rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)

@@ -75,9 +75,14 @@ class Requests:
         self._sketch: dict[int, str] = {}
         self._before: list[dict[int, str]] = []
         self._timeless, self._largest = np.zeros(0, np.uint64), _64_BITS
+        self.brokers: dict[str, str] = {}
+        """The broker of each file."""
 
     def news(self, keys: Any, path: str, add: Callable[..., None] = add) -> Bools:
-        """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled."""
+        """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled.
+
+        Raises UnreadableFile where another broker's file has some of them: nobody knows whose they are.
+        """
         count = self._count + len(keys)
         if 2 * count > len(self._slots):
             if self._count > _MOST:
@@ -89,6 +94,10 @@ class Requests:
         new = np.zeros(len(keys), bool)
         add(self._slots, keys, new)
         self._count += int(np.count_nonzero(new))
+        for key in keys[~new & (keys <= max(self._sketch, default=0))].tolist():
+            other = self._sketch.get(key, path)
+            if self.brokers.get(other) != self.brokers.get(path):
+                raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONCE)
         largest = max(self._sketch) if len(self._sketch) == _SKETCH else _64_BITS
         if len(small := keys[new & (keys < largest)]):
             known = self._sketch | dict.fromkeys(small.tolist(), path)

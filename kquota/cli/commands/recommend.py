@@ -142,7 +142,7 @@ def command(
     with auditing.auditor(asked.usage, settings, "a recommendation") as run:
         found, measured = recommendations(run, settings, wanted)
     auditing.keep_rejects(measured, asked.quarantine)
-    auditing.warn_repeated_hours(measured.quality, settings.read.zone)
+    auditing.warn_of_log(measured.quality, settings.read.zone)
 
     def screen() -> Iterator[Part]:
         yield Note(_answer(found))
