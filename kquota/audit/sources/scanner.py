@@ -1,6 +1,6 @@
 """The usual lines of a JSON request log, many at once: a compiled walk makes columns of them, and these become rows.
 
-SCHEMA is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the same
+`charged.SCHEMA` is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the same
 line, and a line that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a field
 that is missing or out of range.
 
@@ -9,7 +9,6 @@ Importing this module loads numba.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -19,45 +18,32 @@ from zlib import crc32
 import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, Int64s
-from kquota.audit.sources.charged import APIS, COLUMNS, ITEMS, PATHS, Slots, charge
-from kquota.audit.sources.connections import OPENING_API
+from kquota.audit.sources import charged as of
+from kquota.audit.sources.charged import COLUMNS, SLOTS, charge
 from kquota.audit.sources.data_log import DATA_APIS, FORGOTTEN, ID, DataLog
 from kquota.audit.sources.envelope import START
+from kquota.audit.sources.joints import Learner
 from kquota.audit.sources.moments import Layout, layout_before, second_of
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED, WIDTH, Names
-from kquota.audit.sources.request_line import (
-    EXEMPT_APIS,
-    NO_NAMES,
-)
+from kquota.audit.sources.request_line import EXEMPT_APIS, NO_NAMES
 from kquota.audit.sources.requests import Requests, identity
-from kquota.audit.sources.sizes import FETCH_PARTS, SHARE_FETCH_EMPTY
 from kquota.audit.sources.walk import (
     BEGIN,
     CELLS,
-    COUNT,
-    FALSE,
     FIRST_CELL,
-    FIRST_SLOT,
     FULL,
-    INT,
-    INTS,
     LINE,
-    LIST,
     LONGEST,
-    NEW,
-    OBJECT,
-    ODD,
+    NEW_JOINT,
+    NEW_SHAPE,
     PARENT,
     SECOND,
     SHAPE,
-    TEXT,
-    TIME,
     TYPE,
     UNSET,
     USUAL,
     Found,
-    Plan,
     Texts,
     added,
     walk,
@@ -67,152 +53,7 @@ from kquota.core.enforcement.kind import REQUEST
 Columns = Any
 Flags = Any
 
-# --- What is read.
-
-_HEADER: Final = {"requestApiVersion": INT, "correlationId": INT, "clientId": TEXT, "requestApiKeyName": TEXT}
-_EACH: Final = {
-    "isForwarded": ODD, "requestHeader": ODD, "connection": TEXT, "totalTimeMs": TIME, "localTimeMs": TIME,
-    "remoteTimeMs": TIME, "throttleTimeMs": INT, "responseQueueTimeMs": TIME, "sendTimeMs": TIME, "principal": TEXT,
-}  # fmt: skip
-SCHEMA: Final[dict[str, dict[str, Any]]] = {
-    "": {**dict.fromkeys((*_EACH, "request", "response"), ODD), "isForwarded": FALSE, "requestHeader": _HEADER},
-    "PRODUCE": {
-        **_EACH,
-        "request": {
-            "transactionalId": TEXT,
-            "acks": INT,
-            "topicData": [
-                {"name": TEXT, "topicId": TEXT, "partitionData": [{"index": INT, "recordsSizeInBytes": INT}]}
-            ],
-        },
-        "response": {
-            "responses": [
-                {
-                    "name": TEXT,
-                    "topicId": TEXT,
-                    "partitionResponses": [{"index": INT, "errorCode": INT, "baseOffset": INT}],
-                }
-            ]
-        },
-        "clientInformation": {"softwareName": TEXT},
-    },
-    "FETCH": {
-        **_EACH,
-        "request": {
-            "replicaId": INT,
-            "replicaState": {"replicaId": INT},
-            "sessionEpoch": INT,
-            "topics": [
-                {
-                    "topic": TEXT,
-                    "topicId": TEXT,
-                    "partitions": [{"partition": INT, "fetchOffset": INT, "partitionMaxBytes": INT}],
-                }
-            ],
-            "forgottenTopicsData": [{"topic": TEXT, "topicId": TEXT, "partitions": [INT]}],
-        },
-        "response": {
-            "responses": [
-                {
-                    "topic": TEXT,
-                    "topicId": TEXT,
-                    "partitions": [
-                        {
-                            "partitionIndex": INT,
-                            "recordsSizeInBytes": INT,
-                            "abortedTransactions": COUNT,
-                            "divergingEpoch": ODD,
-                            "currentLeader": ODD,
-                            "snapshotId": ODD,
-                        }
-                    ],
-                }
-            ],
-        },
-    },
-    "SHARE_FETCH": {**_EACH, "response": {"errorCode": INT, "responses": COUNT}},
-    "OTHER": _EACH,
-}
-"""What is done with each value of a line, by the API; of the values of other keys only the JSON is checked.
-
-The first is a line up to its header. A list has the items of lists, which become rows of their own.
-"""
-
-
-class _Schema:
-    """The schema as tables: slots by the paths of keys, objects by the paths of lists."""
-
-    def __init__(self) -> None:
-        self.slots: dict[str, int] = {}
-        self.objects: dict[str, int] = {}
-        self.words: dict[str, int] = {"": 0}
-        self._actions: list[tuple[int, int, int]] = []
-        self.lists: list[bool] = []
-        self.tops = {api: self._add(api, keys, "", None) for api, keys in SCHEMA.items()}
-        for word in ("requestApiKey", "requestQueueTimeMs", "securityProtocol", "listener", "softwareVersion"):
-            self.words.setdefault(word, len(self.words))
-        for api in (*SCHEMA, OPENING_API.upper()):
-            self.words.setdefault(api, len(self.words))
-
-    def _add(self, path: str, keys: dict[str, Any], prefix: str, cell: int | None) -> int:
-        number = len(self.lists)
-        self.lists.append(cell is not None)
-        self.objects[path] = number
-        for key, action in keys.items():
-            word, name = self.words.setdefault(key, len(self.words)), prefix + key
-            if cell is None:
-                slot = self.slots.setdefault(name, FIRST_SLOT + len(self.slots))
-            else:
-                slot, cell = cell, cell + 1 if action != ODD else cell
-            kind, inside = action, 0
-            if isinstance(action, dict):
-                kind, inside = OBJECT, self._add(f"{path}.{key}", action, f"{name}.", None)
-            elif isinstance(action, list):
-                kind, (each,) = LIST, action
-                if each == INT:
-                    kind, each = INTS, {"": INT}
-                inside = self._add(f"{path}.{key}", each, "", FIRST_CELL)
-            self._actions.append((number, word, kind | inside << 8 | slot << 16))
-        assert cell is None or cell <= CELLS
-        return number
-
-    def plan(self) -> Plan:
-        """What a walk is to do."""
-        actions = np.zeros((len(self.lists), len(self.words)), np.int64)
-        for where, word, action in self._actions:
-            actions[where, word] = action
-        texts = [f'"{word}":'.encode() for word in self.words]
-        heads = np.full(len(self.words) + 1, self.tops["OTHER"])
-        for api in ("PRODUCE", "FETCH", "SHARE_FETCH"):
-            heads[self.words[api]] = self.tops[api]
-        head = self.objects[".requestHeader"]
-        name = self.slots["requestHeader.requestApiKeyName"]
-        return Plan(
-            actions,
-            np.frombuffer(b"".join(text.ljust(WIDTH, b"\0") for text in texts) + bytes(WIDTH), np.uint8),
-            np.array([len(text) for text in texts]),
-            np.array(self.lists),
-            heads,
-            np.zeros(actions.size, np.int64),
-            np.frombuffer(START.encode() + bytes(WIDTH), np.uint8),
-            np.array([FIRST_SLOT + len(self.slots), head, name, len(START)]),
-        )
-
-
-_SCHEMA: Final = _Schema()
-_PRODUCE, _FETCH, _SHARE_FETCH, _API_VERSIONS = (
-    _SCHEMA.words[api] for api in ("PRODUCE", "FETCH", "SHARE_FETCH", OPENING_API.upper())
-)
-_SLOTS: Final = Slots(
-    *(_SCHEMA.slots[path] for path in PATHS.values()),
-    *(_SCHEMA.objects[path] for path in ITEMS.values()),
-    *(_SCHEMA.words[api] for api in APIS.values()),
-)
-_API: Final = re.compile("[A-Z_]+")
-_PARTS: Final = np.array([[*map(int, parts)] for parts in FETCH_PARTS])
-_EMPTY: Final = np.array([SHARE_FETCH_EMPTY[version] for version in range(len(SHARE_FETCH_EMPTY))])
-_MOST_BYTES: Final = 2**31 - 1
-_MOST: Final = 2**40
+_START: Final = np.frombuffer(START.encode() + bytes(WIDTH), np.uint8)
 _BLANKS: Final = np.frombuffer(b"\t\n\v\f\r ", np.uint8)
 _LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000
 
@@ -288,11 +129,10 @@ class Scanner:
     """Reads lines of one log. Its times are in `zone`."""
 
     def __init__(self, zone: tzinfo) -> None:
-        self._zone, self._plan, slots = zone, _SCHEMA.plan(), FIRST_SLOT + len(_SCHEMA.slots)
-        lines = np.empty(_LINES * slots, np.int64)
-        scratch, stack = np.zeros(LONGEST, np.uint8), np.zeros(64, np.int64)
-        items = np.empty(_ITEMS * CELLS, np.int64)
-        self._found = Found(lines, lines.view(np.float64), items, scratch, stack, np.zeros(4, np.int64))
+        self._zone, self._learner = zone, Learner(of.SCHEMA, of.OTHERS)
+        cells, room = np.empty(_LINES * SLOTS + _ITEMS * CELLS, np.int64), np.array([_LINES * SLOTS, _ITEMS, SLOTS])
+        scratch, bases, state = np.zeros(LONGEST, np.uint8), np.zeros(3, np.int64), np.zeros(6, np.int64)
+        self._found = Found(cells, cells.view(np.float64), room, scratch, bases, state)
         numbers = np.zeros((_TEXTS, 3), np.int64), np.zeros(_LETTERS, np.uint8)
         layouts = np.zeros((_TEXTS, 6), np.int64)
         self._texts = Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
@@ -307,7 +147,7 @@ class Scanner:
     def _forget(self) -> None:
         """Begins anew with texts."""
         self._texts.slots[:] = -1
-        self._texts.used[:] = 0
+        self._texts.used[:] = 1, 0
         self._texts.layouts[:] = 0
         self._crcs = np.zeros(0, np.int64)
         for meaning in self._meanings:
@@ -336,12 +176,8 @@ class Scanner:
         self._clients = _Meaning(names.clients.__getitem__)
         self._connections = _Meaning(names.connections.__getitem__)
         unusual = TOLD_APIS | EXEMPT_APIS | ((DATA_APIS - {"PRODUCE", "FETCH"}) if data is not None else frozenset())
-        self._apis = _Meaning(
-            lambda text: (
-                _INVALID if text in unusual or not _API.fullmatch(text) else API_KINDS.get(text.lower(), REQUEST)
-            )
-        )
-        self._meanings[2:] = [self._users, self._clients, self._connections, self._apis]
+        self._learner.unusual = unusual
+        self._meanings[2:] = [self._users, self._clients, self._connections]
         if data is not None:
             self._topics = _Meaning(lambda text: data.topics.setdefault(text, len(data.topics)))
             self._ids = _Meaning(lambda text: data.topics.setdefault(ID + text, len(data.topics)))
@@ -357,11 +193,15 @@ class Scanner:
         state, texts = self._found.state, self._texts
         state[:3] = start, 0, 0
         while True:
-            reason = walk(buffer, stop, self._plan, texts, self._found)
-            if reason != NEW:
+            reason = walk(buffer, stop, _START, self._learner.joints, texts, self._found)
+            at, _, _, length, joint, place = state.tolist()
+            if reason == NEW_SHAPE:
+                self._learn(int(self._found.cells[int(state[1]) * SLOTS + SHAPE]), bytes(buffer[at : at + length]))
+            elif reason == NEW_JOINT:
+                line = bytes(buffer[place : place + LONGEST])
+                self._learner.learn(joint, line[: line.find(b"\n") + 1 or None])
+            else:
                 break
-            shape = int(self._found.lines[int(state[1]) * int(self._plan.whole[0]) + SHAPE])
-            self._learn(shape, bytes(buffer[state[0] : state[0] + state[3]]))
         usual = _Reading(self, buffer).usual(path)
         used = texts.used.tolist()
         if reason == FULL and (used[0] > _TEXTS - 1024 or used[1] > _LETTERS - 32 * LONGEST):
@@ -386,25 +226,15 @@ class _Reading:
 
     def __init__(self, scanner: Scanner, buffer: Any) -> None:
         self.scanner, self.buffer, found = scanner, buffer, scanner._found
-        self.stop, self.count, items, _ = found.state.tolist()
-        slots = int(scanner._plan.whole[0])
-        self._rows = found.lines[: self.count * slots].reshape(-1, slots)
-        self._item_rows = found.items[: items * CELLS].reshape(-1, CELLS)
+        self.stop, self.count, items = found.state[:3].tolist()
+        self._rows = found.cells[: self.count * SLOTS].reshape(-1, SLOTS)
+        self._item_rows = found.cells[_LINES * SLOTS :][: items * CELLS].reshape(-1, CELLS)
         self._lines, self._items = np.ascontiguousarray(self._rows.T), self._item_rows.T
         self.usual_lines = self._lines[USUAL] == 1
 
-    def line(self, path: str) -> Int64s:
-        """The values of a slot."""
-        found: Int64s = self._lines[_SCHEMA.slots[path]]
-        return found
-
-    def time(self, path: str) -> Any:
-        """The values of a slot with times, ms."""
-        return self.line(path).view(np.float64)
-
-    def items(self, path: str) -> _Items:
-        """The items of a list."""
-        rows = np.flatnonzero(self._items[TYPE] == _SCHEMA.objects[path])
+    def items(self, item: int) -> _Items:
+        """The items of a type."""
+        rows = np.flatnonzero(self._items[TYPE] == item)
         some = self._items[:, rows]
         return _Items(rows, some[LINE], some[PARENT], some[FIRST_CELL:])
 
@@ -421,18 +251,19 @@ class _Reading:
     def usual(self, path: str) -> Usual:
         """The rows of the lines that are usual."""
         scanner = self.scanner
-        api_name, correlation = self.line("requestHeader.requestApiKeyName"), self.line("requestHeader.correlationId")
-        kinds, users, clients, connections = (
-            self.meant(meaning, self.line(path))
-            for meaning, path in (
-                (scanner._apis, "requestHeader.requestApiKeyName"),
-                (scanner._users, "principal"),
-                (scanner._clients, "requestHeader.clientId"),
-                (scanner._connections, "connection"),
+        api, correlation = np.maximum(self._lines[of.API], 0), self._lines[of.CORRELATION]
+        names = scanner._learner.apis
+        kinds = np.array([API_KINDS.get(name.lower(), REQUEST) for name in names])[api]
+        users, clients, connections = (
+            self.meant(meaning, self._lines[slot])
+            for meaning, slot in (
+                (scanner._users, of.PRINCIPAL),
+                (scanner._clients, of.CLIENT_ID),
+                (scanner._connections, of.CONNECTION),
             )
         )
         seconds = self.meant(scanner._seconds, self._lines[SECOND])
-        software = self.line("clientInformation.softwareName")
+        software = self._lines[of.SOFTWARE]
         known = self.usual_lines & (software != UNSET)
         library = np.zeros(self.count, np.int64)
         library[known] = scanner._software.of(scanner, software[known])
@@ -442,26 +273,23 @@ class _Reading:
             self._rows,
             self._rows.view(np.float64),
             self._item_rows,
-            _SLOTS,
             scanner._texts,
             scanner.crcs(),
             seconds,
-            _PARTS,
-            _EMPTY,
             self.usual_lines,
             done,
             rows,
         )
         time_ms, size, spent_ns, position, replica, empty = rows.T
-        produced, fetched, shared = (api_name == api for api in (_PRODUCE, _FETCH, _SHARE_FETCH))
-        throttle, version = self.line("throttleTimeMs"), self.line("requestHeader.requestApiVersion")
-        careless = produced & (self.line("request.acks") == 0)
+        produced, fetched, shared = (api == each for each in (of.PRODUCE, of.FETCH, of.SHARE_FETCH))
+        throttle, version = self._lines[of.THROTTLE_MS], self._lines[of.VERSION]
+        careless = produced & (self._lines[of.ACKS] == 0)
         request_ns = np.where(careless, 0, spent_ns)
         exempt_ns = np.where(careless, spent_ns, NOT_EXEMPT)
         position = position + library
         kinds[shared & (empty == 0)] += UNSIZED
         known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
-        parts = (connections, correlation, scanner.crcs()[np.maximum(api_name, 0)], time_ms, spent_ns)
+        parts = (connections, correlation, np.array([crc32(name.encode()) for name in names])[api], time_ms, spent_ns)
         keys = identity(*(part[known].astype(np.uint64) for part in parts))
         new[known] = scanner._requests.news(keys, path, added)
         repeated = self.usual_lines & ~new
@@ -484,11 +312,11 @@ class _Reading:
         )
         firsts = []
         if scanner._wants_firsts:
-            opens = api_name == _API_VERSIONS
+            opens = api == of.OPENING
             order = np.lexsort((~opens, time_ms))
             order = order[self.usual_lines[order]]
             for first in order[np.unique(connections[order], return_index=True)[1]].tolist():
-                connection = scanner.text(int(self.line("connection")[first])) or ""
+                connection = scanner.text(int(self._lines[of.CONNECTION][first])) or ""
                 firsts.append((connection, int(time_ms[first]), bool(opens[first])))
         begins, blank = np.append(self._lines[BEGIN], self.stop), np.isin(self.buffer[self._lines[BEGIN]], _BLANKS)
         odd = np.flatnonzero(~self.usual_lines & ~repeated & ~(blank & (np.diff(begins) <= 2)))
@@ -512,26 +340,29 @@ class _Reading:
               fetched: Flags, throttle: Int64s, version: Int64s) -> None:  # fmt: skip
         """Adds to the data what `DataLog.add` would add of each line."""
         scanner, refuse = self.scanner, self.refuse
-        remote, local, response = self.time("remoteTimeMs"), self.time("localTimeMs"), self.line("response")
+        remote, local, response = (
+            self._lines[of.REMOTE_MS].view(np.float64),
+            self._lines[of.LOCAL_MS].view(np.float64),
+            self._lines[of.RESPONSE],
+        )
         both = produced | fetched
-        refuse(both & ((remote < 0) | (response == UNSET) | ((response != 1) & (self.line("request.acks") != 0))))
+        refuse(both & ((remote < 0) | (response == UNSET) | ((response != 1) & (self._lines[of.ACKS] != 0))))
         usable = self.usual_lines
         since_us, read_us = (
             np.rint(np.where(usable, each * 1000, 0)).astype(np.int64)
             for each in (done - local, done - np.where(remote > 0, 0, local / 2))
         )
-        connection = scanner._connections.of(scanner, np.where(usable, self.line("connection"), UNSET))
+        connection = scanner._connections.of(scanner, np.where(usable, self._lines[of.CONNECTION], UNSET))
         # What was produced, with the answers to it.
-        base = "PRODUCE.request.topicData", "PRODUCE.response.responses"
-        stored, answers = self.items(f"{base[0]}.partitionData"), self.items(f"{base[1]}.partitionResponses")
-        topics = self.items(base[0])
+        stored, answers = self.items(of.STORED_PARTITION), self.items(of.ANSWER_PARTITION)
+        topics = self.items(of.STORED_TOPIC)
         owners = np.searchsorted(topics.rows, stored.parent)
-        acks = self.line("request.acks")
+        acks = self._lines[of.ACKS]
         wanted = acks[stored.line] != 0
         refuse(answers.line[(answers.cells == UNSET).any(axis=0)])
         offset, failed = np.zeros(len(stored.rows), np.int64), np.zeros(len(stored.rows), bool)
         asked_keys = self._keys(stored, topics, wanted)
-        answer_keys = self._keys(answers, self.items(base[1]), acks[answers.line] != 0)
+        answer_keys = self._keys(answers, self.items(of.ANSWER_TOPIC), acks[answers.line] != 0)
         alike = np.zeros(self.count, np.int64)
         np.add.at(alike, stored.line[wanted], 1)
         np.subtract.at(alike, answers.line[acks[answers.line] != 0], 1)
@@ -553,8 +384,8 @@ class _Reading:
         rows = (since_us[lines], topic[kept], index[kept], size[kept], offset[kept])
         # What was fetched.
         asked, gone, given = (
-            (self.items(f"FETCH.{path}"), self.items(f"FETCH.{path}.partitions"))
-            for path in ("request.topics", "request.forgottenTopicsData", "response.responses")
+            (self.items(topic), self.items(topic + 1))
+            for topic in (of.ASKED_TOPIC, of.FORGOTTEN_TOPIC, of.DELIVERED_TOPIC)
         )
         refuse(asked[1].line[asked[1].cells[2] == UNSET])
         refuse(gone[0].line[gone[0].cells[2] < 0])
@@ -574,14 +405,14 @@ class _Reading:
         table = np.concatenate(tables)
         table = table[reads[table[:, 4]]]
         data.parts.frombytes(table[np.argsort(table[:, 4], kind="stable"), :4].tobytes())
-        silent = (throttle > 0) & (self.line("response.responses") == 0)
+        silent = (throttle > 0) & (self._lines[of.ANSWERED] == 0)
         columns = (
             read_us,
             np.where(reads, charged, 0),
             connection,
-            scanner._data_users.of(scanner, np.where(reads, self.line("principal"), UNSET)),
-            scanner._data_clients.of(scanner, np.where(reads, self.line("requestHeader.clientId"), UNSET)),
-            (_given(self.line("request.sessionEpoch"), -1) <= 0).astype(np.int64),
+            scanner._data_users.of(scanner, np.where(reads, self._lines[of.PRINCIPAL], UNSET)),
+            scanner._data_clients.of(scanner, np.where(reads, self._lines[of.CLIENT_ID], UNSET)),
+            (_given(self._lines[of.EPOCH], -1) <= 0).astype(np.int64),
             np.where(silent, ~version, version),
         )
         fetches = np.stack([*(column[lines] for column in columns), many + forgotten, answered], axis=1)

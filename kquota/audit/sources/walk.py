@@ -1,9 +1,10 @@
-"""A compiled walk over the lines of a text, each of which holds a JSON object: values by their keys, as numbers.
+"""A compiled walk over the lines of a text, each of which holds a JSON object: some of its values, as numbers.
 
-A line is walked token by token, and every byte of its JSON is checked. What is to be done with a value stands in a
-table, by the object that it is in and its key. Whatever is not usual ends the walk over a line, which is then left to
-another reader. Unusual are escapes, letters beyond ASCII, and spaces between tokens. So are numbers with an exponent or
-of more than 18 digits, a key that counts and comes twice, and a value of another type. What is read means nothing here.
+Between two values of a line stands what stood there in earlier lines: a joint. A walk compares it, keeps the value
+behind it if it is to be kept, and goes on to the joints that may follow there. At a joint that is not known it stops,
+and Python learns it (`joints`). So no byte of a line is taken that was not checked once, and what is read means nothing
+here. Whatever is not usual ends the walk over a line, which is then left to another reader: escapes, letters beyond
+ASCII, numbers with an exponent or of more than 18 digits, and a kept value that comes twice.
 
 Importing this module loads numba.
 """
@@ -25,26 +26,30 @@ from kquota.core.enforcement.kernel import jit
 BAD: Final = -1
 UNSET: Final = -(1 << 62)
 """The value of a key that is not there."""
-STRANGE: Final = -2
-"""The value of an object that is something else."""
-NOTHING: Final = 0
-"""The number of the text null."""
-SKIP, INT, TIME, TEXT, FALSE, COUNT, INTS, OBJECT, LIST, ODD = range(10)
-"""What is done with a value; of a list in COUNT only the length is kept, -1 for null."""
+NUMBER, INT, TIME, STRING, TEXT, END, ODD = range(7)
+"""What is behind a joint: a number that is skipped, kept as an integer or kept as a time; a text that is skipped or
+kept; the end of the object; something unusual."""
+BEGIN_TEXT, LENGTH, NEXT, PATH, KIND, LEVEL, CELL, MARKS, MARKS_END, JOINT = range(10)
+"""The columns of a joint: where its text begins, how long it is, the next joint in the same place, where it leads to,
+what is behind it, where that is kept, and its marks."""
+MARK_LEVEL, MARK_CELL, MARK_VALUE, MARK_ITEM, MARK = range(5)
+"""The columns of a mark, which is what a joint shows by itself: a value of a cell. Or that an item is added to the list
+that is counted in the cell: COUNTED, or the type of an item whose values are kept a level deeper."""
+COUNTED, VALUE = 0, -1
 TYPE, LINE, PARENT, FIRST_CELL, CELLS = 0, 1, 2, 3, 6
-"""The cells of an item in a list: its object's number, its line, the item that it is in, and then its values."""
+"""The cells of an item in a list: its type, its line, the item that it is in, and then its values."""
 USUAL, BEGIN, SHAPE, SECOND, FRACTION, FIRST_SLOT = range(6)
 """The slots of a line: whether it is usual, where it begins, the shape of what stands before its object, its time."""
-DONE, FULL, NEW = range(3)
-"""Why a walk stopped: at the end, for room, at a shape that is not known."""
+DONE, FULL, NEW_SHAPE, NEW_JOINT = range(4)
+"""Why a walk stopped: at the end, for room, at a shape or a joint that is not known."""
 MOST_BEHIND: Final = 200
 """How much may stand behind an object in its line: no request is as short."""
 LONGEST: Final = 4096
-"""A text that is longer is unusual; the place before an object has an eighth of it."""
+"""A text or a joint that is longer is unusual; the place before an object has an eighth of it."""
 
 
 class Texts(NamedTuple):
-    """Texts and their numbers: open addressing."""
+    """Texts and their numbers: open addressing. The number 0 is null's."""
 
     slots: Any
     entries: Any
@@ -57,35 +62,32 @@ class Texts(NamedTuple):
     the fraction."""
 
 
-class Plan(NamedTuple):
-    """What is done with the values of each object by their keys (columns of `actions`), whose texts come first."""
+class Joints(NamedTuple):
+    """What may stand between values."""
 
-    actions: Any
-    words: Any
-    """The keys as they stand in a line, WIDTH bytes each."""
-    lengths: Any
-    lists: Any
-    """Whether an object is an item of a list."""
-    heads: Any
-    """For the object that names another (`head`): where it is left to, by the number of the name."""
+    rows: Any
+    """A joint each; the first one is none."""
+    letters: Any
+    marks: Any
+    firsts: Any
+    """The first of the joints behind each path, and in `guesses` the one that came last."""
     guesses: Any
-    """The key that came last behind each key of each object."""
-    start: Any
-    """The beginning of an object, which is looked for."""
-    whole: Any
-    """(the slots of a line, the object HEAD, the slot of the name in it, the length of `start`)"""
+    used: Any
+    """How many joints, letters and marks there are; and paths."""
 
 
 class Found(NamedTuple):
-    """The values of lines, one after the other, and the values of items; `times` are the same bytes as doubles."""
+    """The slots of lines, one line after the other, then those of items; `times` are the same bytes as doubles."""
 
-    lines: Any
+    cells: Any
     times: Any
     items: Any
+    """(where the items begin, how many there may be, the slots of a line)"""
     scratch: Any
-    stack: Any
+    bases: Any
+    """Where the cells of the line begin, and of the item of each level that the walk is in."""
     state: Any
-    """(where the walk is, lines, items, the guess where an object starts)"""
+    """(where the walk is, lines, items, how much stands before an object; of a new joint its path and its place)"""
 
 
 # --- What numba has no words for. LLVM makes the processor's own vector instructions of it.
@@ -205,8 +207,8 @@ def equal(buffer, start, other, there, length):
 
 
 @called
-def number_of(texts, buffer, start, end, add):
-    """The number of a text; BAD for one that is not known and not added."""
+def number_of(texts, buffer, start, end):
+    """The number of a text; BAD where there is no room for it."""
     entries, mask, length = texts.entries, len(texts.slots) - 1, end - start
     mixed = digest(buffer, start, length)
     slot = mixed & mask
@@ -222,7 +224,7 @@ def number_of(texts, buffer, start, end, add):
             return number
         slot = (slot + 1) & mask
     number, place = texts.used[0], texts.used[1]
-    if not add or length > LONGEST or number == len(entries) or place + length + WIDTH > len(texts.letters):
+    if length > LONGEST or number == len(entries) or place + length + WIDTH > len(texts.letters):
         return np.int64(BAD)
     entries[number, 0], entries[number, 1], entries[number, 2] = mixed, place, length
     for at in range(length):
@@ -238,26 +240,16 @@ _TENS, POWERS = np.array([10**n for n in range(9)]), 10.0 ** np.arange(23)
 _8, _16 = np.uint64(8), np.uint64(16)
 _LOW, _PAIRS, _FOURS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _BY_TEN, _BY_HUNDRED, _BY_THOUSANDS = np.uint64(10 << 8 | 1), np.uint64(100 << 16 | 1), np.uint64(10000 << 32 | 1)
-_FALSE, _TRUE, _NULL = (np.frombuffer(text + bytes(WIDTH), np.uint8) for text in (b"false", b"true", b"null"))
 
 
 @inlined
 def string_end(buffer, at):
-    """Behind a string whose first letter is there."""
+    """The closing quote of a string whose first letter is there."""
     while True:
         length = plain(buffer, at)
         at += length
         if length < WIDTH:
-            return at + 1 if byte(buffer, at) == 34 else BAD
-
-
-@inlined
-def key_end(buffer, at):
-    """Behind a key and its colon."""
-    if byte(buffer, at) != 34:
-        return BAD
-    end = string_end(buffer, at + 1)
-    return end + 1 if end >= 0 and byte(buffer, end) == 58 else BAD
+            return at if byte(buffer, at) == 34 else BAD
 
 
 @inlined
@@ -337,233 +329,98 @@ def moment(buffer, at, times, cell):
 
 
 @inlined
-def text(buffer, at, texts, values, cell):
-    """Behind a text or null, whose number is kept."""
-    if byte(buffer, at) == 34:
-        end = string_end(buffer, at + 1)
-        if end >= 0:
-            values[cell] = number_of(texts, buffer, at + 1, end - 1, True)
-        return end if end >= 0 and values[cell] >= 0 else BAD
-    values[cell] = NOTHING
-    return at + 4 if same(buffer, at, _NULL, 0) >= 4 else BAD
-
-
-@called
-def skipped(buffer, at):
-    """Behind any value."""
-    depth = 0
-    objects = np.int64(0)  # a bit for each level: whether it is an object
-    while True:
-        here = byte(buffer, at)
-        if here == 34:
-            at = string_end(buffer, at + 1)
-        elif here == 123 or here == 91:
-            at += 1
-            if byte(buffer, at) == here + 2:  # empty
-                at += 1
-            else:
-                if depth == 60:
-                    return BAD
-                depth += 1
-                objects = objects << 1 | (here == 123)
-                if here == 123:
-                    at = key_end(buffer, at)
-                    if at < 0:
-                        return BAD
-                continue
-        elif here == 45 or (here >= 48 and here <= 57):
-            at = whole_end(buffer, at)
-            if at >= 0 and byte(buffer, at) == 46:
-                end = digits_end(buffer, at + 1)
-                at = end if end > at + 1 else BAD
-            if at >= 0 and is_more(buffer, at):
-                return BAD
-        elif same(buffer, at, _NULL, 0) >= 4 or same(buffer, at, _TRUE, 0) >= 4:
-            at += 4
-        else:
-            at = at + 5 if same(buffer, at, _FALSE, 0) >= 5 else BAD
-        if at < 0:
+def number_end(buffer, at):
+    """Behind any number."""
+    end = whole_end(buffer, at)
+    if end >= 0 and byte(buffer, end) == 46:
+        point = end + 1
+        end = digits_end(buffer, point)
+        if end == point:
             return BAD
-        while True:
-            if depth == 0:
+    return BAD if end >= 0 and is_more(buffer, end) else end
+
+
+# --- Lines.
+
+
+@inlined
+def fits(buffer, at, joints, joint):
+    """Whether a joint stands there, and behind it what it says."""
+    length = joints.rows[joint, LENGTH]
+    if not equal(joints.letters, joints.rows[joint, BEGIN_TEXT], buffer, at, length):
+        return False
+    if joints.rows[joint, KIND] > TIME:
+        return True
+    here = byte(buffer, at + length)
+    return here == 45 or (here >= 48 and here <= 57)
+
+
+@inlined
+def marked(found, mark):
+    """Keeps what a joint shows by itself; whether that is usual."""
+    cells, state, level = found.cells, found.state, mark[MARK_LEVEL]
+    cell = found.bases[level] + mark[MARK_CELL]
+    if mark[MARK_ITEM] == VALUE:
+        if cells[cell] != UNSET:
+            return False
+        cells[cell] = mark[MARK_VALUE]
+        return True
+    cells[cell] += 1
+    if mark[MARK_ITEM] != COUNTED:
+        if state[2] == found.items[1]:
+            return False
+        base = found.items[0] + state[2] * CELLS
+        state[2] += 1
+        parent = (found.bases[level] - found.items[0]) // CELLS if level > 0 else BAD
+        cells[base], cells[base + 1], cells[base + 2] = mark[MARK_ITEM], state[1], parent
+        cells[base + 3], cells[base + 4], cells[base + 5] = UNSET, UNSET, UNSET
+        found.bases[level + 1] = base
+    return True
+
+
+@inlined
+def walked(buffer, at, joints, texts, found):
+    """Behind an object whose first key is there; the place of a joint that is new, if that is in `state`."""
+    path = 0
+    while True:
+        joint = joints.guesses[path]
+        if joint == 0 or not fits(buffer, at, joints, joint):
+            joint = joints.firsts[path]
+            while joint > 0 and not fits(buffer, at, joints, joint):
+                joint = joints.rows[joint, NEXT]
+            if joint == 0:
+                found.state[4] = path
                 return at
-            here = byte(buffer, at)
-            at += 1
-            if here == 44:
-                if objects & 1:
-                    at = key_end(buffer, at)
-                    if at < 0:
-                        return BAD
-                break
-            if here != (125 if objects & 1 else 93):
+            joints.guesses[path] = joint
+        row = joints.rows[joint]
+        at += row[LENGTH]
+        for mark in range(row[MARKS], row[MARKS_END]):
+            if not marked(found, joints.marks[mark]):
                 return BAD
-            depth -= 1
-            objects = objects >> 1
-
-
-@called
-def counted(buffer, at, values, cell):
-    """Behind a list, whose items are counted, or null."""
-    values[cell] = -1
-    if byte(buffer, at) != 91:
-        return at + 4 if same(buffer, at, _NULL, 0) >= 4 else BAD
-    values[cell] = 0
-    at += 1
-    if byte(buffer, at) == 93:
-        return at + 1
-    while True:
-        at = skipped(buffer, at)
-        if at < 0:
-            return BAD
-        values[cell] += 1
-        at += 1
-        if byte(buffer, at - 1) != 44:
-            return at if byte(buffer, at - 1) == 93 else BAD
-
-
-# --- Objects.
-
-
-@inlined
-def new_item(found, where, parent):
-    """Begins an item; its first cell, BAD where there is no room."""
-    state, items = found.state, found.items
-    base = state[2] * CELLS
-    if base + CELLS > len(items):
-        return BAD
-    state[2] += 1
-    items[base], items[base + 1], items[base + 2] = where, state[1], parent
-    items[base + 3], items[base + 4], items[base + 5] = UNSET, UNSET, UNSET
-    return base
-
-
-@called
-def integers(buffer, at, found, values, cell, where, parent):
-    """Behind a list of integers, each of which is an item."""
-    if byte(buffer, at) != 91:
-        return BAD
-    values[cell] = 0
-    at += 1
-    if byte(buffer, at) == 93:
-        return at + 1
-    while True:
-        base = new_item(found, where, parent)
-        if base < 0:
-            return BAD
-        at = integer(buffer, at, found.items, base + FIRST_CELL)
-        if at < 0:
-            return BAD
-        values[cell] += 1
-        at += 1
-        if byte(buffer, at - 1) != 44:
-            return at if byte(buffer, at - 1) == 93 else BAD
-
-
-@inlined
-def walked(buffer, at, plan, texts, found, first):
-    """Behind an object whose values are kept from the cell `first` of the lines on."""
-    actions, stack, guesses, words = plan.actions, found.stack, plan.guesses, plan.actions.shape[1]
-    depth, where, base = 0, 0, first
-    at += 1
-    behind = 0
-    while True:
-        # At a key: mostly the one that came there the last time.
-        key = guesses[behind]
-        length = plan.lengths[key]
-        if key > 0 and same(buffer, at, plan.words, WIDTH * key) >= length:
-            at += length
-        else:
-            begin = at + 1
-            at = key_end(buffer, at)
-            if at < 0:
-                return BAD
-            key = number_of(texts, buffer, begin, at - 2, False)
-            if key < 0 or key >= words:
-                key = 0
-            guesses[behind] = key
-        behind = where * words + key
-        action = actions[where, key]
-        kind, inside, cell = action & 255, action >> 8 & 255, base + (action >> 16)
-        values = found.items if plan.lists[where] else found.lines
-        here = byte(buffer, at)
-        if kind == SKIP:
-            at = skipped(buffer, at)
-        elif kind == FALSE:
-            at = at + 5 if same(buffer, at, _FALSE, 0) >= 5 else BAD
-        elif kind == ODD or values[cell] != UNSET:
+        kind, path, cell = row[KIND], row[PATH], found.bases[row[LEVEL]] + row[CELL]
+        if kind == NUMBER:
+            at = number_end(buffer, at)
+        elif kind == STRING:
+            at = string_end(buffer, at)
+        elif kind == END:
+            return at
+        elif kind == ODD or found.cells[cell] != UNSET:
             return BAD
         elif kind == INT:
-            at = integer(buffer, at, values, cell)
-        elif kind == TEXT:
-            at = text(buffer, at, texts, values, cell)
+            at = integer(buffer, at, found.cells, cell)
         elif kind == TIME:
             at = moment(buffer, at, found.times, cell)
-        elif kind == COUNT:
-            at = counted(buffer, at, values, cell)
-        elif kind == INTS:
-            at = integers(buffer, at, found, values, cell, inside, base // CELLS)
-        elif kind == LIST and byte(buffer, at) == 91 and byte(buffer, at + 1) == 93:
-            values[cell] = 0
-            at += 2
-        elif here == 123 or kind == LIST:
-            stack[depth], stack[depth + 1], stack[depth + 2], stack[depth + 3] = where, base, cell, behind
-            values[cell] = kind == OBJECT
-            if kind == LIST:
-                if here != 91 or byte(buffer, at + 1) != 123:
-                    return BAD
-                base = new_item(found, inside, base // CELLS if plan.lists[where] else BAD)
-                if base < 0:
-                    return BAD
-                at += 1
-            depth, where, at = depth + 4, inside, at + 1
-            behind = where * words
-            if byte(buffer, at) != 125:
-                continue
         else:
-            values[cell] = STRANGE
-            at = skipped(buffer, at)
+            begin, at = at, string_end(buffer, at)
+            if at >= 0:
+                found.cells[cell] = number_of(texts, buffer, begin, at)
+                if found.cells[cell] < 0:
+                    return BAD
         if at < 0:
             return BAD
-        # Behind a value.
-        while True:
-            here = byte(buffer, at)
-            at += 1
-            if here == 44:
-                break
-            if here != 125:
-                return BAD
-            if depth == 0:
-                return at
-            container = stack[depth - 4]
-            if plan.lists[where]:
-                (found.items if plan.lists[container] else found.lines)[stack[depth - 2]] += 1
-                here = byte(buffer, at)
-                at += 1
-                if here == 44:
-                    base = new_item(found, where, stack[depth - 3] // CELLS if plan.lists[container] else BAD)
-                    if base < 0 or byte(buffer, at) != 123:
-                        return BAD
-                    at += 1
-                    behind = where * words
-                    if byte(buffer, at) == 125:
-                        continue
-                    break
-                if here != 93:
-                    return BAD
-            if where == plan.whole[1]:  # what it names says what the object is that it is in
-                name = found.lines[first + plan.whole[2]]
-                if name < 0:
-                    return BAD
-                container = plan.heads[min(name, words)]
-                stack[depth - 3] = first
-                stack[depth - 1] = container * words
-            depth -= 4
-            where, base, behind = container, stack[depth + 1], stack[depth + 3]
 
 
 added: Any = entry(add)
-
-# --- Lines.
 
 
 @inlined
@@ -592,56 +449,56 @@ def tail_end(buffer, at):
 
 @inlined
 def stamped(buffer, at, start, texts, found, first):
-    """Keeps the time before an object; DONE, NEW for a shape that is not known, BAD for one without a time."""
-    length, scratch, lines = start - at, found.scratch, found.lines
+    """Keeps the time before an object; DONE, NEW_SHAPE for a shape that is not known, BAD for one without a time."""
+    length, scratch, lines = start - at, found.scratch, found.cells
     if length > LONGEST // 8:
         return BAD
     for place in range(length):
         here = buffer[at + place]
         scratch[place] = 48 if here >= 48 and here <= 57 else here
-    shape = number_of(texts, scratch, 0, length, True)
+    shape = number_of(texts, scratch, 0, length)
     lines[first + SHAPE] = shape
     if shape < 0:
         return BAD
     layout = texts.layouts[shape]
     if layout[0] != 1:
-        return NEW if layout[0] == 0 else BAD
+        return NEW_SHAPE if layout[0] == 0 else BAD
     for place in range(19):
         scratch[place] = buffer[at + layout[1] + place]
     zone = layout[3] - layout[2]
     for place in range(zone):
         scratch[19 + place] = buffer[at + layout[2] + place]
-    lines[first + SECOND] = number_of(texts, scratch, 0, 19 + zone, True)
+    lines[first + SECOND] = number_of(texts, scratch, 0, 19 + zone)
     lines[first + FRACTION] = digits(buffer, at + layout[4], at + layout[5], np.int64(0))
     return DONE if lines[first + SECOND] >= 0 else BAD
 
 
 @entry
-def walk(buffer, stop, plan, texts, found):
-    """Walks over lines up to `stop`, which is behind the end of one; why it stopped."""
-    state, lines, slots = found.state, found.lines, plan.whole[0]
-    if texts.used[0] == 0:  # the keys are the first texts
-        for key in range(plan.actions.shape[1]):
-            number_of(texts, plan.words, WIDTH * key + 1, WIDTH * key + plan.lengths[key] - 2, True)
+def walk(buffer, stop, start_text, joints, texts, found):
+    """Walks over lines up to `stop`, which is behind the end of one; why it stopped.
+
+    `start_text` is the beginning of an object, which is looked for: with WIDTH bytes behind it.
+    """
+    state, cells, slots, opening = found.state, found.cells, found.items[2], len(start_text) - WIDTH
     at, guess = state[0], state[3]
     reason = DONE
     while at < stop:
         first, begun = state[1] * slots, state[2]
         if (
-            first + slots > len(lines)
-            or 2 * CELLS * begun > len(found.items)
+            first + slots > found.items[0]
+            or 2 * begun > found.items[1]
             or texts.used[0] + 512 > len(texts.entries)
             or texts.used[1] + 16 * LONGEST > len(texts.letters)
         ):
             reason = FULL
             break
         for slot in range(first, first + slots):
-            lines[slot] = UNSET
-        lines[first + BEGIN] = at
+            cells[slot] = UNSET
+        cells[first + BEGIN] = at
         start = at + guess
-        if start >= stop or same(buffer, start, plan.start, 0) < plan.whole[3]:
+        if start >= stop or same(buffer, start, start_text, 0) < opening:
             start = at
-            while byte(buffer, start) != 123 or same(buffer, start, plan.start, 0) < plan.whole[3]:
+            while byte(buffer, start) != 123 or same(buffer, start, start_text, 0) < opening:
                 if byte(buffer, start) == 10:
                     start = np.int64(BAD)
                     break
@@ -649,16 +506,22 @@ def walk(buffer, stop, plan, texts, found):
         end = np.int64(BAD)
         if start >= 0:
             how = stamped(buffer, at, start, texts, found, first)
-            if how == NEW:
-                state[3] = start - at
-                state[0] = at
-                return NEW
+            if how == NEW_SHAPE:
+                reason, guess = how, start - at
+                break
             if how == DONE:
                 guess = start - at
-                end = walked(buffer, start, plan, texts, found, first)
+                found.bases[0], state[4] = first, BAD
+                end = walked(buffer, start + 1, joints, texts, found)
+                if state[4] >= 0:
+                    state[5], state[2] = end, begun
+                    end = np.int64(BAD)
+                    if joints.used[0] < len(joints.rows):
+                        reason = NEW_JOINT
+                        break
                 if end >= 0:
                     end = tail_end(buffer, end)
-        lines[first + USUAL] = end >= 0
+        cells[first + USUAL] = end >= 0
         if end < 0:
             state[2] = begun
             end = line_end(buffer, at)
