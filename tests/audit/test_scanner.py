@@ -171,6 +171,12 @@ def test_mutated_lines_are_read_the_same_or_left(data: bool) -> None:
         assert left < 900
 
 
+@pytest.mark.parametrize("seed", [2000, 3000])
+def test_what_is_left_spoils_no_other_line(seed: int) -> None:
+    usual = [line(value).encode() for value in USUAL]
+    assert None not in Fast()([*mutated(usual, 1000, seed), *usual])[1000:]
+
+
 LAYOUTS = [
     "2026-05-04T12:50:30.456+02:30 Completed request:{}",
     "2026-05-04T12:50:31.456+05:30 Completed request:{}",

@@ -12,11 +12,13 @@ import numpy as np
 
 from kquota.audit.batch import UNANSWERED
 from kquota.audit.sources.connections import OPENING_API
+from kquota.audit.sources.data_log import FORGOTTEN as FORGOTTEN_OFFSET
 from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
 from kquota.audit.sources.joints import API_NAME, COUNT, FALSE, INTS, LIST, OBJECT, Key
 from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS
 from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY, varint_size
 from kquota.audit.sources.walk import (
+    BAD,
     FIRST_CELL,
     FIRST_SLOT,
     FRACTION,
@@ -283,3 +285,127 @@ def charge(lines, times, items, texts, crcs, seconds, usual, done, rows):
                 row[EMPTY], row[BYTES] = 1, _EMPTY[version]
         else:
             usual[number] = True
+
+
+# --- What lines show of the data: as `DataLog.add`.
+
+_MOST_INDEX: Final = 1 << 24
+_MOST_ANSWERS: Final = 1 << 11
+
+
+@inlined
+def topic_of(item):
+    """The number of a topic's name; less than 0 for that of its id, 0 for neither."""
+    return item[NAME] if item[NAME] > 0 else min(-item[ID], 0)
+
+
+@inlined
+def key_of(items, item):
+    """A number for the line, topic and partition of an item, less than 0 for what is unusual."""
+    topic, index = items[item[PARENT]], item[INDEX]
+    name = topic[NAME] if topic[NAME] != UNSET else topic[ID]
+    if name < 0 or index < 0 or index >= _MOST_INDEX:
+        return np.int64(-1)
+    return (item[LINE] << 20 | name) << 24 | index
+
+
+@inlined
+def slot_of(known, key):
+    """Where a key is in a table, or would be; what is of earlier lines counts as empty."""
+    slot = (key ^ key >> 20) & (len(known) - 1)
+    while known[slot, 0] != key and known[slot, 0] >> 44 == key >> 44:
+        slot = (slot + 1) & (len(known) - 1)
+    return slot
+
+
+@called
+def stored(items, begin, end, known, since_us, appended, count):
+    """Adds what a produce request stored, where its answers tell; the new count, BAD for an unusual line."""
+    answers = 0
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == ANSWER_TOPIC and item[PARTITIONS] < 0:
+            return BAD
+        if item[TYPE] == ANSWER_PARTITION:
+            key, answers = key_of(items, item), answers + 1
+            slot = slot_of(known, key)
+            if (
+                key < 0
+                or known[slot, 0] == key
+                or answers > _MOST_ANSWERS
+                or item[AMOUNT] == UNSET
+                or item[MORE] == UNSET
+            ):
+                return BAD
+            known[slot, 0], known[slot, 1] = key, at
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == STORED_TOPIC and topic_of(item) == 0:
+            return BAD
+        if item[TYPE] == STORED_PARTITION:
+            key = key_of(items, item)
+            slot = slot_of(known, key)
+            if key < 0 or known[slot, 0] != key:
+                return BAD
+            answer = items[known[slot, 1]]
+            if answer[AMOUNT] == 0 and item[AMOUNT] > 0:
+                row = appended[count]
+                row[0], row[1], row[2], row[3] = since_us, topic_of(items[item[PARENT]]), item[INDEX], item[AMOUNT]
+                row[4] = answer[MORE]
+                count += 1
+    return count
+
+
+@called
+def consumed(items, begin, end, item_type, parts, count):
+    """Adds the partitions of a type that a fetch names; the new count, BAD for an unusual line."""
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == item_type - 1 and item[PARTITIONS] < 0:
+            return BAD
+        if item[TYPE] == item_type:
+            topic, asks = topic_of(items[item[PARENT]]), item_type == ASKED_PARTITION
+            if topic == 0 or item[INDEX] == UNSET or (asks and item[MORE] == UNSET):
+                return BAD
+            row = parts[count]
+            row[0], row[1], row[3] = topic, item[INDEX], item[MORE] if asks else 0
+            row[2] = FORGOTTEN_OFFSET if item_type == FORGOTTEN_PARTITION else item[AMOUNT]
+            count += 1
+    return count
+
+
+@entry
+def show(lines, times, items, rows, done, usual, known, appended, fetched, parts, counts):
+    """Adds what usual lines show of the data to tables, whose lengths are `counts`, and takes lines out of `usual`.
+
+    In place of user, client and connection, `fetched` has the number of a line.
+    """
+    end = 0
+    for number in range(len(lines)):
+        line, begin = lines[number], end
+        while end < len(items) and items[end, LINE] == number:
+            end += 1
+        api, remote, local = line[API], times[number, REMOTE_MS], times[number, LOCAL_MS]
+        produces = api == PRODUCE and line[ACKS] != 0
+        if not usual[number] or not (produces or (api == FETCH and rows[number, FOLLOWER] < 0)):
+            continue
+        usual[number] = remote >= 0 and line[RESPONSE] == 1
+        if not usual[number]:
+            continue
+        if produces:
+            since_us = np.int64(np.rint((done[number] - local) * 1000))
+            count = stored(items, begin, end, known, since_us, appended, counts[0])
+            usual[number] = count >= 0
+            counts[0] = max(count, counts[0])
+            continue
+        asked = consumed(items, begin, end, ASKED_PARTITION, parts, counts[2])
+        gone = consumed(items, begin, end, FORGOTTEN_PARTITION, parts, asked) if asked >= 0 else asked
+        given = consumed(items, begin, end, DELIVERED_PARTITION, parts, gone) if gone >= 0 else gone
+        usual[number] = given >= 0
+        if given >= 0:
+            row, version = fetched[counts[1]], line[VERSION]
+            row[0] = np.int64(np.rint((done[number] - (0 if remote > 0 else local / 2)) * 1000))
+            row[1], row[2], row[5] = rows[number, TIME_MS], number, line[EPOCH] <= 0
+            row[6] = ~version if line[THROTTLE_MS] > 0 and line[ANSWERED] == 0 else version
+            row[7], row[8] = gone - counts[2], given - gone
+            counts[1], counts[2] = counts[1] + 1, given

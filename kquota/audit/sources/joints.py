@@ -147,7 +147,7 @@ class _Joint:
         path, level, key = f"{frame.path}[]", frame.level, _skipped
         if frame.close == b"}":
             if (named := _NAMED.match(self._text, self.at)) is None:
-                self._leave(LONGEST)
+                self._leave(8 * WIDTH)
                 return False
             self.at, name = named.end(), named[1].decode()
             path, key = f'{frame.path}"{name}', frame.key.keys.get(name, _skipped)
@@ -179,8 +179,8 @@ class _Joint:
             self.kind, self.path, self.level, self.cell = _VALUES[here][key.kind], path, level, key.cell
             self.ending = here if here == b'"' else b""
             self.at += len(self.ending)
-        else:
-            self._leave(1 if here in (b"{", b"[", *_VALUES) else WIDTH)
+        else:  # the first byte says enough of a value of another type, and nothing of a name or of damage
+            self._leave(1 if here in (b"{", b"[", *_VALUES) and key.kind != API_NAME else WIDTH)
         return False
 
     def _open(self, frame: _Frame) -> bool:

@@ -1,8 +1,8 @@
 """The usual lines of a JSON request log, many at once: a compiled walk makes columns of them, and these become rows.
 
-`charged.SCHEMA` is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the same
-line, and a line that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a field
-that is missing or out of range.
+`charged.SCHEMA` is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the
+same line, and a line that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a
+field that is missing or out of range.
 
 Importing this module loads numba.
 """
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, Int64s
 from kquota.audit.sources import charged as of
-from kquota.audit.sources.charged import COLUMNS, SLOTS, charge
-from kquota.audit.sources.data_log import DATA_APIS, FORGOTTEN, ID, DataLog
+from kquota.audit.sources.charged import COLUMNS, SLOTS, charge, show
+from kquota.audit.sources.data_log import DATA_APIS, ID, Appended, DataLog, Fetched, Part
 from kquota.audit.sources.envelope import START
 from kquota.audit.sources.joints import Learner
 from kquota.audit.sources.moments import Layout, layout_before, second_of
@@ -31,16 +31,12 @@ from kquota.audit.sources.requests import Requests, identity
 from kquota.audit.sources.walk import (
     BEGIN,
     CELLS,
-    FIRST_CELL,
     FULL,
-    LINE,
     LONGEST,
     NEW_JOINT,
     NEW_SHAPE,
-    PARENT,
     SECOND,
     SHAPE,
-    TYPE,
     UNSET,
     USUAL,
     Found,
@@ -55,7 +51,7 @@ Flags = Any
 
 _START: Final = np.frombuffer(START.encode() + bytes(WIDTH), np.uint8)
 _BLANKS: Final = np.frombuffer(b"\t\n\v\f\r ", np.uint8)
-_LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000
+_LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES, _ANSWERS = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000, 1 << 12
 
 # --- Texts and their meanings.
 
@@ -87,16 +83,6 @@ class _Meaning:
     def forget(self) -> None:
         """The texts have other numbers now. The last value stands for a missing text."""
         self._values[:-1], self._values[-1] = _NEW, _INVALID
-
-
-class _Items(NamedTuple):
-    """The items of one kind of list, in the order of the log."""
-
-    rows: Int64s
-    """Their own numbers, which are the parents of others."""
-    line: Int64s
-    parent: Int64s
-    cells: Columns
 
 
 @dataclass(frozen=True)
@@ -228,15 +214,9 @@ class _Reading:
         self.scanner, self.buffer, found = scanner, buffer, scanner._found
         self.stop, self.count, items = found.state[:3].tolist()
         self._rows = found.cells[: self.count * SLOTS].reshape(-1, SLOTS)
-        self._item_rows = found.cells[_LINES * SLOTS :][: items * CELLS].reshape(-1, CELLS)
-        self._lines, self._items = np.ascontiguousarray(self._rows.T), self._item_rows.T
+        self._items = found.cells[_LINES * SLOTS :][: items * CELLS].reshape(-1, CELLS)
+        self._lines = np.ascontiguousarray(self._rows.T)
         self.usual_lines = self._lines[USUAL] == 1
-
-    def items(self, item: int) -> _Items:
-        """The items of a type."""
-        rows = np.flatnonzero(self._items[TYPE] == item)
-        some = self._items[:, rows]
-        return _Items(rows, some[LINE], some[PARENT], some[FIRST_CELL:])
 
     def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
         """The numbers of texts of usual lines; without one a line is not usual."""
@@ -272,7 +252,7 @@ class _Reading:
         charge(
             self._rows,
             self._rows.view(np.float64),
-            self._item_rows,
+            self._items,
             scanner._texts,
             scanner.crcs(),
             seconds,
@@ -281,8 +261,8 @@ class _Reading:
             rows,
         )
         time_ms, size, spent_ns, position, replica, empty = rows.T
-        produced, fetched, shared = (api == each for each in (of.PRODUCE, of.FETCH, of.SHARE_FETCH))
-        throttle, version = self._lines[of.THROTTLE_MS], self._lines[of.VERSION]
+        produced, shared = api == of.PRODUCE, api == of.SHARE_FETCH
+        throttle = self._lines[of.THROTTLE_MS]
         careless = produced & (self._lines[of.ACKS] == 0)
         request_ns = np.where(careless, 0, spent_ns)
         exempt_ns = np.where(careless, spent_ns, NOT_EXEMPT)
@@ -295,7 +275,7 @@ class _Reading:
         repeated = self.usual_lines & ~new
         self.usual_lines &= new
         if scanner._data is not None:
-            self._show(scanner._data, done, time_ms, replica, produced, fetched, throttle, version)
+            self._show(scanner._data, rows, done, connections)
         follows = self.usual_lines & (replica >= 0)
         lines = np.flatnonzero(self.usual_lines & ~follows)
         columns = (
@@ -336,110 +316,24 @@ class _Reading:
             firsts,
         )
 
-    def _show(self, data: DataLog, done: Any, charged: Int64s, replica: Int64s, produced: Flags,
-              fetched: Flags, throttle: Int64s, version: Int64s) -> None:  # fmt: skip
+    def _show(self, data: DataLog, rows: Int64s, done: Any, connections: Int64s) -> None:
         """Adds to the data what `DataLog.add` would add of each line."""
-        scanner, refuse = self.scanner, self.refuse
-        remote, local, response = (
-            self._lines[of.REMOTE_MS].view(np.float64),
-            self._lines[of.LOCAL_MS].view(np.float64),
-            self._lines[of.RESPONSE],
+        scanner, items = self.scanner, len(self._items)
+        appended, parts = (np.empty((items, len(kind._fields)), np.int64) for kind in (Appended, Part))
+        fetched, counts = np.empty((self.count, len(Fetched._fields)), np.int64), np.zeros(3, np.int64)
+        known = np.full((_ANSWERS, 2), -1, np.int64)
+        times, usual = self._rows.view(np.float64), self.usual_lines
+        show(self._rows, times, self._items, rows, done, usual, known, appended, fetched, parts, counts)
+        appended, fetched, parts = (
+            table[:count] for table, count in zip((appended, fetched, parts), counts.tolist(), strict=True)
         )
-        both = produced | fetched
-        refuse(both & ((remote < 0) | (response == UNSET) | ((response != 1) & (self._lines[of.ACKS] != 0))))
-        usable = self.usual_lines
-        since_us, read_us = (
-            np.rint(np.where(usable, each * 1000, 0)).astype(np.int64)
-            for each in (done - local, done - np.where(remote > 0, 0, local / 2))
-        )
-        connection = scanner._connections.of(scanner, np.where(usable, self._lines[of.CONNECTION], UNSET))
-        # What was produced, with the answers to it.
-        stored, answers = self.items(of.STORED_PARTITION), self.items(of.ANSWER_PARTITION)
-        topics = self.items(of.STORED_TOPIC)
-        owners = np.searchsorted(topics.rows, stored.parent)
-        acks = self._lines[of.ACKS]
-        wanted = acks[stored.line] != 0
-        refuse(answers.line[(answers.cells == UNSET).any(axis=0)])
-        offset, failed = np.zeros(len(stored.rows), np.int64), np.zeros(len(stored.rows), bool)
-        asked_keys = self._keys(stored, topics, wanted)
-        answer_keys = self._keys(answers, self.items(of.ANSWER_TOPIC), acks[answers.line] != 0)
-        alike = np.zeros(self.count, np.int64)
-        np.add.at(alike, stored.line[wanted], 1)
-        np.subtract.at(alike, answers.line[acks[answers.line] != 0], 1)
-        refuse(alike != 0)
-        one, other = (
-            order[usable[lines[order]]]
-            for order, lines in ((asked_keys[1], stored.line), (answer_keys[1], answers.line))
-        )
-        if len(one) == len(other):
-            differ = asked_keys[0][one] != answer_keys[0][other]
-            twice = np.flatnonzero(np.diff(asked_keys[0][one]) == 0) + 1
-            refuse(stored.line[one][differ])
-            refuse(stored.line[one][twice])
-            offset[one], failed[one] = answers.cells[2][other], answers.cells[1][other] != 0
-        topic = self._topic_codes(topics)[owners]
-        index, size, _ = stored.cells
-        kept = usable[stored.line] & (size > 0) & wanted & ~failed
-        lines = stored.line[kept]
-        rows = (since_us[lines], topic[kept], index[kept], size[kept], offset[kept])
-        # What was fetched.
-        asked, gone, given = (
-            (self.items(topic), self.items(topic + 1))
-            for topic in (of.ASKED_TOPIC, of.FORGOTTEN_TOPIC, of.DELIVERED_TOPIC)
-        )
-        refuse(asked[1].line[asked[1].cells[2] == UNSET])
-        refuse(gone[0].line[gone[0].cells[2] < 0])
-        refuse(given[1].line[given[1].cells[0] == UNSET])
-        tables = []
-        for topics, parts in (asked, gone, given):
-            codes = self._topic_codes(topics)[np.searchsorted(topics.rows, parts.parent)]
-            nothing = np.zeros(len(codes), np.int64)
-            amount = nothing + FORGOTTEN if topics is gone[0] else parts.cells[1]
-            most = parts.cells[2] if topics is asked[0] else nothing
-            tables.append(np.stack([codes, parts.cells[0], amount, most, parts.line], axis=1))
-        usable = self.usual_lines
-        data.appended.frombytes(np.stack(rows, axis=1)[usable[lines]].tobytes())
-        reads = fetched & usable & (replica < 0)
-        lines = np.flatnonzero(reads)
-        many, forgotten, answered = (np.bincount(table[:, 4], minlength=self.count)[lines] for table in tables)
-        table = np.concatenate(tables)
-        table = table[reads[table[:, 4]]]
-        data.parts.frombytes(table[np.argsort(table[:, 4], kind="stable"), :4].tobytes())
-        silent = (throttle > 0) & (self._lines[of.ANSWERED] == 0)
-        columns = (
-            read_us,
-            np.where(reads, charged, 0),
-            connection,
-            scanner._data_users.of(scanner, np.where(reads, self._lines[of.PRINCIPAL], UNSET)),
-            scanner._data_clients.of(scanner, np.where(reads, self._lines[of.CLIENT_ID], UNSET)),
-            (_given(self._lines[of.EPOCH], -1) <= 0).astype(np.int64),
-            np.where(silent, ~version, version),
-        )
-        fetches = np.stack([*(column[lines] for column in columns), many + forgotten, answered], axis=1)
-        data.fetched.frombytes(fetches.tobytes())
-
-    def _keys(self, parts: _Items, topics: _Items, wanted: Flags) -> tuple[Int64s, Int64s]:
-        """(line, topic and partition of each as one number, the order of those that are wanted)."""
-        name, other, _ = topics.cells
-        topic = np.where(name != UNSET, name, other)[np.searchsorted(topics.rows, parts.parent)]
-        self.refuse(parts.line[wanted & ((topic < 0) | (parts.cells[0] < 0) | (parts.cells[0] >= 1 << 24))])
-        keys = parts.line << 44 | topic << 24 | parts.cells[0]
-        order = np.argsort(keys, kind="stable")
-        return keys, order[wanted[order]]
-
-    def _topic_codes(self, topics: _Items) -> Int64s:
-        """The codes of topics in the data."""
-        name, other, _ = topics.cells
-        scanner, usable = self.scanner, self.usual_lines[topics.line]
-        codes = np.where(
-            name > 0,
-            scanner._topics.of(scanner, np.where(usable & (name > 0), name, UNSET)),
-            scanner._ids.of(scanner, np.where(usable & (name <= 0) & (other > 0), other, UNSET)),
-        )
-        self.refuse(topics.line[codes == _INVALID])
-        return codes
-
-
-def _given(values: Int64s, instead: int) -> Int64s:
-    """Values, or what stands for those that are not there."""
-    return np.where(values == UNSET, instead, values)
+        for topics in appended[:, 1], parts[:, 0]:
+            names, ids = (np.where(numbers > 0, numbers, UNSET) for numbers in (topics, -topics))
+            topics[:] = np.where(topics > 0, scanner._topics.of(scanner, names), scanner._ids.of(scanner, ids))
+        lines = fetched[:, 2].copy()
+        fetched[:, 2] = connections[lines]
+        fetched[:, 3] = scanner._data_users.of(scanner, self._lines[of.PRINCIPAL][lines])
+        fetched[:, 4] = scanner._data_clients.of(scanner, self._lines[of.CLIENT_ID][lines])
+        data.appended.frombytes(appended.tobytes())
+        data.fetched.frombytes(fetched.tobytes())
+        data.parts.frombytes(parts.tobytes())
