@@ -6,7 +6,7 @@ Importing this module loads numba.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -149,107 +149,221 @@ SCHEMA: Final[dict[str, Mapping[str, Key]]] = {
 _, PRODUCE, FETCH, SHARE_FETCH, OPENING = range(len(SCHEMA))
 """The numbers of APIs."""
 
-# --- What was charged.
+# --- What was charged, and what lines show of the data.
 
 TIME_MS, BYTES, REQUEST_NS, POSITION, FOLLOWER, EMPTY, COLUMNS = range(7)
 """The columns of a line: when it was charged, its bytes, its time on a thread, its position, the follower that sent it
 or -1, and whether it is a share fetch that found nothing."""
 _MOST_BYTES: Final = 2**31 - 1
-_PRODUCE_VERSIONS: Final = len(PRODUCE_VERSIONS)
-_PARTS: Final = np.array([[*map(int, parts)] for parts in FETCH_PARTS])
+_MOST_INDEX: Final = 1 << 24
+_MOST_ANSWERS: Final = 1 << 11
+
+
+def _produce_version(version: int) -> list[int]:
+    """The fixed parts of a produce request and its header, as `sizes.FETCH_PARTS`; and the type of its topics."""
+    flexible = version >= 9
+    topic = (1 if flexible else 6) + (16 if version >= 13 else 0)
+    return [18 if flexible else 20, topic, 4 if flexible else 8, version < 13, flexible, 0, STORED_TOPIC]
+
+
+_PRODUCE_PARTS: Final = np.array([_produce_version(version) for version in PRODUCE_VERSIONS])
+_FETCH_PARTS: Final = np.array([[*map(int, parts), DELIVERED_TOPIC] for parts in FETCH_PARTS])
 _EMPTY: Final = np.array([SHARE_FETCH_EMPTY[version] for version in range(len(SHARE_FETCH_EMPTY))])
 
 varint: Any = inlined(varint_size)
 position_of: Any = inlined(position_in)
 
 
+class Shown(NamedTuple):
+    """What usual lines show of the data: rows as of `data_log`, an appended batch with the number of its line."""
+
+    appended: Any
+    fetched: Any
+    """In place of user, client and connection there is the number of the line."""
+    parts: Any
+    counts: Any
+    """How many rows of each there are; none is added where the first is less than 0."""
+    known: Any
+    """A table for the answers to partitions, by their keys: open addressing."""
+
+
+@called
+def sized(items, begin, end, count, parts, lengths):
+    """The size of lists of topics and partitions, with the fixed parts; BAD for what is unusual."""
+    of_topic, of_partition, named, flexible, of_aborted = parts[1], parts[2], parts[3], parts[4], parts[5]
+    size, topic = parts[0] + (varint(count + 1) if flexible else 0), parts[6]
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == topic:
+            name, count = item[NAME], item[PARTITIONS]
+            if count < 0 or (named and name <= 0):
+                return np.int64(BAD)
+            length = lengths[name] if named else 0
+            size += of_topic + count * of_partition + length
+            if flexible:
+                size += varint(count + 1) + (varint(length + 1) if named else 0)
+        elif item[TYPE] == topic + 1:
+            records, aborted = item[AMOUNT], item[MORE]
+            is_whole = item[INDEX] >= -1 and (aborted != UNSET or of_aborted == 0)
+            if not is_whole or records < 0 or records > _MOST_BYTES:
+                return np.int64(BAD)
+            aborted = max(aborted, 0)
+            size += records + aborted * of_aborted
+            size += varint(records + 1) + varint(aborted + 1) if flexible else 0
+    return size
+
+
 @inlined
-def compact(length):
-    """As `sizes.compact_size`."""
-    return length + varint(length + 1)
+def topic_of(item):
+    """The number of a topic's name, or less than 0 for its id; 0 for neither."""
+    return item[NAME] if item[NAME] > 0 else min(-item[ID], 0)
+
+
+@inlined
+def key_of(items, item):
+    """A number for the line, topic and partition of an item, less than 0 for what is unusual."""
+    topic, index = items[item[PARENT]], item[INDEX]
+    name = topic[NAME] if topic[NAME] != UNSET else topic[ID]
+    if name < 0 or index < 0 or index >= _MOST_INDEX:
+        return np.int64(BAD)
+    return (item[LINE] << 20 | name) << 24 | index
+
+
+@inlined
+def slot_of(known, key):
+    """Where a key is in a table, or would be; what is of earlier lines counts as empty."""
+    slot = (key ^ key >> 20) & (len(known) - 1)
+    while known[slot, 0] != key and known[slot, 0] >> 44 == key >> 44:
+        slot = (slot + 1) & (len(known) - 1)
+    return slot
 
 
 @called
 def produced(line, items, begin, end, lengths, row):
     """Whether a produce request is usual: its size as `sizes.produce_request_size`, its partition for a position."""
-    version, many, transaction = line[VERSION], line[STORED], line[TRANSACTIONAL_ID]
-    if line[ACKS] == UNSET or many < 0 or version < 0 or version >= _PRODUCE_VERSIONS:
+    version, transaction = line[VERSION], line[TRANSACTIONAL_ID]
+    if line[ACKS] == UNSET or line[STORED] < 0 or version < 0 or version >= len(_PRODUCE_PARTS):
         return False
-    if version >= 3 and transaction < 0:
+    size = sized(items, begin, end, line[STORED], _PRODUCE_PARTS[version], lengths)
+    if size < 0 or (version >= 3 and transaction < 0):
         return False
-    size, flexible, place = 16 + lengths[line[CLIENT_ID]], version >= 9, UNSET
-    if flexible:
-        size += 2 + varint(many + 1) + (compact(lengths[transaction]) if transaction > 0 else 1)
-    else:
-        size += 4 + (2 + lengths[transaction] if version >= 3 else 0)
+    length = lengths[max(transaction, 0)]
+    if version >= 9:
+        size += length + varint(length + 1) if transaction > 0 else 1
+    elif version >= 3:
+        size += 2 + length
+    row[BYTES], row[POSITION] = size + lengths[line[CLIENT_ID]], UNANSWERED if line[ACKS] == 0 else 0
+    for at in range(begin, end):
+        if items[at, TYPE] == STORED_PARTITION:
+            row[POSITION] += 4 * min(items[at, INDEX] + 1, 31)
+            break
+    return True
+
+
+@called
+def stored(items, begin, end, since_us, shown):
+    """Adds what a produce request stored, by its answers; whether it is usual."""
+    appended, known, count, answers = shown.appended, shown.known, shown.counts[0], 0
     for at in range(begin, end):
         item = items[at]
-        if item[TYPE] == STORED_TOPIC:
-            name, count = item[NAME], item[PARTITIONS]
-            if count < 0 or (version < 13 and name <= 0):
+        if item[TYPE] == ANSWER_TOPIC and item[PARTITIONS] < 0:
+            return False
+        if item[TYPE] == ANSWER_PARTITION:
+            key, answers = key_of(items, item), answers + 1
+            slot, is_whole = slot_of(known, key), item[AMOUNT] != UNSET and item[MORE] != UNSET
+            if key < 0 or known[slot, 0] == key or answers > _MOST_ANSWERS or not is_whole:
                 return False
-            names = lengths[max(name, 0)]
-            size += (16 if version >= 13 else compact(names)) + varint(count + 1) + 1 if flexible else 6 + names
-        elif item[TYPE] == STORED_PARTITION:
-            index, records = item[INDEX], item[AMOUNT]
-            if index == UNSET or records < 0 or records > _MOST_BYTES:
+            known[slot, 0], known[slot, 1] = key, at
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == STORED_TOPIC and topic_of(item) == 0:
+            return False
+        if item[TYPE] == STORED_PARTITION:
+            key = key_of(items, item)
+            slot = slot_of(known, key)
+            if key < 0 or known[slot, 0] != key:
                 return False
-            size += 5 + compact(records) if flexible else 8 + records
-            place = 4 * min(index + 1, 31) if place == UNSET else place
-    row[BYTES], row[POSITION] = size, max(place, 0) + (UNANSWERED if line[ACKS] == 0 else 0)
+            answer, row = items[known[slot, 1]], appended[count]
+            if answer[AMOUNT] == 0 and item[AMOUNT] > 0:
+                row[0], row[1], row[2], row[3] = since_us, topic_of(items[item[PARENT]]), item[INDEX], item[AMOUNT]
+                row[4], row[5] = answer[MORE], item[LINE]
+                count += 1
+    shown.counts[0] = count
     return True
 
 
 @called
 def fetched(line, items, begin, end, lengths, crcs, row):
     """Whether a fetch is usual: its size as `sizes.fetch_response_size`, its position as `event.position_of`."""
-    version, many = line[VERSION], line[ANSWERED]
-    if many < 0 or line[ASKED] < 0 or version < 0 or version >= len(_PARTS):
+    version, many, state = line[VERSION], line[ANSWERED], line[STATE]
+    if many < 0 or line[ASKED] < 0 or version < 0 or version >= len(_FETCH_PARTS):
         return False
-    flexible, placed = version >= 12, False
-    size = _PARTS[version, 0] + (varint(many + 1) if flexible else 0)
-    for at in range(begin, end):
-        item = items[at]
-        if item[TYPE] == DELIVERED_TOPIC:
-            name, count = item[NAME], item[PARTITIONS]
-            if count < 0 or (version < 13 and name <= 0):
-                return False
-            size += _PARTS[version, 1] + count * _PARTS[version, 2] + (varint(count + 1) if flexible else 0)
-            if version < 13:
-                size += compact(lengths[name]) if flexible else lengths[name]
-        elif item[TYPE] == DELIVERED_PARTITION:
-            records, aborted = item[AMOUNT], item[MORE]
-            if records < 0 or records > _MOST_BYTES or (aborted == UNSET and version >= 4):
-                return False
-            aborted = max(aborted, 0)
-            size += records + aborted * _PARTS[version, 5]
-            size += varint(records + 1) + varint(aborted + 1) if flexible else 0
-        elif item[TYPE] == ASKED_TOPIC and item[PARTITIONS] < 0:
-            return False
-        elif item[TYPE] == ASKED_PARTITION:
-            partition, offset, topic = item[INDEX], item[AMOUNT], items[item[PARENT]]
-            if partition == UNSET or offset == UNSET:
-                return False
-            if not placed:
-                placed = True
-                name = topic[ID] if topic[ID] > 0 and lengths[topic[ID]] > 0 else topic[NAME]
-                if name <= 0:
-                    return False
-                row[POSITION] = position_of(crcs[name], partition, offset)
-    replica = line[STATE_REPLICA] if line[STATE] == 1 else line[REPLICA]
-    if line[STATE] != 1 and replica == UNSET:
-        replica = -1
-    if replica == UNSET or (line[STATE] < 0 and line[STATE] != UNSET):
+    size = sized(items, begin, end, many, _FETCH_PARTS[version], lengths)
+    if size < 0:
         return False
     row[BYTES] = UNKNOWN if line[THROTTLE_MS] > 0 and many == 0 else size
-    row[FOLLOWER] = replica
+    row[FOLLOWER] = -1
+    if state == 1 or line[REPLICA] != UNSET:
+        row[FOLLOWER] = line[STATE_REPLICA] if state == 1 else line[REPLICA]
+    if row[FOLLOWER] == UNSET or (state < 0 and state != UNSET):
+        return False
+    for at in range(begin, end):
+        item = items[at]
+        if item[TYPE] == ASKED_TOPIC and item[PARTITIONS] < 0:
+            return False
+        if item[TYPE] == ASKED_PARTITION:
+            topic = items[item[PARENT]]
+            name = topic[ID] if topic[ID] > 0 and lengths[topic[ID]] > 0 else topic[NAME]
+            if name <= 0 or item[INDEX] == UNSET or item[AMOUNT] == UNSET:
+                return False
+            row[POSITION] = position_of(crcs[name], item[INDEX], item[AMOUNT])
+            break
+    return True
+
+
+@called
+def named(items, begin, end, kind, parts, count):
+    """Adds the partitions of a type that a fetch names; how many there are then, BAD for what is unusual."""
+    if count < 0:
+        return BAD
+    for at in range(begin, end):
+        item, asks = items[at], kind == ASKED_PARTITION
+        if item[TYPE] == kind - 1 and item[PARTITIONS] < 0:
+            return BAD
+        if item[TYPE] == kind:
+            topic, amount, row = topic_of(items[item[PARENT]]), item[AMOUNT], parts[count]
+            if kind == FORGOTTEN_PARTITION:
+                amount = FORGOTTEN_OFFSET
+            if topic == 0 or item[INDEX] == UNSET or amount == UNSET or (asks and item[MORE] == UNSET):
+                return BAD
+            row[0], row[1], row[2], row[3] = topic, item[INDEX], amount, item[MORE] if asks else 0
+            count += 1
+    return count
+
+
+@called
+def consumed(line, items, begin, end, number, time_ms, read_us, shown):
+    """Adds what a fetch asks for and gets; whether it is usual."""
+    begun, version, row = shown.counts[2], line[VERSION], shown.fetched[shown.counts[1]]
+    asked = count = begun
+    for kind in (ASKED_PARTITION, FORGOTTEN_PARTITION, DELIVERED_PARTITION):
+        asked = count if kind == DELIVERED_PARTITION else asked
+        count = named(items, begin, end, kind, shown.parts, count)
+    if count < 0:
+        return False
+    row[0], row[1], row[2], row[5] = read_us, time_ms, number, line[EPOCH] <= 0
+    row[6] = ~version if line[THROTTLE_MS] > 0 and line[ANSWERED] == 0 else version
+    row[7], row[8] = asked - begun, count - asked
+    shown.counts[1] += 1
+    shown.counts[2] = count
     return True
 
 
 @entry
-def charge(lines, times, items, texts, crcs, seconds, usual, done, rows):
-    """Fills `rows` and `done`, when each request was done with (epoch ms), and takes lines out of `usual`."""
-    lengths, layouts, end = texts.entries[:, 2], texts.layouts, 0
+def charge(lines, times, items, texts, crcs, seconds, usual, rows, shown):
+    """Fills `rows` and what is `shown`, and takes lines out of `usual`."""
+    lengths, layouts, end = texts.entries[:, 2], texts.layouts, np.int64(0)
+    shows = shown.counts[0] >= 0
     for number in range(len(rows)):
         line, row, begin = lines[number], rows[number], end
         while end < len(items) and items[end, LINE] == number:
@@ -268,16 +382,24 @@ def charge(lines, times, items, texts, crcs, seconds, usual, done, rows):
             continue
         layout = layouts[line[SHAPE]]
         power = POWERS[layout[5] - layout[4]]
-        done[number] = seconds[number] + line[FRACTION] * 1000 / power + 500 / power - sent - queued
+        done = seconds[number] + line[FRACTION] * 1000 / power + 500 / power - sent - queued
         reads = api in (FETCH, SHARE_FETCH)
-        charged = np.floor(done[number] - (UNTOLD_FETCH_MS if reads else UNTOLD_MS))
+        charged = np.floor(done - (UNTOLD_FETCH_MS if reads else UNTOLD_MS))
         if not EARLIEST_MS <= charged < LATEST_MS:
             continue
         row[TIME_MS], row[REQUEST_NS] = np.int64(charged), np.int64(np.rint(local * 1e6))
+        remote = times[number, REMOTE_MS]
+        tells = remote >= 0 and line[RESPONSE] == 1
         if api == PRODUCE:
             usual[number] = produced(line, items, begin, end, lengths, row)
+            if shows and usual[number] and line[ACKS] != 0:
+                since_us = np.int64(np.rint((done - local) * 1000))
+                usual[number] = tells and stored(items, begin, end, since_us, shown)
         elif api == FETCH:
             usual[number] = fetched(line, items, begin, end, lengths, crcs, row)
+            if shows and usual[number] and row[FOLLOWER] < 0:
+                read_us = np.int64(np.rint((done - (0 if remote > 0 else local / 2)) * 1000))
+                usual[number] = tells and consumed(line, items, begin, end, number, row[TIME_MS], read_us, shown)
         elif api == SHARE_FETCH:
             answered, error = line[ANSWERED], line[ERROR]
             usual[number] = answered >= 0 and error != UNSET
@@ -285,127 +407,3 @@ def charge(lines, times, items, texts, crcs, seconds, usual, done, rows):
                 row[EMPTY], row[BYTES] = 1, _EMPTY[version]
         else:
             usual[number] = True
-
-
-# --- What lines show of the data: as `DataLog.add`.
-
-_MOST_INDEX: Final = 1 << 24
-_MOST_ANSWERS: Final = 1 << 11
-
-
-@inlined
-def topic_of(item):
-    """The number of a topic's name; less than 0 for that of its id, 0 for neither."""
-    return item[NAME] if item[NAME] > 0 else min(-item[ID], 0)
-
-
-@inlined
-def key_of(items, item):
-    """A number for the line, topic and partition of an item, less than 0 for what is unusual."""
-    topic, index = items[item[PARENT]], item[INDEX]
-    name = topic[NAME] if topic[NAME] != UNSET else topic[ID]
-    if name < 0 or index < 0 or index >= _MOST_INDEX:
-        return np.int64(-1)
-    return (item[LINE] << 20 | name) << 24 | index
-
-
-@inlined
-def slot_of(known, key):
-    """Where a key is in a table, or would be; what is of earlier lines counts as empty."""
-    slot = (key ^ key >> 20) & (len(known) - 1)
-    while known[slot, 0] != key and known[slot, 0] >> 44 == key >> 44:
-        slot = (slot + 1) & (len(known) - 1)
-    return slot
-
-
-@called
-def stored(items, begin, end, known, since_us, appended, count):
-    """Adds what a produce request stored, where its answers tell; the new count, BAD for an unusual line."""
-    answers = 0
-    for at in range(begin, end):
-        item = items[at]
-        if item[TYPE] == ANSWER_TOPIC and item[PARTITIONS] < 0:
-            return BAD
-        if item[TYPE] == ANSWER_PARTITION:
-            key, answers = key_of(items, item), answers + 1
-            slot = slot_of(known, key)
-            if (
-                key < 0
-                or known[slot, 0] == key
-                or answers > _MOST_ANSWERS
-                or item[AMOUNT] == UNSET
-                or item[MORE] == UNSET
-            ):
-                return BAD
-            known[slot, 0], known[slot, 1] = key, at
-    for at in range(begin, end):
-        item = items[at]
-        if item[TYPE] == STORED_TOPIC and topic_of(item) == 0:
-            return BAD
-        if item[TYPE] == STORED_PARTITION:
-            key = key_of(items, item)
-            slot = slot_of(known, key)
-            if key < 0 or known[slot, 0] != key:
-                return BAD
-            answer = items[known[slot, 1]]
-            if answer[AMOUNT] == 0 and item[AMOUNT] > 0:
-                row = appended[count]
-                row[0], row[1], row[2], row[3] = since_us, topic_of(items[item[PARENT]]), item[INDEX], item[AMOUNT]
-                row[4] = answer[MORE]
-                count += 1
-    return count
-
-
-@called
-def consumed(items, begin, end, item_type, parts, count):
-    """Adds the partitions of a type that a fetch names; the new count, BAD for an unusual line."""
-    for at in range(begin, end):
-        item = items[at]
-        if item[TYPE] == item_type - 1 and item[PARTITIONS] < 0:
-            return BAD
-        if item[TYPE] == item_type:
-            topic, asks = topic_of(items[item[PARENT]]), item_type == ASKED_PARTITION
-            if topic == 0 or item[INDEX] == UNSET or (asks and item[MORE] == UNSET):
-                return BAD
-            row = parts[count]
-            row[0], row[1], row[3] = topic, item[INDEX], item[MORE] if asks else 0
-            row[2] = FORGOTTEN_OFFSET if item_type == FORGOTTEN_PARTITION else item[AMOUNT]
-            count += 1
-    return count
-
-
-@entry
-def show(lines, times, items, rows, done, usual, known, appended, fetched, parts, counts):
-    """Adds what usual lines show of the data to tables, whose lengths are `counts`, and takes lines out of `usual`.
-
-    In place of user, client and connection, `fetched` has the number of a line.
-    """
-    end = 0
-    for number in range(len(lines)):
-        line, begin = lines[number], end
-        while end < len(items) and items[end, LINE] == number:
-            end += 1
-        api, remote, local = line[API], times[number, REMOTE_MS], times[number, LOCAL_MS]
-        produces = api == PRODUCE and line[ACKS] != 0
-        if not usual[number] or not (produces or (api == FETCH and rows[number, FOLLOWER] < 0)):
-            continue
-        usual[number] = remote >= 0 and line[RESPONSE] == 1
-        if not usual[number]:
-            continue
-        if produces:
-            since_us = np.int64(np.rint((done[number] - local) * 1000))
-            count = stored(items, begin, end, known, since_us, appended, counts[0])
-            usual[number] = count >= 0
-            counts[0] = max(count, counts[0])
-            continue
-        asked = consumed(items, begin, end, ASKED_PARTITION, parts, counts[2])
-        gone = consumed(items, begin, end, FORGOTTEN_PARTITION, parts, asked) if asked >= 0 else asked
-        given = consumed(items, begin, end, DELIVERED_PARTITION, parts, gone) if gone >= 0 else gone
-        usual[number] = given >= 0
-        if given >= 0:
-            row, version = fetched[counts[1]], line[VERSION]
-            row[0] = np.int64(np.rint((done[number] - (0 if remote > 0 else local / 2)) * 1000))
-            row[1], row[2], row[5] = rows[number, TIME_MS], number, line[EPOCH] <= 0
-            row[6] = ~version if line[THROTTLE_MS] > 0 and line[ANSWERED] == 0 else version
-            row[7], row[8] = gone - counts[2], given - gone
-            counts[1], counts[2] = counts[1] + 1, given

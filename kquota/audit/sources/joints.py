@@ -73,9 +73,9 @@ _DEEPEST: Final = 60
 
 
 class Learner:
-    """Learns joints, and numbers the APIs that are met, after those of the schema.
+    """Learns joints, and numbers APIs: first the APIs of the schema, then whichever are met.
 
-    The schema has the keys of a line by its API; under no name those until the API is known.
+    The schema has the keys of a line by its API; under no name the keys that come before the API.
     """
 
     def __init__(self, schema: Mapping[str, Mapping[str, Key]], others: Mapping[str, Key]) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, Int64s
 from kquota.audit.sources import charged as of
-from kquota.audit.sources.charged import COLUMNS, SLOTS, charge, show
-from kquota.audit.sources.data_log import DATA_APIS, ID, Appended, DataLog, Fetched, Part
+from kquota.audit.sources.charged import COLUMNS, SLOTS, Shown, charge
+from kquota.audit.sources.data_log import DATA_APIS, ID, DataLog
 from kquota.audit.sources.envelope import START
 from kquota.audit.sources.joints import Learner
 from kquota.audit.sources.moments import Layout, layout_before, second_of
@@ -218,6 +218,14 @@ class _Reading:
         self._lines = np.ascontiguousarray(self._rows.T)
         self.usual_lines = self._lines[USUAL] == 1
 
+    def _room(self) -> Shown:
+        """Room for what the lines show of the data, where that is wanted."""
+        is_wanted = self.scanner._data is not None
+        room = [(len(self._items), 6), (self.count, 9), (len(self._items), 4)]
+        tables = (np.empty(shape if is_wanted else (0, 0), np.int64) for shape in room)
+        known = np.full((_ANSWERS if is_wanted else 1, 2), -1, np.int64)
+        return Shown(*tables, np.full(3, is_wanted - 1), known)
+
     def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
         """The numbers of texts of usual lines; without one a line is not usual."""
         found = meaning.of(self.scanner, np.where(self.usual_lines, numbers, UNSET))
@@ -248,7 +256,7 @@ class _Reading:
         library = np.zeros(self.count, np.int64)
         library[known] = scanner._software.of(scanner, software[known])
         self.refuse(library == _INVALID)
-        rows, done = np.zeros((self.count, COLUMNS), np.int64), np.zeros(self.count)
+        rows, shown = np.zeros((self.count, COLUMNS), np.int64), self._room()
         charge(
             self._rows,
             self._rows.view(np.float64),
@@ -257,8 +265,8 @@ class _Reading:
             scanner.crcs(),
             seconds,
             self.usual_lines,
-            done,
             rows,
+            shown,
         )
         time_ms, size, spent_ns, position, replica, empty = rows.T
         produced, shared = api == of.PRODUCE, api == of.SHARE_FETCH
@@ -275,7 +283,7 @@ class _Reading:
         repeated = self.usual_lines & ~new
         self.usual_lines &= new
         if scanner._data is not None:
-            self._show(scanner._data, rows, done, connections)
+            self._show(scanner._data, shown, connections)
         follows = self.usual_lines & (replica >= 0)
         lines = np.flatnonzero(self.usual_lines & ~follows)
         columns = (
@@ -316,17 +324,10 @@ class _Reading:
             firsts,
         )
 
-    def _show(self, data: DataLog, rows: Int64s, done: Any, connections: Int64s) -> None:
+    def _show(self, data: DataLog, shown: Shown, connections: Int64s) -> None:
         """Adds to the data what `DataLog.add` would add of each line."""
-        scanner, items = self.scanner, len(self._items)
-        appended, parts = (np.empty((items, len(kind._fields)), np.int64) for kind in (Appended, Part))
-        fetched, counts = np.empty((self.count, len(Fetched._fields)), np.int64), np.zeros(3, np.int64)
-        known = np.full((_ANSWERS, 2), -1, np.int64)
-        times, usual = self._rows.view(np.float64), self.usual_lines
-        show(self._rows, times, self._items, rows, done, usual, known, appended, fetched, parts, counts)
-        appended, fetched, parts = (
-            table[:count] for table, count in zip((appended, fetched, parts), counts.tolist(), strict=True)
-        )
+        scanner, usual = self.scanner, self.usual_lines
+        appended, fetched, parts = (table[:count] for table, count in zip(shown, shown.counts.tolist(), strict=False))
         for topics in appended[:, 1], parts[:, 0]:
             names, ids = (np.where(numbers > 0, numbers, UNSET) for numbers in (topics, -topics))
             topics[:] = np.where(topics > 0, scanner._topics.of(scanner, names), scanner._ids.of(scanner, ids))
@@ -334,6 +335,7 @@ class _Reading:
         fetched[:, 2] = connections[lines]
         fetched[:, 3] = scanner._data_users.of(scanner, self._lines[of.PRINCIPAL][lines])
         fetched[:, 4] = scanner._data_clients.of(scanner, self._lines[of.CLIENT_ID][lines])
-        data.appended.frombytes(appended.tobytes())
-        data.fetched.frombytes(fetched.tobytes())
-        data.parts.frombytes(parts.tobytes())
+        owners = np.repeat(lines, fetched[:, 7] + fetched[:, 8])
+        data.appended.frombytes(appended[usual[appended[:, 5]], :5].tobytes())
+        data.fetched.frombytes(fetched[usual[lines]].tobytes())
+        data.parts.frombytes(parts[usual[owners]].tobytes())

@@ -77,7 +77,7 @@ class Joints(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The slots of lines, one line after the other, then those of items; `times` are the same bytes as doubles."""
+    """The slots of lines, one line after the other, then the cells of items; `times` are the same bytes as doubles."""
 
     cells: Any
     times: Any
