@@ -93,7 +93,7 @@ class Fast:
             new: list[Any] = ["follower"] * found.count
             for number, row in zip(found.lines.tolist(), found.rows.tolist(), strict=True):
                 new[number] = named(row, self.names)
-            for number, begin, _ in found.odd:
+            for number, begin in found.odd:
                 new[number] = None
                 assert text.startswith(lines[len(rows) + number], begin)
             assert new.count("follower") == found.followers

@@ -15,6 +15,7 @@ from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import FORGOTTEN as FORGOTTEN_OFFSET
 from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
 from kquota.audit.sources.joints import API_NAME, COUNT, FALSE, INTS, LIST, OBJECT, Key
+from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED
 from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS
 from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY, varint_size
 from kquota.audit.sources.walk import (
@@ -151,9 +152,8 @@ _, PRODUCE, FETCH, SHARE_FETCH, OPENING = range(len(SCHEMA))
 
 # --- What was charged, and what lines show of the data.
 
-TIME_MS, BYTES, REQUEST_NS, POSITION, FOLLOWER, EMPTY, COLUMNS = range(7)
-"""The columns of a line: when it was charged, its bytes, its time on a thread, its position, the follower that sent it
-or -1, and whether it is a share fetch that found nothing."""
+TIME_MS, KIND, USER, CLIENT, BYTES, REQUEST_NS, THROTTLED_MS, PEER, POSITION, EXEMPT_NS, FOLLOWER, COLUMNS = range(12)
+"""The columns of a line: those of a `names.ROW`, and the follower that sent it or -1."""
 _MOST_BYTES: Final = 2**31 - 1
 _MOST_INDEX: Final = 1 << 24
 _MOST_ANSWERS: Final = 1 << 11
@@ -252,7 +252,10 @@ def produced(line, items, begin, end, lengths, row):
         size += length + varint(length + 1) if transaction > 0 else 1
     elif version >= 3:
         size += 2 + length
-    row[BYTES], row[POSITION] = size + lengths[line[CLIENT_ID]], UNANSWERED if line[ACKS] == 0 else 0
+    row[BYTES] = size + lengths[line[CLIENT_ID]]
+    if line[ACKS] == 0:
+        row[POSITION] += UNANSWERED
+        row[REQUEST_NS], row[EXEMPT_NS] = 0, row[REQUEST_NS]
     for at in range(begin, end):
         if items[at, TYPE] == STORED_PARTITION:
             row[POSITION] += 4 * min(items[at, INDEX] + 1, 31)
@@ -361,14 +364,17 @@ def consumed(line, items, begin, end, number, time_ms, read_us, shown):
 
 @entry
 def charge(lines, times, items, texts, crcs, seconds, usual, rows, shown):
-    """Fills `rows` and what is `shown`, and takes lines out of `usual`."""
+    """Fills `rows` and what is `shown`, and takes lines out of `usual`.
+
+    The kind, the names, and the library of a producer in its position are there already.
+    """
     lengths, layouts, end = texts.entries[:, 2], texts.layouts, np.int64(0)
     shows = shown.counts[0] >= 0
     for number in range(len(rows)):
         line, row, begin = lines[number], rows[number], end
         while end < len(items) and items[end, LINE] == number:
             end += 1
-        row[FOLLOWER] = -1
+        row[FOLLOWER], row[EXEMPT_NS], row[THROTTLED_MS] = -1, NOT_EXEMPT, line[THROTTLE_MS]
         if not usual[number]:
             continue
         usual[number] = False
@@ -404,6 +410,8 @@ def charge(lines, times, items, texts, crcs, seconds, usual, rows, shown):
             answered, error = line[ANSWERED], line[ERROR]
             usual[number] = answered >= 0 and error != UNSET
             if throttle == 0 and error == 0 and answered == 0 and 0 <= version < len(_EMPTY):
-                row[EMPTY], row[BYTES] = 1, _EMPTY[version]
+                row[BYTES] = _EMPTY[version]
+            else:
+                row[KIND] += UNSIZED
         else:
             usual[number] = True

@@ -79,11 +79,9 @@ class Pieces:
         self.heading: Mapping[str, str] = NO_SIGNS
         """The words of the last line that was no request."""
         self._begun: dict[str, str] = {}
-        self._new: set[str] = set()
-        """The streams whose line is known to be a new request, by a piece of it."""
 
-    def whole(self, line: str, is_new: bool = False) -> tuple[str, bool] | None:
-        """The line with the pieces before it, and whether one of them `is_new`; None for a piece that goes on."""
+    def whole(self, line: str) -> str | None:
+        """The line with the pieces before it; None for a piece that goes on."""
         stream, text, goes_on = "", line, False
         if (cri := _CRI.match(line)) is not None:
             stream, goes_on = cri[1], cri[2] == "P"
@@ -94,11 +92,8 @@ class Pieces:
             stream, goes_on = rest.partition('"')[0], len(content) >= _PIECE and not content.endswith("\\n")
             if begun := self._begun.pop(stream, ""):
                 text = begun + line[len(_DOCKER) :]
-        is_new |= stream in self._new
-        self._new.discard(stream)
         if not goes_on or len(text) > _LONGEST:
-            return text, is_new
-        self._new |= {stream} if is_new else set()
+            return text
         self._begun[stream] = text.rstrip("\r\n") if cri is not None else text.partition('","stream":"')[0]
         return None
 

@@ -10,25 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kquota.audit.sources import walk
 from kquota.audit.sources.names import WIDTH
-from kquota.audit.sources.walk import (
-    COUNTED,
-    END,
-    FIRST_CELL,
-    INT,
-    JOINT,
-    LONGEST,
-    MARK,
-    NUMBER,
-    ODD,
-    STRING,
-    TEXT,
-    TIME,
-    VALUE,
-    Joints,
-)
 
-SKIPPED, FALSE, API_NAME, OBJECT, LIST, ITEM, INTS, COUNT = range(ODD + 1, ODD + 9)
+SKIPPED, FALSE, API_NAME, OBJECT, LIST, ITEM, INTS, COUNT = range(walk.ODD + 1, walk.ODD + 9)
 """What else may be done with a value; of a list in COUNT only the length is kept, -1 for null."""
 STRANGE: Final = -2
 """The value of an object that is something else."""
@@ -43,7 +28,7 @@ class Key(NamedTuple):
     cell: int = 0
     keys: "Mapping[str, Key]" = MappingProxyType({})
     """Those of the object, or of each object of the list."""
-    item: int = COUNTED
+    item: int = walk.COUNTED
     """The type of the items of a list."""
 
 
@@ -62,10 +47,11 @@ _skipped: Final = Key(SKIPPED)
 _NAMED: Final = re.compile(rb'"([ !#-\[\]-\x7f]*)":')
 _API_NAME: Final = re.compile(rb'"([A-Z_]+)"')
 _WORD: Final = re.compile(rb"null|true|false")
-_WORDS: Final = {(FALSE, b"false"): None, (TEXT, b"null"): NOTHING, (COUNT, b"null"): -1}
+_WORDS: Final = {(FALSE, b"false"): None, (walk.TEXT, b"null"): NOTHING, (COUNT, b"null"): -1}
 """What words mean where not any value is skipped."""
-_DIGITS: Final = {SKIPPED: NUMBER, INT: INT, TIME: TIME}
-_VALUES: Final = {b'"': {SKIPPED: STRING, TEXT: TEXT}, **{bytes([each]): _DIGITS for each in b"-0123456789"}}
+_DIGITS: Final = {SKIPPED: walk.NUMBER, walk.INT: walk.INT, walk.TIME: walk.TIME}
+_STRINGS: Final = {SKIPPED: walk.STRING, walk.TEXT: walk.TEXT}
+_VALUES: Final = {b'"': _STRINGS, **{bytes([each]): _DIGITS for each in b"-0123456789"}}
 """What is done with a value, by its first byte and what is wanted of it."""
 _MOST_JOINTS: Final = 1 << 13
 _MOST_MARKS: Final = 32
@@ -79,9 +65,9 @@ class Learner:
     """
 
     def __init__(self, schema: Mapping[str, Mapping[str, Key]], others: Mapping[str, Key]) -> None:
-        rows, marks = np.zeros((_MOST_JOINTS, JOINT), np.int64), np.zeros((4 * _MOST_JOINTS, MARK), np.int64)
+        rows, marks = np.zeros((_MOST_JOINTS, walk.JOINT), np.int64), np.zeros((4 * _MOST_JOINTS, walk.MARK), np.int64)
         letters, behind = np.zeros(128 * _MOST_JOINTS, np.uint8), np.zeros((2, _MOST_JOINTS + 1), np.int64)
-        self.joints = Joints(rows, letters, marks, behind[0], behind[1], np.array([1, 0, 0]))
+        self.joints = walk.Joints(rows, letters, marks, behind[0], behind[1], np.array([1, 0, 0]))
         self.apis = [*schema]
         self.unusual: frozenset[str] = frozenset()
         """The APIs whose lines are left."""
@@ -97,8 +83,8 @@ class Learner:
         rows, letters, marks, firsts, _, used = self.joints
         found = _Joint(self, *self._behind[path], text)
         found.read(is_first=path == 0)
-        if found.at > LONGEST or len(found.marks) > _MOST_MARKS:
-            found.kind, found.at, found.marks = ODD, min(found.at, LONGEST), []
+        if found.at > walk.LONGEST or len(found.marks) > _MOST_MARKS:
+            found.kind, found.at, found.marks = walk.ODD, min(found.at, walk.LONGEST), []
         number, begin, mark = used.tolist()
         end, last = begin + len(text[: found.at]), mark + len(found.marks)
         target = self._paths.setdefault((found.path, found.ending), len(self._paths))
@@ -106,9 +92,9 @@ class Learner:
             self._behind.append((tuple(found.frames), found.ending))
         rows[number] = begin, end - begin, firsts[path], target, found.kind, found.level, found.cell, mark, last
         letters[begin:end] = np.frombuffer(text, np.uint8, end - begin)
-        marks[mark:last] = np.array(found.marks, np.int64).reshape(-1, MARK)
+        marks[mark:last] = np.array(found.marks, np.int64).reshape(-1, walk.MARK)
         firsts[path] = number
-        is_full = end > len(letters) - LONGEST - WIDTH or last > len(marks) - _MOST_MARKS
+        is_full = end > len(letters) - walk.LONGEST - WIDTH or last > len(marks) - _MOST_MARKS
         used[:] = len(rows) if is_full else number + 1, end, last
 
 
@@ -136,11 +122,11 @@ class _Joint:
             else:
                 self._leave(WIDTH)
         if self.kind is None:
-            self.kind = END
+            self.kind = walk.END
 
     def _leave(self, more: int) -> None:
         """What is unusual is in so many bytes more."""
-        self.kind, self.at, self.marks = ODD, self.at + more, []
+        self.kind, self.at, self.marks = walk.ODD, self.at + more, []
 
     def _read_member(self, frame: _Frame) -> bool:
         """Reads a key and its value, or an item of a list; whether that opens an object or a list."""
@@ -156,20 +142,20 @@ class _Joint:
             if frame.key.kind == LIST:
                 level, key = level + 1, Key(ITEM, keys=frame.key.keys)
             elif frame.key.kind == INTS:
-                level, key = level + 1, Key(INT, FIRST_CELL)
+                level, key = level + 1, Key(walk.INT, walk.FIRST_CELL)
         return self._read_value(path, level, key)
 
     def _read_value(self, path: str, level: int, key: Key) -> bool:
         """Reads a value; whether that opens an object or a list."""
         here = self._text[self.at : self.at + 1]
         if key.kind == OBJECT:
-            self.marks.append((level, key.cell, 1 if here == b"{" else STRANGE, VALUE))
+            self.marks.append((level, key.cell, 1 if here == b"{" else STRANGE, walk.VALUE))
             key = key if here == b"{" else _skipped
         if here == b"{" and key.kind in (SKIPPED, OBJECT, ITEM):
             return self._open(_Frame(path, b"}", key, level))
         if here == b"[" and key.kind in (SKIPPED, LIST, INTS, COUNT):
             if key.kind != SKIPPED:
-                self.marks.append((level, key.cell, 0, VALUE))
+                self.marks.append((level, key.cell, 0, walk.VALUE))
             return self._open(_Frame(path, b"]", key, level))
         if word := _WORD.match(self._text, self.at):
             self._read_word(word, level, key)
@@ -197,7 +183,7 @@ class _Joint:
             return
         self.at, value = word.end(), _WORDS.get((key.kind, word[0]))
         if value is not None:
-            self.marks.append((level, key.cell, value, VALUE))
+            self.marks.append((level, key.cell, value, walk.VALUE))
 
     def _read_api(self, named: re.Match[bytes], key: Key) -> None:
         """Reads the name of an API, which says what the line is read for."""
@@ -207,6 +193,6 @@ class _Joint:
             return
         if name not in apis:
             apis.append(name)
-        self.marks.append((0, key.cell, apis.index(name), VALUE))
+        self.marks.append((0, key.cell, apis.index(name), walk.VALUE))
         header = self.frames[1]
         self.frames = [self._learner.line(name), header._replace(path=f"{name}{header.path}")]

@@ -160,10 +160,10 @@ class _Rows:
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
             headings, heads = [0], [self._pieces.heading]
-            for line, begin, is_new in found.odd:
+            for line, begin in found.odd:
                 place = partial(block.place_of, number + line, begin)
                 whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
-                self.read(whole_line, place, path, is_new=is_new)
+                self.read(whole_line, place, path)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
                 if self._pieces.heading is not heads[-1]:
                     headings, heads = [*headings, line], [*heads, self._pieces.heading]
@@ -181,28 +181,27 @@ class _Rows:
             self.rows += rows.tobytes()
             at, number = found.stop, number + found.count
 
-    def read(self, line: bytes, place: Callable[[], str], path: str, *, is_new: bool = False) -> None:
-        """Adds what a line shows; one that is no request is tallied. `is_new` where it is known that it is."""
+    def read(self, line: bytes, place: Callable[[], str], path: str) -> None:
+        """Adds what a line shows; one that is no request is tallied."""
         if line.isspace():
             return
         try:
-            found = self._pieces.whole(line.decode(), is_new)
+            text = self._pieces.whole(line.decode())
         except UnicodeDecodeError:
             self.reject(line.decode(errors="replace"), "not UTF-8 text", place(), path)
             return
-        if found is not None:
-            text, is_new = found
-            for number, part in enumerate(parted(text)):
+        if text is not None:
+            for part in parted(text):
                 try:
-                    self._take(parse(part, self._broker, self._zone), path, is_new=is_new and number == 0)
+                    self._take(parse(part, self._broker, self._zone), path)
                 except ValueError as error:
                     self.reject(part, str(error), place(), path)
 
-    def _take(self, parsed: Line, path: str, *, is_new: bool) -> None:
+    def _take(self, parsed: Line, path: str) -> None:
         """Adds a request. Raises ValueError for a number that is out of range, or a text that is no name."""
         event = parsed.event
         key, row = identity_of(event, self._names), row_of(event, self._names)
-        if not is_new and not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
+        if not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
             self._tally.repeated += 1
             return
         if event.controller is not None:

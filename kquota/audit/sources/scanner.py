@@ -19,31 +19,16 @@ import numpy as np
 
 from kquota.audit.batch import API_KINDS, JAVA, OTHER_LIBRARY, Int64s
 from kquota.audit.sources import charged as of
-from kquota.audit.sources.charged import COLUMNS, SLOTS, Shown, charge
+from kquota.audit.sources import walk
+from kquota.audit.sources.charged import SLOTS, Shown, charge
 from kquota.audit.sources.data_log import DATA_APIS, ID, DataLog
 from kquota.audit.sources.envelope import START
 from kquota.audit.sources.joints import Learner
 from kquota.audit.sources.moments import Layout, layout_before, second_of
 from kquota.audit.sources.mutations import TOLD_APIS
-from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED, WIDTH, Names
+from kquota.audit.sources.names import WIDTH, Names
 from kquota.audit.sources.request_line import EXEMPT_APIS, NO_NAMES
 from kquota.audit.sources.requests import Requests, identity
-from kquota.audit.sources.walk import (
-    BEGIN,
-    CELLS,
-    FULL,
-    LONGEST,
-    NEW_JOINT,
-    NEW_SHAPE,
-    SECOND,
-    SHAPE,
-    UNSET,
-    USUAL,
-    Found,
-    Texts,
-    added,
-    walk,
-)
 from kquota.core.enforcement.kind import REQUEST
 
 Columns = Any
@@ -95,8 +80,8 @@ class Usual:
     """Which lines these are."""
     begins: Int64s
     """Where each of them begins."""
-    odd: list[tuple[int, int, bool]]
-    """(line, where it begins, whether it is known to be new) of those that are left, but for blank ones."""
+    odd: list[tuple[int, int]]
+    """(line, where it begins) of those that are left, but for blank ones."""
     repeated: int
     """How many requests were there before; no row is of them."""
     count: int
@@ -116,12 +101,13 @@ class Scanner:
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone, self._learner = zone, Learner(of.SCHEMA, of.OTHERS)
-        cells, room = np.empty(_LINES * SLOTS + _ITEMS * CELLS, np.int64), np.array([_LINES * SLOTS, _ITEMS, SLOTS])
-        scratch, bases, state = np.zeros(LONGEST, np.uint8), np.zeros(3, np.int64), np.zeros(6, np.int64)
-        self._found = Found(cells, cells.view(np.float64), room, scratch, bases, state)
+        cells = np.empty(_LINES * SLOTS + _ITEMS * walk.CELLS, np.int64)
+        room = np.array([_LINES * SLOTS, _ITEMS, SLOTS])
+        scratch, bases, state = np.zeros(walk.LONGEST, np.uint8), np.zeros(3, np.int64), np.zeros(6, np.int64)
+        self._found = walk.Found(cells, cells.view(np.float64), room, scratch, bases, state)
         numbers = np.zeros((_TEXTS, 3), np.int64), np.zeros(_LETTERS, np.uint8)
         layouts = np.zeros((_TEXTS, 6), np.int64)
-        self._texts = Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
+        self._texts = walk.Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
         self._shapes = 0
         self._seconds = _Meaning(lambda text: int(second_of(text[:19], text[19:] or None, zone)))
         self._software = _Meaning(
@@ -179,18 +165,18 @@ class Scanner:
         state, texts = self._found.state, self._texts
         state[:3] = start, 0, 0
         while True:
-            reason = walk(buffer, stop, _START, self._learner.joints, texts, self._found)
+            reason = walk.walk(buffer, stop, _START, self._learner.joints, texts, self._found)
             at, _, _, length, joint, place = state.tolist()
-            if reason == NEW_SHAPE:
-                self._learn(int(self._found.cells[int(state[1]) * SLOTS + SHAPE]), bytes(buffer[at : at + length]))
-            elif reason == NEW_JOINT:
-                line = bytes(buffer[place : place + LONGEST])
+            if reason == walk.NEW_SHAPE:
+                self._learn(int(self._found.cells[int(state[1]) * SLOTS + walk.SHAPE]), bytes(buffer[at : at + length]))
+            elif reason == walk.NEW_JOINT:
+                line = bytes(buffer[place : place + walk.LONGEST])
                 self._learner.learn(joint, line[: line.find(b"\n") + 1 or None])
             else:
                 break
         usual = _Reading(self, buffer).usual(path)
         used = texts.used.tolist()
-        if reason == FULL and (used[0] > _TEXTS - 1024 or used[1] > _LETTERS - 32 * LONGEST):
+        if reason == walk.FULL and (used[0] > _TEXTS - 1024 or used[1] > _LETTERS - 32 * walk.LONGEST):
             self._forget()
         return usual
 
@@ -214,21 +200,22 @@ class _Reading:
         self.scanner, self.buffer, found = scanner, buffer, scanner._found
         self.stop, self.count, items = found.state[:3].tolist()
         self._rows = found.cells[: self.count * SLOTS].reshape(-1, SLOTS)
-        self._items = found.cells[_LINES * SLOTS :][: items * CELLS].reshape(-1, CELLS)
+        self._items = found.cells[_LINES * SLOTS :][: items * walk.CELLS].reshape(-1, walk.CELLS)
         self._lines = np.ascontiguousarray(self._rows.T)
-        self.usual_lines = self._lines[USUAL] == 1
+        self.usual_lines = self._lines[walk.USUAL] == 1
 
     def _room(self) -> Shown:
         """Room for what the lines show of the data, where that is wanted."""
-        is_wanted = self.scanner._data is not None
-        room = [(len(self._items), 6), (self.count, 9), (len(self._items), 4)]
-        tables = (np.empty(shape if is_wanted else (0, 0), np.int64) for shape in room)
+        is_wanted, items = self.scanner._data is not None, len(self._items)
+        appended, fetched, parts = (
+            np.empty(shape if is_wanted else (0, 0), np.int64) for shape in ((items, 6), (self.count, 9), (items, 4))
+        )
         known = np.full((_ANSWERS if is_wanted else 1, 2), -1, np.int64)
-        return Shown(*tables, np.full(3, is_wanted - 1), known)
+        return Shown(appended, fetched, parts, np.full(3, is_wanted - 1), known)
 
     def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
         """The numbers of texts of usual lines; without one a line is not usual."""
-        found = meaning.of(self.scanner, np.where(self.usual_lines, numbers, UNSET))
+        found = meaning.of(self.scanner, np.where(self.usual_lines, numbers, walk.UNSET))
         self.refuse(found == _INVALID)
         return found
 
@@ -241,22 +228,19 @@ class _Reading:
         scanner = self.scanner
         api, correlation = np.maximum(self._lines[of.API], 0), self._lines[of.CORRELATION]
         names = scanner._learner.apis
-        kinds = np.array([API_KINDS.get(name.lower(), REQUEST) for name in names])[api]
-        users, clients, connections = (
-            self.meant(meaning, self._lines[slot])
-            for meaning, slot in (
-                (scanner._users, of.PRINCIPAL),
-                (scanner._clients, of.CLIENT_ID),
-                (scanner._connections, of.CONNECTION),
-            )
-        )
-        seconds = self.meant(scanner._seconds, self._lines[SECOND])
+        rows, shown = np.zeros((self.count, of.COLUMNS), np.int64), self._room()
+        rows[:, of.KIND] = np.array([API_KINDS.get(name.lower(), REQUEST) for name in names])[api]
+        for meaning, slot, column in (
+            (scanner._users, of.PRINCIPAL, of.USER),
+            (scanner._clients, of.CLIENT_ID, of.CLIENT),
+            (scanner._connections, of.CONNECTION, of.PEER),
+        ):
+            rows[:, column] = self.meant(meaning, self._lines[slot])
+        seconds = self.meant(scanner._seconds, self._lines[walk.SECOND])
         software = self._lines[of.SOFTWARE]
-        known = self.usual_lines & (software != UNSET)
-        library = np.zeros(self.count, np.int64)
-        library[known] = scanner._software.of(scanner, software[known])
-        self.refuse(library == _INVALID)
-        rows, shown = np.zeros((self.count, COLUMNS), np.int64), self._room()
+        known = self.usual_lines & (software != walk.UNSET)
+        rows[known, of.POSITION] = scanner._software.of(scanner, software[known])
+        self.refuse(rows[:, of.POSITION] == _INVALID)
         charge(
             self._rows,
             self._rows.view(np.float64),
@@ -268,36 +252,18 @@ class _Reading:
             rows,
             shown,
         )
-        time_ms, size, spent_ns, position, replica, empty = rows.T
-        produced, shared = api == of.PRODUCE, api == of.SHARE_FETCH
-        throttle = self._lines[of.THROTTLE_MS]
-        careless = produced & (self._lines[of.ACKS] == 0)
-        request_ns = np.where(careless, 0, spent_ns)
-        exempt_ns = np.where(careless, spent_ns, NOT_EXEMPT)
-        position = position + library
-        kinds[shared & (empty == 0)] += UNSIZED
+        time_ms, connections, position = rows[:, of.TIME_MS], rows[:, of.PEER], rows[:, of.POSITION]
+        spent_ns = np.maximum(rows[:, of.REQUEST_NS], rows[:, of.EXEMPT_NS])
         known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
         parts = (connections, correlation, np.array([crc32(name.encode()) for name in names])[api], time_ms, spent_ns)
         keys = identity(*(part[known].astype(np.uint64) for part in parts))
-        new[known] = scanner._requests.news(keys, path, added)
+        new[known] = scanner._requests.news(keys, path, walk.added)
         repeated = self.usual_lines & ~new
         self.usual_lines &= new
         if scanner._data is not None:
             self._show(scanner._data, shown, connections)
-        follows = self.usual_lines & (replica >= 0)
+        follows = self.usual_lines & (rows[:, of.FOLLOWER] >= 0)
         lines = np.flatnonzero(self.usual_lines & ~follows)
-        columns = (
-            time_ms,
-            kinds,
-            users,
-            clients,
-            size,
-            request_ns,
-            throttle,
-            connections,
-            position,
-            exempt_ns,
-        )
         firsts = []
         if scanner._wants_firsts:
             opens = api == of.OPENING
@@ -306,20 +272,21 @@ class _Reading:
             for first in order[np.unique(connections[order], return_index=True)[1]].tolist():
                 connection = scanner.text(int(self._lines[of.CONNECTION][first])) or ""
                 firsts.append((connection, int(time_ms[first]), bool(opens[first])))
-        begins, blank = np.append(self._lines[BEGIN], self.stop), np.isin(self.buffer[self._lines[BEGIN]], _BLANKS)
-        odd = np.flatnonzero(~self.usual_lines & ~repeated & ~(blank & (np.diff(begins) <= 2)))
-        own = follows | (produced & (position & 3 == OTHER_LIBRARY))
+        begins = self._lines[walk.BEGIN]
+        blank = np.isin(self.buffer[begins], _BLANKS) & (np.diff(begins, append=self.stop) <= 2)
+        odd = np.flatnonzero(~self.usual_lines & ~repeated & ~blank)
+        own = follows | ((api == of.PRODUCE) & (position & 3 == OTHER_LIBRARY))
         read = np.flatnonzero(self.usual_lines)
         return Usual(
-            np.stack([column[lines] for column in columns], axis=1),
+            rows[lines, : of.FOLLOWER],
             lines,
-            self._lines[BEGIN][lines],
-            list(zip(odd.tolist(), self._lines[BEGIN][odd].tolist(), new[odd].tolist(), strict=True)),
+            begins[lines],
+            list(zip(odd.tolist(), begins[odd].tolist(), strict=True)),
             int(repeated.sum()),
             self.count,
             self.stop,
             int(follows.sum()),
-            int(request_ns[follows].sum()),
+            int(spent_ns[follows].sum()),
             np.stack([connections[read], correlation[read], own[read].astype(np.int64), spent_ns[read]], axis=1),
             firsts,
         )
@@ -329,7 +296,7 @@ class _Reading:
         scanner, usual = self.scanner, self.usual_lines
         appended, fetched, parts = (table[:count] for table, count in zip(shown, shown.counts.tolist(), strict=False))
         for topics in appended[:, 1], parts[:, 0]:
-            names, ids = (np.where(numbers > 0, numbers, UNSET) for numbers in (topics, -topics))
+            names, ids = (np.where(numbers > 0, numbers, walk.UNSET) for numbers in (topics, -topics))
             topics[:] = np.where(topics > 0, scanner._topics.of(scanner, names), scanner._ids.of(scanner, ids))
         lines = fetched[:, 2].copy()
         fetched[:, 2] = connections[lines]
