@@ -1,6 +1,6 @@
 """The compiled kernel, once for all tests: `python -m tests.support.compiled` fills the cache that they share.
 
-Compiling all of it takes a minute and a half, and each worker that meets an empty cache would do it for itself. `make
+Compiling all of it takes some 40 s, and each worker that meets an empty cache would do it for itself. `make
 quick` runs without numba instead, as an installation without that extra does.
 """
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, Int64s
-from kquota.core.enforcement.traffic.columns import PARTITIONS
+from kquota.core.enforcement.traffic.state import PARTITIONS
 
 PACED: Final = "paced"
 SYNCHRONOUS: Final = "synchronous"

@@ -35,7 +35,7 @@ from kquota.audit.ledger.rows import Judged
 from kquota.core.enforcement import UNLIMITED
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.enforcement.traffic.columns import NONE
+from kquota.core.enforcement.traffic.state import NONE
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey

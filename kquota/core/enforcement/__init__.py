@@ -8,7 +8,7 @@
 - `token_bucket`: the statistic of the controller mutation quota.
 - `broker`: what a broker does to one request, whatever its kind: expire, record, check, delay, take back.
 - `replay`: recorded usage of many counters in one pass.
-- `traffic`: clients that send, open and closed loop, as an event loop over rows of columns.
+- `traffic`: clients that send, open and closed loop, as an event loop over rows.
 - `compilable`: the mark of what `kernel` compiles.
 - `kernel`: runs all of the above compiled or plain, with identical results.
 - `sensors`, `connection`: the same as objects, with limits that change, and the acceptor threads.

@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.abc import InspectLoader
+from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from zipimport import zipimporter
 
 from kquota.core.enforcement.broker import Throttle, Verdict
@@ -24,8 +25,10 @@ from kquota.core.enforcement.compilable import COMPILABLE, INLINED
 from kquota.core.enforcement.counter import Counter, Counters, counter_of, new_counters
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.replay import Summaries, new_summaries
-from kquota.core.enforcement.traffic.columns import Traffic
+from kquota.core.enforcement.traffic.state import Traffic
 from kquota.errors import MissingDependency
+
+R = TypeVar("R")
 
 
 class Mode(enum.Enum):
@@ -44,6 +47,8 @@ class Kernel:
     mode: Mode
     column: Callable[[Any, str], Any]
     """A sequence as the kernel takes it: a list, or an array of `int64`, `float64`, `int8` or `bool`."""
+    rows: Callable[[Sequence[Any]], Any]
+    """Rows of one type, at least one, as the kernel takes them: a list of them, or an array of records."""
     table: Callable[[int, int, str], Any]
     """That many rows of as many columns, all zero: lists of a list, or an array."""
     measure: Callable[[Counter, int], float]
@@ -100,7 +105,7 @@ UNLOADED_ROWS: Final = 2_000
 """The same for loading the loop that an earlier process compiled, some 50 ms."""
 NUMBA_ROWS: Final = 10_000
 """The same for loading numba, some 0.6 s."""
-_MADE_HERE = ("mode", "column", "table")
+_MADE_HERE = ("mode", "column", "rows", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
 
 
@@ -137,7 +142,7 @@ def kernel_for(rows: int) -> Kernel:
 def _plain_kernel() -> Kernel:
     functions = {function.__name__: function for function in _functions()}
     named = {name: functions[name] for name in _NAMES}
-    return Kernel(Mode.PLAIN, lambda values, dtype: as_list(values), _rows, **named)
+    return Kernel(Mode.PLAIN, lambda values, dtype: as_list(values), list, _table, **named)
 
 
 @functools.cache
@@ -159,13 +164,13 @@ def _compiled_kernel() -> Kernel:
         # No kernel allocates, so none needs the reference counts of its arrays: atomic, and ten times the whole work.
         options = {
             "error_model": "numpy",
-            # LLVM puts the bodies in. numba's own way ("inline") copies every column of `Traffic` for each call, and
-            # LLVM then takes most of a minute to see that nothing changes them.
+            # LLVM puts the bodies in. numba's own way ("inline") copies all of `Traffic` for each call, and LLVM then
+            # takes long to see that nothing changes it.
             "forceinline": function in INLINED,
             "nogil": True,
             "_nrt": False,
-            # Nothing calls it from C, and Python calls the functions of `Kernel` alone: a wrapper that unpacks 120
-            # columns takes a second or more to compile.
+            # Nothing calls it from C, and Python calls the functions of `Kernel` alone: a wrapper that unpacks all of
+            # `Traffic` takes long to compile.
             "no_cfunc_wrapper": True,
             "no_cpython_wrapper": function.__name__ not in _NAMES,
         }
@@ -177,6 +182,7 @@ def _compiled_kernel() -> Kernel:
     return Kernel(
         Mode.COMPILED,
         lambda values, dtype: numpy.ascontiguousarray(values, dtype=dtype),
+        _records,
         lambda rows, columns, dtype: numpy.zeros((rows, columns), dtype),
         **{name: compiled[function] for function in functions if (name := function.__name__) in _NAMES},
     )
@@ -211,9 +217,32 @@ def _functions() -> list[FunctionType]:
     return sorted(COMPILABLE, key=lambda function: (function.__module__, function.__name__))
 
 
-def _rows(rows: int, columns: int, dtype: str) -> list[list[Any]]:
+def _table(rows: int, columns: int, dtype: str) -> list[list[Any]]:
     zero: Any = 0.0 if dtype == "float64" else 0
     return [[zero] * columns for _ in range(rows)]
+
+
+def _records(rows: Sequence[Any]) -> Any:
+    import numpy
+
+    kinds = type(rows[0]).__annotations__
+    values = map(attrgetter(*kinds), rows)
+    records = numpy.array(list(values), [(name, "f8" if kind is float else "i8") for name, kind in kinds.items()])
+    return records.view(numpy.recarray)
+
+
+def as_rows(of: type[R], rows: Sequence[R]) -> list[R]:
+    """Rows of any kernel as objects of their type. The plain kernel has such objects already."""
+    return rows if isinstance(rows, list) else [of(*values) for values in rows.tolist()]  # type: ignore[attr-defined]
+
+
+def set_field(rows: Any, name: str, values: Sequence[Any]) -> None:
+    """Sets a field of all rows of any kernel; record by record takes ten times as long."""
+    if not isinstance(rows, list):
+        rows[name] = values
+        return
+    for row, value in zip(rows, values, strict=True):
+        setattr(row, name, value)
 
 
 def as_list(values: Sequence[Any]) -> list[Any]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from kquota.core.enforcement import Acceptors, ConnectionManager, Generation, Verdict
 from kquota.core.enforcement.traffic.arrivals import take
-from kquota.core.enforcement.traffic.columns import BEGIN, DONE, NONE, Traffic
 from kquota.core.enforcement.traffic.counters import count_event, count_throttle, deliver, mute
+from kquota.core.enforcement.traffic.state import BEGIN, DONE, NONE, Traffic
 from kquota.core.simulation.members import Counter, Member
 from kquota.core.simulation.result import Acceptor
 from kquota.core.simulation.workload import Brokers
@@ -42,9 +42,12 @@ class Accepting:
             for row in range(len(self._members)):
                 self._pull(row)
             return
-        sensors, connections = self._traffic.sensors, self._traffic.connections
-        pairs = zip(self._members, connections.load_sensor, strict=True)
-        self._manager.ips = {member.ip: sensors.bounds[sensor] for member, sensor in pairs if sensor != NONE}
+        accounts, connections = self._traffic.sensors.accounts, self._traffic.connections
+        self._manager.ips = {
+            member.ip: accounts[row.load_sensor].bound
+            for member, row in zip(self._members, connections, strict=True)
+            if row.load_sensor != NONE
+        }
         while (now := self._acceptors.due_ms) is not None and now < until:
             step = self._acceptors.step()
             acceptor, (row, again) = self._listeners[step.listener], step.subject
@@ -56,9 +59,9 @@ class Accepting:
                     acceptor.wait_ms += waited_ms
                     acceptor.wait_max_ms = max(acceptor.wait_max_ms, waited_ms)
             if step.outcome is not None:
-                connections.sent[row] += 1
+                connections[row].sent += 1
                 if waited_ms > 0:
-                    count_throttle(connections, row, now - waited_ms, waited_ms)
+                    count_throttle(connections[row], now - waited_ms, waited_ms)
                 self._admit(row, acceptor, now, step.outcome.ip_ms)
                 if not again:
                     self._pull(row)
@@ -72,8 +75,9 @@ class Accepting:
         for row in range(len(self._members)):
             while take(self._traffic, row) != DONE:
                 pass
-            done = connections.delivered_units[row] + connections.rejected_units[row]
-            connections.waiting_units[row] = connections.offered_units[row] - done
+            connection = connections[row]
+            done = connection.delivered_units + connection.rejected_units
+            connection.waiting_units = connection.offered_units - done
         for row, counter in enumerate(self._counters):
             counted = self._manager.ip_sensors.get(counter.sensor.client_id)
             if counted is not None:
@@ -97,20 +101,20 @@ class Accepting:
 
     def _admit(self, row: int, acceptor: Acceptor, now: int, delay: int) -> None:
         """Counts a connection that was accepted, or that is closed after `delay` ms."""
-        sensors, connections = self._traffic.sensors, self._traffic.connections
-        member, sensor = self._members[row], connections.load_sensor[row]
+        accounts, connection = self._traffic.sensors.accounts, self._traffic.connections[row]
+        member, sensor = self._members[row], connection.load_sensor
         if sensor != NONE:
             rate = self._manager.ip_rate(member.ip, now)
-            count_event(sensors, sensor, now, Verdict(delay, rate, 0, delay > 0), rate)
+            count_event(accounts[sensor], now, Verdict(delay, rate, 0, delay > 0), rate)
         if delay <= 0:
             deliver(self._traffic, row, now, 1)
             return
         acceptor.closed += 1
         acceptor.closed_ms += delay
-        connections.rejections[row] += 1
-        count_throttle(connections, row, now, delay)
+        connection.rejections += 1
+        count_throttle(connection, now, delay)
         mute(self._traffic, row, now, delay, False)
         if member.client.closed and member.client.retry:
             self._queue(row, now + delay + member.client.backoff_ms, again=True)
         else:
-            connections.rejected_units[row] += 1
+            connection.rejected_units += 1

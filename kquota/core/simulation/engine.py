@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
-from kquota.core.enforcement.kernel import as_list
+from kquota.core.enforcement.kernel import as_list, as_rows, set_field
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic.columns import BEGIN, NONE, Traffic
+from kquota.core.enforcement.traffic.state import BEGIN, NONE, Account, Connection, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.apis import CONNECT_API
@@ -131,22 +133,20 @@ By ("delivered", client, broker), ("throttle_ms", client, broker) and ("counter"
 
 def _outcome(members: Sequence[Member], counters: Sequence[Counter], traffic: Traffic) -> _Outcome:
     """The outcome of a run of these members."""
-    connections = traffic.connections
     found: dict[tuple[object, ...], int] = {}
-    for member, rows in _with_rows(members):
-        found["delivered", member.name, member.broker] = sum(int(connections.delivered_units[row]) for row in rows)
-        found["throttle_ms", member.name, member.broker] = sum(int(connections.throttle_ms[row]) for row in rows)
-    for row, counter in enumerate(counters):
-        found["counter", counter.number] = int(traffic.sensors.throttle_ms[row])
+    for member, connections in _with_connections(members, traffic):
+        found["delivered", member.name, member.broker] = sum(each.delivered_units for each in connections)
+        found["throttle_ms", member.name, member.broker] = sum(each.throttle_ms for each in connections)
+    for counter, account in zip(counters, as_rows(Account, traffic.sensors.accounts), strict=False):
+        found["counter", counter.number] = account.throttle_ms
     return found
 
 
-def _with_rows(members: Iterable[Member]) -> Iterator[tuple[Member, range]]:
-    """The members with the rows of their connections."""
-    first = 0
+def _with_connections(members: Iterable[Member], traffic: Traffic) -> Iterator[tuple[Member, Sequence[Connection]]]:
+    """The members with their connections."""
+    connections = iter(as_rows(Connection, traffic.connections))
     for member in members:
-        yield member, range(first, first + member.client.connections)
-        first += member.client.connections
+        yield member, [*islice(connections, member.client.connections)]
 
 
 def _range(outcomes: Sequence[_Outcome], *name: object) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def _range(outcomes: Sequence[_Outcome], *name: object) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Played:
-    """A run of a batch: the columns, whose connection each row is, and what was charged to whom."""
+    """A run of a batch: the rows, whose connection each is, and what was charged to whom."""
 
     traffic: Traffic
     owners: list[Member]
@@ -168,27 +168,25 @@ class _Played:
 
     def share_out(self) -> None:
         """Moves what each connection was charged to the counters that it has now."""
-        connections = self.traffic.connections
-        charges = (
-            (connections.load_sensor, connections.load_charged, connections.load_ms, 1.0),
-            (connections.request_sensor, connections.nanos_charged, connections.request_ms, 1e-9),
-        )
         numbers: dict[int, int] = {}
-        for connection, member in enumerate(self.owners):
+        connections = as_rows(Connection, self.traffic.connections)
+        for member, one in zip(self.owners, connections, strict=True):
             number = numbers.setdefault(id(member), len(numbers))
-            keys = (member.client.key, QuotaKey.REQUEST_PERCENTAGE)
-            for (sensor, charged, throttle_ms, scale), key in zip(charges, keys, strict=True):
-                row, value, delay = int(sensor[connection]), int(charged[connection]), int(throttle_ms[connection])
-                if row == NONE or (value == 0 and delay == 0) or key is None:
+            charges = (
+                (member.client.key, one.load_sensor, one.load_charged, one.load_ms, 1.0),
+                (QuotaKey.REQUEST_PERCENTAGE, one.request_sensor, one.nanos_charged, one.request_ms, 1e-9),
+            )
+            for key, sensor, value, delay, scale in charges:
+                if sensor == NONE or (value == 0 and delay == 0) or key is None:
                     continue
-                share = self.shares[row].setdefault(member.name, [0.0, 0.0])
+                share = self.shares[sensor].setdefault(member.name, [0.0, 0.0])
                 share[0] += value * scale
                 share[1] += delay
                 if delay:
                     reasons = self.throttle_by.setdefault(number, {})
                     reasons[key] = reasons.get(key, 0) + delay
-                charged[connection] = 0
-                throttle_ms[connection] = 0
+        for name in ("load_charged", "load_ms", "nanos_charged", "request_ms"):
+            set_field(self.traffic.connections, name, [0] * len(connections))
 
 
 class _Run:
@@ -234,18 +232,17 @@ class _Run:
         self.ranges |= any(least != most for least, most in ranges)
         self._keep_clients(members, played, outcomes)
         self._keep_queues(counters, played.traffic)
-        for row, counter in enumerate(counters):
-            if played.traffic.sensors.events[row] > 0:
-                self._keep_counter(row, counter, played, outcomes)
+        for row, account in enumerate(as_rows(Account, played.traffic.sensors.accounts)):
+            if account.events > 0:
+                self._keep_counter(row, account, counters[row], played, outcomes)
 
     def _open(self, counters: Sequence[Counter], traffic: Traffic) -> set[int]:
         """The counters for which a reading could fall into a silence longer than a sample, near the limit."""
-        sensors = traffic.sensors
         return {
             counter.number
-            for row, counter in enumerate(counters)
-            if sensors.gap_ms[row] > sensors.counters.window_ms
-            and sensors.peak[row] > 0.5 * min(float(limit) for limit in counter.limits if limit is not None)
+            for counter, account in zip(counters, as_rows(Account, traffic.sensors.accounts), strict=False)
+            if account.gap_ms > traffic.sensors.counters.window_ms
+            and account.peak > 0.5 * min(float(limit) for limit in counter.limits if limit is not None)
         }
 
     def _play(
@@ -287,33 +284,30 @@ class _Run:
         """Sets the limits and the counters of each connection for an epoch."""
         for row, counter in enumerate(counters):
             limit = counter.limits[epoch]
-            played.traffic.sensors.bounds[row] = UNLIMITED if limit is None else float(limit)
-        connections = played.traffic.connections
+            played.traffic.sensors.accounts[row].bound = UNLIMITED if limit is None else float(limit)
 
         def row_of(member: Member, key: QuotaKey | None) -> int:
             charged = member.counters.get(key) if key is not None else None
             counter = charged[epoch] if charged else None
             return NONE if counter is None else rows[counter.number]
 
-        for connection, member in enumerate(played.owners):
-            connections.load_sensor[connection] = row_of(member, member.client.key)
-            connections.request_sensor[connection] = row_of(member, QuotaKey.REQUEST_PERCENTAGE)
+        connections, owners = played.traffic.connections, played.owners
+        set_field(connections, "load_sensor", [row_of(member, member.client.key) for member in owners])
+        set_field(connections, "request_sensor", [row_of(member, QuotaKey.REQUEST_PERCENTAGE) for member in owners])
 
     # --- results ---
 
     def _keep_clients(self, members: Sequence[Member], played: _Played, outcomes: Sequence[_Outcome]) -> None:
-        connections = played.traffic.connections
         workload = self._workload
         origin = workload.origin_ms
-        for number, (member, rows) in enumerate(_with_rows(members)):
+        for number, (member, connections) in enumerate(_with_connections(members, played.traffic)):
             client = member.client
 
-            def total(column: Sequence[int], rows: range = rows) -> int:
-                return sum(int(column[row]) for row in rows)
+            def total(name: str, connections: Sequence[Connection] = connections) -> int:
+                return sum(map(attrgetter(name), connections))
 
-            starts = [int(connections.first_ms[row]) for row in rows if connections.first_ms[row] != NEVER]
-            ends = [int(connections.until_ms[row]) for row in rows]
-            delivered = max(int(connections.delivered_ms[row]) for row in rows)
+            starts = [one.first_ms for one in connections if one.first_ms != NEVER]
+            delivered = max(one.delivered_ms for one in connections)
             active = workload.stop_of(client) - client.start_ms
             self.clients.append(
                 ClientResult(
@@ -326,22 +320,22 @@ class _Run:
                     api=client.api,
                     unit=client.unit,
                     active_ms=max(active, 1),
-                    requests=total(connections.sent),
-                    offered=total(connections.offered_units),
-                    delivered=total(connections.delivered_units),
-                    rejected=total(connections.rejected_units),
-                    waiting=total(connections.waiting_units),
-                    rejections=total(connections.rejections),
-                    throttled=total(connections.throttled),
-                    throttle_ms=total(connections.throttle_ms),
-                    throttle_max_ms=max(int(connections.max_ms[row]) for row in rows),
+                    requests=total("sent"),
+                    offered=total("offered_units"),
+                    delivered=total("delivered_units"),
+                    rejected=total("rejected_units"),
+                    waiting=total("waiting_units"),
+                    rejections=total("rejections"),
+                    throttled=total("throttled"),
+                    throttle_ms=total("throttle_ms"),
+                    throttle_max_ms=max(one.max_ms for one in connections),
                     first_throttled_ms=min(starts) - origin if starts else None,
-                    throttled_until_ms=max(ends) - origin if starts else None,
+                    throttled_until_ms=max(one.until_ms for one in connections) - origin if starts else None,
                     throttle_by=played.throttle_by.get(number, {}),
                     throttle_range_ms=_range(outcomes, "throttle_ms", member.name, member.broker),
                     delivered_range=_range(outcomes, "delivered", member.name, member.broker),
                     delivering_ms=max(active, delivered - origin - client.start_ms, 1),
-                    exempt_ns=total(connections.exempt_nanos),
+                    exempt_ns=total("exempt_nanos"),
                     delivered_until_ms=None if delivered == NEVER else delivered - origin,
                 )
             )
@@ -349,35 +343,35 @@ class _Run:
     def _keep_queues(self, counters: Sequence[Counter], traffic: Traffic) -> None:
         """Counts the channels that are muted at the end, each in the queue of the manager that muted it."""
         end = self._workload.origin_ms + self._workload.duration_ms
-        connections = traffic.connections
-        for muted, sensor in zip(connections.muted, connections.muted_by, strict=True):
-            if sensor != NONE and muted > end:
-                counter = counters[sensor]
+        for one in as_rows(Connection, traffic.connections):
+            if one.muted_by != NONE and one.muted > end:
+                counter = counters[one.muted_by]
                 place = counter.place, counter.key
                 self.queues[place] = self.queues.get(place, 0) + 1
 
-    def _keep_counter(self, row: int, counter: Counter, played: _Played, outcomes: Sequence[_Outcome]) -> None:
-        traffic, shares = played.traffic, played.shares[row]
-        workload, sensors = self._workload, traffic.sensors
+    def _keep_counter(
+        self, row: int, account: Account, counter: Counter, played: _Played, outcomes: Sequence[_Outcome]
+    ) -> None:
+        shares, workload, sensors = played.shares[row], self._workload, played.traffic.sensors
         origin, end = workload.origin_ms, workload.origin_ms + workload.duration_ms
 
-        def when(column: Sequence[int]) -> int | None:
-            return None if column[row] == NEVER else int(column[row]) - origin
+        def when(time_ms: int) -> int | None:
+            return None if time_ms == NEVER else time_ms - origin
 
         mutation_rate: float | None = None
         if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE:
             bucket = self._using.counter_of(sensors.counters, row, MUTATION)
-            rate = self._using.measure_tokens(bucket, end, sensors.bounds[row])
+            rate = self._using.measure_tokens(bucket, end, account.bound)
             meter = self._using.counter_of(sensors.meters, row, MUTATION)
             mutation_rate = float(self._using.measure(meter, end))
         else:
             rate = self._using.measure(self._using.counter_of(sensors.counters, row, REQUEST), end)
         limits = [(since, counter.limits[epoch]) for epoch, since in enumerate(self._epochs)]
         limit = max((float(limit) for _, limit in limits if limit is not None), default=1.0)
-        rank = (float(sensors.throttle_ms[row]), float(sensors.peak[row]) / limit if limit else 0.0)
+        rank = (float(account.throttle_ms), account.peak / limit if limit else 0.0)
         by_bucket = limits_by_bucket(limits, self._rows.bucket_ms, self._rows.buckets)
         recovery_ms, recovered = None, True
-        if sensors.throttled[row] > 0:
+        if account.throttled > 0:
             scale = _scale(counter.key)
             offered = [value * scale for value in as_list(sensors.offered[row])]
             ends = as_list(sensors.ends[row])
@@ -403,18 +397,18 @@ class _Run:
             limits=tuple(
                 limit for number, limit in enumerate(limits) if number == 0 or limit[1] != limits[number - 1][1]
             ),
-            events=int(sensors.events[row]),
-            violated=int(sensors.violated[row]),
-            throttled=int(sensors.throttled[row]),
-            throttle_ms=int(sensors.throttle_ms[row]),
-            throttle_max_ms=int(sensors.max_ms[row]),
-            first_throttled_ms=when(sensors.first_ms),
-            throttled_until_ms=when(sensors.until_ms),
+            events=account.events,
+            violated=account.violated,
+            throttled=account.throttled,
+            throttle_ms=account.throttle_ms,
+            throttle_max_ms=account.max_ms,
+            first_throttled_ms=when(account.first_ms),
+            throttled_until_ms=when(account.until_ms),
             recovery_ms=recovery_ms,
             recovered=recovered,
             rate=float(rate),
-            peak=float(sensors.peak[row]),
-            peak_ms=when(sensors.peak_ms),
+            peak=account.peak,
+            peak_ms=when(account.peak_ms),
             clients=tuple(
                 Share(name, value, int(milliseconds))
                 for name, (value, milliseconds) in heapq.nlargest(TOP_CLIENTS, shares.items(), key=lambda item: item[1])

@@ -6,9 +6,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, MutationSensor, QuotaWindows
-from kquota.core.enforcement.kernel import as_list
+from kquota.core.enforcement.kernel import as_list, as_rows, set_field
 from kquota.core.enforcement.kind import FETCH
-from kquota.core.enforcement.traffic.columns import BEGIN, DONE, NONE, Traffic
+from kquota.core.enforcement.traffic.state import BEGIN, DONE, NONE, Connection, Traffic
 from kquota.core.simulation.members import members_of
 from kquota.core.simulation.rows import Rows
 from kquota.core.simulation.workload import Workload
@@ -91,15 +91,15 @@ def run_recorded(
     The workload's duration is the recorded time, and its first client comes first.
     """
     traffic = Rows(workload, generation, using).traffic(members_of(workload), len(counters), 0)
-    for connection, (of_bytes, of_time) in enumerate(charged):
-        traffic.connections.load_sensor[connection] = of_bytes
-        traffic.connections.request_sensor[connection] = of_time
+    set_field(traffic.connections, "load_sensor", [numbers.bytes for numbers in charged])
+    set_field(traffic.connections, "request_sensor", [numbers.time for numbers in charged])
     accounts = [
         _Account(counter, number, [row for row, numbers in enumerate(charged) if number in numbers], charged)
         for number, counter in enumerate(counters)
     ]
     origin = workload.origin_ms
-    horizon = max(account.horizon_ms(traffic) for account in accounts)
+    connections = as_rows(Connection, traffic.connections)
+    horizon = max(account.horizon_ms(traffic, connections) for account in accounts)
     changes = {since for counter in counters for since, _ in counter.limits if origin < since < horizon}
     stops = sorted({*(counter.end_ms for counter in counters), horizon, *changes})
     _set_limits(traffic, counters, origin)
@@ -107,11 +107,13 @@ def run_recorded(
     for since, until in zip([origin, *stops], stops, strict=False):
         _set_limits(traffic, counters, since)
         using.run_traffic(traffic, until)
-        for account in accounts:
-            if account.counter.end_ms == until:
-                account.settle(traffic)
+        if ended := [account for account in accounts if account.counter.end_ms == until]:
+            connections = as_rows(Connection, traffic.connections)
+            for account in ended:
+                account.settle(traffic, connections)
     using.end_traffic(traffic)
-    return Ran([account.met(traffic, horizon) for account in accounts], traffic.given.charged)
+    connections = as_rows(Connection, traffic.connections)
+    return Ran([account.met(traffic, connections, horizon) for account in accounts], traffic.given.charged)
 
 
 class _Account:
@@ -125,45 +127,41 @@ class _Account:
         self._timed = any(charged[row].time == number for row in rows)
         self._delivered = self._left = self._early_ms = self._muted_ms = 0
 
-    def horizon_ms(self, traffic: Traffic) -> int:
+    def horizon_ms(self, traffic: Traffic, connections: Sequence[Connection]) -> int:
         """When everything is delivered, at the latest."""
-        given, connections = traffic.given, traffic.connections
-        columns = given.nanos if self._timed else given.sizes
-        starts, ends = connections.given_next, connections.given_end
-        total = sum(sum(as_list(columns[int(starts[row]) : int(ends[row])])) for row in self._rows)
+        column = traffic.given.nanos if self._timed else traffic.given.sizes
+        clients = [connections[row] for row in self._rows]
+        total = sum(sum(as_list(column[client.given_next : client.given_end])) for client in clients)
         scale = 1e7 if self._timed else 1.0  # a percent of a thread is so many ns a second
         least = _lowest(self.counter.limits) * scale
         return self.counter.end_ms + min(60_000 + int(3000 * total / least), LONGEST_MS)
 
-    def settle(self, traffic: Traffic) -> None:
+    def settle(self, traffic: Traffic, connections: Sequence[Connection]) -> None:
         """Takes what came of the clients up to the end of the recorded time."""
-        connections, end = traffic.connections, self.counter.end_ms
-        units = connections.nanos_charged if self._timed else connections.delivered_units
-        self._delivered = sum(int(units[row]) for row in self._rows)
-        self._left = sum(_left(traffic, row, timed=self._timed) for row in self._rows)
-        self._early_ms = sum(int(connections.throttle_ms[row]) for row in self._rows)
-        self._muted_ms = max(
-            int(connections.throttle_ms[row]) - max(int(connections.muted[row]) - end, 0) for row in self._rows
-        )
+        clients, end = [connections[row] for row in self._rows], self.counter.end_ms
+        self._delivered = sum(client.nanos_charged if self._timed else client.delivered_units for client in clients)
+        self._left = sum(_left(traffic, client, timed=self._timed) for client in clients)
+        self._early_ms = sum(client.throttle_ms for client in clients)
+        self._muted_ms = max(client.throttle_ms - max(client.muted - end, 0) for client in clients)
 
-    def met(self, traffic: Traffic, horizon: int) -> Met:
+    def met(self, traffic: Traffic, connections: Sequence[Connection], horizon: int) -> Met:
         """What they met when all is over, at the `horizon`."""
-        connections, rows = traffic.connections, self._rows
-        waits = any(connections.waiting_units[row] > 0 for row in rows)
-        last = horizon if waits else max(int(connections.delivered_ms[row]) for row in rows)
-        length, peak = max(last - self.counter.begin_ms, 0), float(traffic.sensors.peak[self._number])
+        clients, account = [connections[row] for row in self._rows], traffic.sensors.accounts[self._number]
+        waits = any(client.waiting_units > 0 for client in clients)
+        last = horizon if waits else max(client.delivered_ms for client in clients)
+        length, peak = max(last - self.counter.begin_ms, 0), float(account.peak)
         return Met(
-            sum(int(connections.throttled[row]) for row in rows),
-            sum(int(connections.throttle_ms[row]) for row in rows),
-            max(int(connections.max_ms[row]) for row in rows),
+            sum(client.throttled for client in clients),
+            sum(client.throttle_ms for client in clients),
+            max(client.max_ms for client in clients),
             self._muted_ms,
             self._delivered,
             self._left,
             None if waits else length,
-            throttles(traffic.sensors.throttled[self._number], peak, self.counter.limits),
+            throttles(account.throttled, peak, self.counter.limits),
             self._early_ms,
-            length * len(rows),
-            tuple(int(connections.waited[row]) for row in rows),
+            length * len(clients),
+            tuple(client.waited for client in clients),
             peak,
         )
 
@@ -172,7 +170,7 @@ def _set_limits(traffic: Traffic, counters: Sequence[Counted], time_ms: int) -> 
     """Sets the limits that hold at a time; before them all the first ones."""
     for number, counter in enumerate(counters):
         holding = [limit for since, limit in counter.limits if since <= time_ms] or [counter.limits[0][1]]
-        traffic.sensors.bounds[number] = UNLIMITED if holding[-1] is None else holding[-1]
+        traffic.sensors.accounts[number].bound = UNLIMITED if holding[-1] is None else holding[-1]
 
 
 def throttles(throttled: int, peak: float, limits: Sequence[tuple[int, float | None]]) -> bool | None:
@@ -190,23 +188,18 @@ def _lowest(limits: Sequence[tuple[int, float | None]]) -> float:
     return min((limit for _, limit in limits if limit is not None and limit > 0), default=1.0)
 
 
-def _left(traffic: Traffic, connection: int, *, timed: bool) -> int:
+def _left(traffic: Traffic, client: Connection, *, timed: bool) -> int:
     """The units that have arrived and are not delivered; a client that waits for its answers leaves none."""
-    connections, given = traffic.connections, traffic.given
-    start, end = int(connections.given_next[connection]), int(connections.given_end[connection])
+    given, start, end = traffic.given, client.given_next, client.given_end
     if given.thinks[end - 1] >= 0:
         return 0
     columns = (given.charged[start:end], (given.nanos if timed else given.sizes)[start:end])
     waits: int = sum(value for charged, value in zip(*map(as_list, columns), strict=True) if charged < 0)
     if timed:
         return waits
-    fetches = traffic.behaviours.kind[int(connections.behaviour[connection])] == FETCH
-    if fetches:
-        under_way = int(connections.pending[connection])
-        under_way += int(connections.given_size[connection]) if connections.arrived[connection] != DONE else 0
-    else:
-        under_way = int(connections.offered_units[connection]) - int(connections.delivered_units[connection])
-    return under_way + waits
+    if traffic.behaviours[client.behaviour].kind == FETCH:
+        return client.pending + (client.given_size if client.arrived != DONE else 0) + waits
+    return client.offered_units - client.delivered_units + waits
 
 
 LATENCY_MS: Final = 1

@@ -1,4 +1,4 @@
-"""Members of a workload as the columns that the kernel works on."""
+"""Members of a workload as the rows that the kernel works on."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from typing import Any, Final
 
 from kquota.core.enforcement import Generation, Kernel, Kind
 from kquota.core.enforcement.arithmetic import LONG_MAX
-from kquota.core.enforcement.replay import NEVER
-from kquota.core.enforcement.traffic.columns import (
+from kquota.core.enforcement.traffic.state import (
     METRIC_WINDOWS,
-    NONE,
     PARTITIONS,
-    Behaviours,
-    Connections,
+    Account,
+    Behaviour,
+    Connection,
     Given,
+    Segment,
     Sensors,
     Traffic,
-    new_columns,
 )
 from kquota.core.simulation.members import Member
 from kquota.core.simulation.result import bucket_ms_of
-from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Client, Segment, Workload, plan
+from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Client, Workload, plan
 
 _GOLDEN: Final = 0.6180339887498949
 """Its multiples, without their whole parts, are spread evenly, however many there are."""
 
 
 class Rows:
-    """Makes fresh columns for some members; the plans are computed once."""
+    """Makes fresh rows for some members; the plans are computed once."""
 
     def __init__(self, workload: Workload, generation: Generation, using: Kernel) -> None:
         self._workload = workload
@@ -44,37 +43,46 @@ class Rows:
         self.buckets = -(-workload.duration_ms // self.bucket_ms)
 
     def traffic(self, members: Sequence[Member], counters: int, scrape_ms: int) -> Traffic:
-        """Fresh columns for some members and their counters."""
+        """Fresh rows for some members and their counters."""
         used = {member.client.name: member.client for member in members}
-        behaviours, plans = self._behaviours(list(used.values()))
-        behaviour_rows = {name: row for row, name in enumerate(used)}
-        given = self._given(members)
-        connections = self._connections(members, behaviour_rows, plans)
-        return Traffic(self._sensors(counters, scrape_ms), behaviours, connections, given)
+        behaviours, plans, segments = self._behaviours(list(used.values()))
+        connections = self._connections(members, {name: row for row, name in enumerate(used)}, plans)
+        count, using = len(connections), self._using
+        places = max(_in_flight(client) for client in used.values())
+        partitions = PARTITIONS if any(client.merge for client in used.values()) else 1
+        return Traffic(
+            self._sensors(counters, scrape_ms),
+            using.rows(behaviours),
+            using.rows(segments),
+            using.rows(connections),
+            heap=using.column(range(count), "int64"),
+            received=using.table(count, places, "int64"),
+            ends=using.table(count, places, "int64"),
+            filled=using.table(count, partitions, "int64"),
+            given=self._given(members),
+        )
 
     def _sensors(self, count: int, scrape_ms: int) -> Sensors:
         workload, using = self._workload, self._using
         windows, controller = workload.brokers.windows, workload.brokers.controller_windows
         rows = max(count, 1)  # the first row also tells how many buckets there are
-        never = [NEVER] * rows
-        return new_columns(
-            Sensors,
-            rows,
-            using.column,
+        return Sensors(
             counters=using.new_counters(rows, windows, self._generation, controller),
             meters=using.new_counters(rows, METRIC_WINDOWS, self._generation),
             origin=workload.origin_ms,
             bucket_ms=self.bucket_ms,
             scrape_ms=scrape_ms,
-            **dict.fromkeys(("scraped", "first_ms", "until_ms", "peak_ms"), never),
+            accounts=using.rows([Account() for _ in range(rows)]),
             **{
                 name: using.table(rows, self.buckets, "float64")
                 for name in ("offered", "delivered", "throttling", "ends")
             },
         )
 
-    def _behaviours(self, clients: Sequence[Client]) -> tuple[Behaviours, Mapping[str, int]]:
-        """The clients as rows, and the first segment of each plan."""
+    def _behaviours(
+        self, clients: Sequence[Client]
+    ) -> tuple[Sequence[Behaviour], Mapping[str, int], Sequence[Segment]]:
+        """The clients as rows, the first segment of each plan, and all segments."""
         workload = self._workload
         segments: list[Segment] = []
         firsts: dict[str, int] = {}
@@ -85,33 +93,24 @@ class Rows:
             firsts[client.name] = len(segments)
             segments += self._plans[client.name]
             ends.append(len(segments))
-        if not segments:
-            segments = [Segment(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
 
         own: Mapping[str, Callable[[Client], int]] = {
             **_OWN,
             "start": lambda client: workload.origin_ms + client.start_ms,
             "stop": lambda client: workload.origin_ms + workload.stop_of(client),
         }
-        behaviours = new_columns(
-            Behaviours,
-            len(clients),
-            self._using.column,
-            **{
-                name: [int(own.get(name, attrgetter(name))(client)) for client in clients]
-                for name in Behaviours._fields
-                if not name.startswith(("plan_", "seg_"))
-            },
-            plan_end=ends,
-            **{f"seg_{name}": [each[place] for each in segments] for place, name in enumerate(Segment._fields)},
-        )
-        return behaviours, firsts
+        values = {name: own.get(name, attrgetter(name)) for name in Behaviour.__annotations__ if name != "plan_end"}
+        behaviours = [
+            Behaviour(**{name: int(value(client)) for name, value in values.items()}, plan_end=end)
+            for client, end in zip(clients, ends, strict=True)
+        ]
+        return behaviours, firsts, segments or [Segment(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
 
     def _connections(
         self, members: Sequence[Member], behaviours: Mapping[str, int], plans: Mapping[str, int]
-    ) -> Connections:
-        workload, using = self._workload, self._using
-        rows: list[dict[str, Any]] = []
+    ) -> Sequence[Connection]:
+        workload = self._workload
+        rows: list[Connection] = []
         taken = 0
         for member in members:
             client = member.client
@@ -125,34 +124,21 @@ class Rows:
                 if client.saturates and client.api == FETCH_API:
                     backlog = 0
                 rows.append(
-                    {
-                        "behaviour": behaviours[client.name],
-                        "target": link + member.number * _GOLDEN % 1.0,
-                        "step": links,
-                        "random": self._seed(member, link) if client.random else 0,
-                        "segment": plans[client.name],
-                        "given_next": taken,
-                        "given_end": taken + given if given else 0,
-                        "pending": backlog,
-                        "offered_units": backlog,
-                        "tie": (self._numbers[client.name] << 40) + (member.number << 16) + link,
-                    }
+                    Connection(
+                        behaviour=behaviours[client.name],
+                        target=link + member.number * _GOLDEN % 1.0,
+                        step=float(links),
+                        random=self._seed(member, link) if client.random else 0,
+                        segment=plans[client.name],
+                        given_next=taken,
+                        given_end=taken + given if given else 0,
+                        pending=backlog,
+                        offered_units=backlog,
+                        tie=(self._numbers[client.name] << 40) + (member.number << 16) + link,
+                    )
                 )
                 taken += given
-        count = len(rows)
-        return new_columns(
-            Connections,
-            count,
-            using.column,
-            **dict.fromkeys(("load_sensor", "request_sensor", "muted_by"), [NONE] * count),
-            **dict.fromkeys(("first_ms", "until_ms", "delivered_ms"), [NEVER] * count),
-            heap=list(range(count)),
-            received=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
-            ends=using.table(count, max(_in_flight(member.client) for member in members), "int64"),
-            filled=using.table(count, PARTITIONS if any(member.client.merge for member in members) else 1, "int64"),
-            arrived=[LONG_MAX] * count,
-            **{name: [row[name] for row in rows] for name in rows[0]},
-        )
+        return rows
 
     def _seed(self, member: Member, link: int) -> int:
         """A state for the generator of random gaps: never 0 (splitmix64)."""
@@ -203,4 +189,4 @@ _OWN: Final[Mapping[str, Callable[[Client], int]]] = {
     "in_flight": _in_flight,
     "timeout": lambda client: LONG_MAX if client.api_timeout_ms is None else client.api_timeout_ms,
 }
-"""The columns of a behaviour that are not fields of the client by the same name."""
+"""The fields of a behaviour that are not fields of the client by the same name."""

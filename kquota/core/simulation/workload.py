@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.enforcement.exempt import is_spared
+from kquota.core.enforcement.traffic.state import Segment
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored
@@ -299,19 +300,6 @@ def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, t
         for client in workload.clients
     )
     return replace(workload, clients=clients, brokers=brokers, changes=tuple(changes)), tuple(left_out)
-
-
-class Segment(NamedTuple):
-    """A time in which the pace of a plan changes evenly; ms, and arrivals per ms."""
-
-    start: float
-    end: float
-    rate: float
-    end_rate: float
-    before: float
-    """Arrivals before its start."""
-    after: float
-    """Arrivals before its end."""
 
 
 def plan(client: Client, stop_ms: int) -> Sequence[Segment]:

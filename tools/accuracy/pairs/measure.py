@@ -311,8 +311,8 @@ def _ending(end_ms: float) -> Iterator[None]:
     """Lets simulations of recorded clients end at a time, epoch ms: no later than the real run did."""
     whole = recorded._Account.horizon_ms
 
-    def horizon_ms(account: Any, traffic: Any) -> int:
-        horizon = min(whole(account, traffic), round(end_ms))
+    def horizon_ms(account: Any, *met: Any) -> int:
+        horizon = min(whole(account, *met), round(end_ms))
         return int(max(horizon, account.counter.end_ms))
 
     with patch.object(recorded._Account, "horizon_ms", horizon_ms):

@@ -6,10 +6,10 @@ connection can be charged. In the open loop requests come as planned, whatever t
 connection is muted for the throttle time (KIP-219), has at most `in_flight` requests without a response, and takes its
 arrivals as fast as it may: what cannot be sent yet waits.
 
-Everything is rows of columns, so that one call runs many events: `Behaviours` are what connections of one kind have in
-common, `Connections` what each of them has, `Sensors` the counters of a broker. Times are those of the broker's clock.
+Everything is rows, so that one call runs many events: a `Behaviour` is what connections of one kind have in common, a
+`Connection` what each of them has, `Sensors` are the counters of a broker. Times are those of the broker's clock.
 
-- `columns`: these rows.
+- `state`: these rows.
 - `counters`: one counter of them: record, check, and what happened.
 - `arrivals`: when the next request of a connection arrives.
 - `charging`: what a broker charges for a request, and the throttle time of its response.

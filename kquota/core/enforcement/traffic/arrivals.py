@@ -5,8 +5,8 @@ from typing import Final
 
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.kind import MUTATION, REQUEST
-from kquota.core.enforcement.traffic.columns import DONE, NONE, PARTITIONS, Connections, Traffic
 from kquota.core.enforcement.traffic.counters import place
+from kquota.core.enforcement.traffic.state import DONE, NONE, PARTITIONS, Connection, Traffic
 
 MOST_PASSED: Final = 1000
 """So many waiting requests of partitions whose batches are full are passed over; those behind them wait as well."""
@@ -15,10 +15,10 @@ MOST_PASSED: Final = 1000
 @inlined
 def load_of(traffic: Traffic, connection: int) -> int:
     """Bytes of the request or batch that is under way, or partitions of each topic: as recorded, or as planned."""
-    connections = traffic.connections
-    if connections.given_end[connection] > 0:
-        return connections.given_size[connection]
-    return traffic.behaviours.size[connections.behaviour[connection]]
+    row = traffic.connections[connection]
+    if row.given_end > 0:
+        return row.given_size
+    return traffic.behaviours[row.behaviour].size
 
 
 @inlined
@@ -32,90 +32,89 @@ def units_of(kind: int, load: int, topics: int) -> int:
 @inlined
 def thread_nanos(traffic: Traffic, connection: int, size: int) -> int:
     """Request-handler time of a request: fixed, and per MiB."""
-    behaviours = traffic.behaviours
-    row = traffic.connections.behaviour[connection]
-    if behaviours.nanos_per_mib[row] == 0:
-        return behaviours.nanos[row]
-    return behaviours.nanos[row] + size * behaviours.nanos_per_mib[row] // 1048576
+    client = traffic.behaviours[traffic.connections[connection].behaviour]
+    if client.nanos_per_mib == 0:
+        return client.nanos
+    return client.nanos + size * client.nanos_per_mib // 1048576
 
 
-@compilable
-def random_gap(connections: Connections, connection: int) -> float:
+@inlined
+def random_gap(row: Connection) -> float:
     """An exponentially distributed gap with a mean of 1, from a xorshift of 32 bits; 1 for even gaps."""
-    state = connections.random[connection]
+    state = row.random
     if state == 0:
         return 1.0
     state ^= (state << 13) & 0xFFFFFFFF
     state ^= state >> 17
     state ^= (state << 5) & 0xFFFFFFFF
-    connections.random[connection] = state
+    row.random = state
     return -math.log((state - 0.5) / 4294967296.0)
 
 
-@compilable
+@inlined
 def planned(traffic: Traffic, connection: int) -> int:
     """The time of the next arrival of the plan, or DONE; the plan moves on."""
-    behaviours, connections = traffic.behaviours, traffic.connections
-    row = connections.behaviour[connection]
-    segment = connections.segment[connection]
-    end = behaviours.plan_end[row]
-    target = connections.target[connection]
+    row = traffic.connections[connection]
+    client = traffic.behaviours[row.behaviour]
+    segments, segment = traffic.segments, row.segment
+    end = client.plan_end
+    target = row.target
     # A hair of tolerance: sums of doubles must not push an arrival over the edge of its ms or of its segment.
-    while segment < end and target >= behaviours.seg_after[segment] - 1e-9:
+    while segment < end and target >= segments[segment].after - 1e-9:
         segment += 1
-    connections.segment[connection] = segment
+    row.segment = segment
     if segment >= end:
         return DONE
-    connections.target[connection] = target + connections.step[connection] * random_gap(connections, connection)
-    more = target - behaviours.seg_before[segment]
+    row.target = target + row.step * random_gap(row)
+    more = target - segments[segment].before
     elapsed = 0.0
     if more > 0.0:
-        rate = behaviours.seg_rate[segment]
-        length = behaviours.seg_end[segment] - behaviours.seg_start[segment]
-        slope = (behaviours.seg_end_rate[segment] - rate) / length
+        rate = segments[segment].rate
+        length = segments[segment].end - segments[segment].start
+        slope = (segments[segment].end_rate - rate) / length
         inner = rate * rate + 2.0 * slope * more
         elapsed = 2.0 * more / (rate + math.sqrt(inner if inner > 0.0 else 0.0))
-    return traffic.sensors.origin + int(behaviours.seg_start[segment] + elapsed + 1e-6)
+    return traffic.sensors.origin + int(segments[segment].start + elapsed + 1e-6)
 
 
-@compilable
+@inlined
 def take(traffic: Traffic, connection: int) -> int:
     """The next arrival, or DONE; it counts as offered."""
-    connections, given = traffic.connections, traffic.given
-    row = connections.given_next[connection]
-    if connections.given_end[connection] > 0:
+    row, given = traffic.connections[connection], traffic.given
+    event = row.given_next
+    if row.given_end > 0:
         # Those that went out with an earlier request are gone.
-        while row < connections.given_end[connection] and given.charged[row] >= 0:
-            row += 1
-        if row == connections.given_end[connection]:
-            connections.given_next[connection] = row
+        while event < row.given_end and given.charged[event] >= 0:
+            event += 1
+        if event == row.given_end:
+            row.given_next = event
             return DONE
-        connections.given_next[connection] = row + 1
-        connections.tie[connection] = given.order[row]
-        connections.given_size[connection] = given.sizes[row]
-        offer(traffic, connection, given.times[row], given.sizes[row], given.nanos[row])
-        return given.times[row]
+        row.given_next = event + 1
+        row.tie = given.order[event]
+        row.given_size = given.sizes[event]
+        offer(traffic, connection, given.times[event], given.sizes[event], given.nanos[event])
+        return given.times[event]
     now = planned(traffic, connection)
     if now != DONE:
-        size = traffic.behaviours.size[connections.behaviour[connection]]
+        size = traffic.behaviours[row.behaviour].size
         offer(traffic, connection, now, size, thread_nanos(traffic, connection, size))
     return now
 
 
-@compilable
+@inlined
 def offer(traffic: Traffic, connection: int, now: int, size: int, nanos: int) -> None:
     """Counts an arrival."""
-    connections, sensors = traffic.connections, traffic.sensors
-    row = connections.behaviour[connection]
-    units = units_of(traffic.behaviours.kind[row], size, traffic.behaviours.topics[row])
-    connections.offered_units[connection] += units
+    sensors, row = traffic.sensors, traffic.connections[connection]
+    client = traffic.behaviours[row.behaviour]
+    units = units_of(client.kind, size, client.topics)
+    row.offered_units += units
     bucket = place(sensors, now)
-    sensor = connections.load_sensor[connection]
+    sensor = row.load_sensor
     if sensor != NONE:
         sensors.offered[sensor][bucket] += units
-    sensor = connections.request_sensor[connection]
-    if sensor != NONE and traffic.behaviours.exempt[row] == 0:
-        sensors.offered[sensor][bucket] += nanos + traffic.behaviours.network_nanos[row]
+    sensor = row.request_sensor
+    if sensor != NONE and client.exempt == 0:
+        sensors.offered[sensor][bucket] += nanos + client.network_nanos
 
 
 @inlined
@@ -125,44 +124,44 @@ def merge_waiting(traffic: Traffic, connection: int, until: int, charged: int) -
     Java's `RecordAccumulator` drains one batch of each partition into a request. A batch that is full lets the next
     ones of its partition wait, and those of other partitions overtake them.
     """
-    behaviours, connections, given = traffic.behaviours, traffic.connections, traffic.given
-    row = connections.behaviour[connection]
-    first = connections.given_next[connection] - 1
-    filled = connections.filled[connection]
+    row, given = traffic.connections[connection], traffic.given
+    client = traffic.behaviours[row.behaviour]
+    first = row.given_next - 1
+    filled = traffic.filled[connection]
     for partition in range(PARTITIONS):
         filled[partition] = 0
     filled[given.partitions[first]] = given.sizes[first]
     passed = 0
-    for following in range(first + 1, connections.given_end[connection]):
+    for following in range(first + 1, row.given_end):
         if given.times[following] > until or given.thinks[following] >= 0 or passed == MOST_PASSED:
             return
         if given.charged[following] >= 0:
             continue
-        saves = min(behaviours.merge_saves[row], given.sizes[following])
+        saves = min(client.merge_saves, given.sizes[following])
         more = given.sizes[following] - saves
         partition = given.partitions[following]
         # A batch that has no room for the next request of its partition is closed, also for smaller ones.
-        if filled[partition] < 0 or (filled[partition] > 0 and filled[partition] + more > behaviours.batch[row]):
+        if filled[partition] < 0 or (filled[partition] > 0 and filled[partition] + more > client.batch):
             filled[partition] = -1
             passed += 1
             continue
-        if connections.given_size[connection] + more > behaviours.merge[row]:
+        if row.given_size + more > client.merge:
             return
         filled[partition] += more
         offer(traffic, connection, given.times[following], given.sizes[following], given.nanos[following])
         given.charged[following] = charged
-        connections.given_size[connection] += more
-        connections.offered_units[connection] -= saves
+        row.given_size += more
+        row.offered_units -= saves
 
 
 @compilable
 def collect(traffic: Traffic, connection: int, until: int) -> None:
     """Adds the batches that have arrived to what a consumer can fetch."""
-    connections = traffic.connections
-    while connections.arrived[connection] <= until:
-        connections.pending[connection] += load_of(traffic, connection)
-        connections.arrived[connection] = take(traffic, connection)
-        if connections.given_end[connection] > 0 and connections.arrived[connection] != DONE:
-            thinks = traffic.given.thinks[connections.given_next[connection] - 1] >= 0
+    row = traffic.connections[connection]
+    while row.arrived <= until:
+        row.pending += load_of(traffic, connection)
+        row.arrived = take(traffic, connection)
+        if row.given_end > 0 and row.arrived != DONE:
+            thinks = traffic.given.thinks[row.given_next - 1] >= 0
             if thinks:  # it asks for these when it has got and processed what is pending
-                connections.arrived[connection] = DONE - 1
+                row.arrived = DONE - 1

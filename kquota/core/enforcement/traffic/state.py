@@ -1,12 +1,13 @@
-"""Clients, connections and counters as rows of columns: what a run of traffic works on."""
+"""Clients, connections and counters, a row each: what a run of traffic works on."""
 
-from collections.abc import Callable, MutableSequence, Sequence
-from itertools import chain
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
 
 from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.counter import Counters
 from kquota.core.enforcement.generation import QuotaWindows
+from kquota.core.enforcement.replay import NEVER
 
 METRIC_WINDOWS: Final = QuotaWindows(samples=2, window_seconds=30)
 """`metrics.num.samples` and `metrics.sample.window.ms`, their defaults."""
@@ -20,13 +21,34 @@ NONE: Final = -1
 """The sensor of a connection that none limits."""
 
 Ints: TypeAlias = MutableSequence[int]
-Floats: TypeAlias = MutableSequence[float]
 IntRows: TypeAlias = Sequence[Ints]
-FloatRows: TypeAlias = Sequence[Floats]
+FloatRows: TypeAlias = Sequence[MutableSequence[float]]
+
+
+@dataclass(slots=True)
+class Account:
+    """The limit of a counter, and what happened to it."""
+
+    bound: float = 0.0
+    scraped: int = NEVER
+    """The next reading of the metric; NEVER before the first event."""
+    events: int = 0
+    violated: int = 0
+    throttled: int = 0
+    """Requests whose throttle time came from this sensor."""
+    throttle_ms: int = 0
+    max_ms: int = 0
+    first_ms: int = NEVER
+    until_ms: int = NEVER
+    """The end of the last throttle time."""
+    peak: float = 0.0
+    peak_ms: int = NEVER
+    gap_ms: int = 0
+    """The longest time between two events."""
 
 
 class Sensors(NamedTuple):
-    """The counters of a broker, a row each: limit, state, and what happened."""
+    """The counters of a broker, a row each: state, account and series."""
 
     counters: Counters
     meters: Counters
@@ -37,22 +59,7 @@ class Sensors(NamedTuple):
     """The width of the buckets of the series."""
     scrape_ms: int
     """How often somebody reads the metrics, which changes what follows; 0 for never."""
-    bounds: Floats
-    scraped: Ints
-    """The next reading of the metric; NEVER before the first event."""
-    events: Ints
-    violated: Ints
-    throttled: Ints
-    """Requests whose throttle time came from this sensor."""
-    throttle_ms: Ints
-    max_ms: Ints
-    first_ms: Ints
-    until_ms: Ints
-    """The end of the last throttle time."""
-    peak: Floats
-    peak_ms: Ints
-    gap_ms: Ints
-    """The longest time between two events."""
+    accounts: Sequence[Account]
     offered: FloatRows
     """Series: what arrived; bytes, ns of thread time or partitions."""
     delivered: FloatRows
@@ -62,126 +69,126 @@ class Sensors(NamedTuple):
     """Series: the latest end of a throttle time that began in the bucket, ms since the origin."""
 
 
-class Behaviours(NamedTuple):
-    """What the connections of one client have in common, a row each; times in ms."""
+@dataclass(slots=True)
+class Behaviour:
+    """What the connections of one client have in common; times in ms."""
 
-    kind: Ints
-    closed: Ints
-    saturates: Ints
+    kind: int
+    closed: int
+    saturates: int
     """1 for a client without a pace: it sends whenever it may."""
-    size: Ints
+    size: int
     """Bytes of a request, of a batch to fetch, or partitions of a topic."""
-    nanos: Ints
+    nanos: int
     """Request-handler time of a request, ns."""
-    nanos_per_mib: Ints
-    network_nanos: Ints
+    nanos_per_mib: int
+    network_nanos: int
     """Network-thread time of a request, ns."""
-    exempt: Ints
+    exempt: int
     """1 where the request quota does not charge the thread time."""
-    latency_ms: Ints
+    latency_ms: int
     """From the reading of a request to its response."""
-    to_broker: Ints
-    to_client: Ints
-    think_ms: Ints
-    in_flight: Ints
-    most_bytes: Ints
+    to_broker: int
+    to_client: int
+    think_ms: int
+    in_flight: int
+    most_bytes: int
     """What a fetch asks for at most."""
-    max_wait_ms: Ints
+    max_wait_ms: int
     """How long a fetch waits for data."""
-    topics: Ints
-    retry: Ints
+    topics: int
+    retry: int
     """1 for a client that sends rejected topics again."""
-    timeout: Ints
+    timeout: int
     """How long after it first sent a request it still sends rejected topics again."""
-    honours: Ints
+    honours: int
     """1 for a client that waits for the throttle time of a response by itself."""
-    start: Ints
-    stop: Ints
-    merge: Ints
+    start: int
+    stop: int
+    merge: int
     """Up to how many bytes of recorded requests that wait go out as one; 0 for a client that keeps its requests."""
-    merge_saves: Ints
+    merge_saves: int
     """The bytes that each of them has less then: its header, and the header of its batch."""
-    batch: Ints
+    batch: int
     """Up to how many bytes of one partition they hold (`batch.size`): a request has one batch of each partition."""
-    overhead: Ints
+    overhead: int
     """The bytes of a response to a recorded fetch beside its records, which a quota's cap does not count."""
-    plan_end: Ints
+    plan_end: int
     """After the last segment of the plan; the connections know the first."""
-    seg_start: Floats
-    """The segments of all plans, in order: a column for each field of `kquota.core.simulation.workload.Segment`."""
-    seg_end: Floats
-    seg_rate: Floats
-    seg_end_rate: Floats
-    seg_before: Floats
-    seg_after: Floats
 
 
-class Connections(NamedTuple):
-    """The state and the totals of each connection."""
+class Segment(NamedTuple):
+    """A time in which the pace of a plan changes evenly; ms, and arrivals per ms."""
 
-    behaviour: Ints
-    load_sensor: Ints
+    start: float
+    end: float
+    rate: float
+    end_rate: float
+    before: float
+    """Arrivals before its start."""
+    after: float
+    """Arrivals before its end."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """The state and the totals of a connection."""
+
+    behaviour: int = 0
+    load_sensor: int = NONE
     """The counter of its bytes, partitions or connections."""
-    request_sensor: Ints
+    request_sensor: int = NONE
     """The counter of its thread time."""
-    target: Floats
+    target: float = 0.0
     """The next arrival as a number of arrivals of the plan."""
-    step: Floats
-    random: Ints
+    step: float = 0.0
+    random: int = 0
     """The state of a generator of random gaps; 0 for even ones."""
-    segment: Ints
-    given_next: Ints
+    segment: int = 0
+    given_next: int = 0
     """The next of the given events; where there are none, the plan counts."""
-    given_end: Ints
-    arrived: Ints
+    given_end: int = 0
+    arrived: int = DONE
     """When the request that is under way arrived, DONE for none; for consumers, the next batch."""
-    began: Ints
+    began: int = 0
     """When a request that changes topics was sent for the first time."""
-    pending: Ints
+    pending: int = 0
     """Bytes that a consumer has yet to fetch, or topics that were rejected."""
-    given_size: Ints
+    given_size: int = 0
     """Bytes of the recorded request that is under way; for consumers, of the next batch."""
-    waited: Ints
+    waited: int = 0
     """The longest time from the arrival of a recorded request to its charge."""
-    due: Ints
-    tie: Ints
+    due: int = 0
+    tie: int = 0
     """Who goes first at the same ms."""
-    muted: Ints
-    busy: Ints
+    muted: int = 0
+    busy: int = 0
     """Until when a recorded consumer processes what it has got, and reads no response."""
-    filled: IntRows
-    """Bytes of each partition in the recorded request that is under way, where waiting requests are joined."""
-    last_received: Ints
-    received: IntRows
-    """When the last `in_flight` responses were received."""
-    ends: IntRows
-    """When their throttle times are over for the client; when they are received, for one that does not wait."""
-    sent: Ints
+    last_received: int = 0
+    sent: int = 0
     """Responses so far."""
-    heap: Ints
-    """All connections, the one with the earliest event first."""
-    offered_units: Ints
-    delivered_units: Ints
-    delivered_ms: Ints
+    offered_units: int = 0
+    delivered_units: int = 0
+    delivered_ms: int = NEVER
     """When something was delivered last."""
-    rejected_units: Ints
-    rejections: Ints
+    rejected_units: int = 0
+    rejections: int = 0
     """Topics answered with THROTTLING_QUOTA_EXCEEDED, retries included."""
-    waiting_units: Ints
-    throttled: Ints
-    throttle_ms: Ints
-    max_ms: Ints
-    first_ms: Ints
-    until_ms: Ints
-    exempt_nanos: Ints
+    waiting_units: int = 0
+    throttled: int = 0
+    throttle_ms: int = 0
+    max_ms: int = 0
+    first_ms: int = NEVER
+    until_ms: int = NEVER
+    exempt_nanos: int = 0
     """Thread time that the request quota did not charge."""
-    muted_by: Ints
+    muted_by: int = NONE
     """The sensor of the last throttle time; NONE before."""
-    load_charged: Ints
-    nanos_charged: Ints
-    load_ms: Ints
+    load_charged: int = 0
+    nanos_charged: int = 0
+    load_ms: int = 0
     """Throttle time that comes from `load_sensor`."""
-    request_ms: Ints
+    request_ms: int = 0
 
 
 class Given(NamedTuple):
@@ -204,40 +211,16 @@ class Traffic(NamedTuple):
     """All that a run works on."""
 
     sensors: Sensors
-    behaviours: Behaviours
-    connections: Connections
+    behaviours: Sequence[Behaviour]
+    segments: Sequence[Segment]
+    """The segments of all plans, in order."""
+    connections: Sequence[Connection]
+    heap: Ints
+    """All connections, the one with the earliest event first."""
+    received: IntRows
+    """When each connection received its last `in_flight` responses."""
+    ends: IntRows
+    """When their throttle times are over for the client; when they are received, for one that does not wait."""
+    filled: IntRows
+    """Bytes of each partition in the recorded request that is under way, where waiting requests are joined."""
     given: Given
-
-
-_FLOATS: Final = frozenset(
-    ("bounds", "peak", "target", "step", *(name for name in Behaviours._fields if name.startswith("seg_")))
-)
-T = TypeVar("T", Behaviours, Connections, Sensors)
-
-
-def new_columns(of: type[T], rows: int, column: Callable[[Sequence[Any], str], Any], **given: Any) -> T:
-    """Columns of that kind: those given (lists, tables or numbers), and zeros in the others.
-
-    `column` makes the kernel's kind of sequence from a list.
-    """
-    columns: dict[str, Any] = {}
-    ints: dict[str, list[Any]] = {}
-    floats: dict[str, list[Any]] = {}
-    zeros = [0] * rows
-    for name in of._fields:
-        values = given.get(name, zeros)
-        if not isinstance(values, list) or (values and isinstance(values[0], list)):
-            columns[name] = values
-        elif name in _FLOATS:
-            floats[name] = values
-        else:
-            ints[name] = values
-    # The columns are parts of one: making fifty of them takes longer than a short run.
-    for dtype, parts in (("int64", ints), ("float64", floats)):
-        every = list(chain.from_iterable(parts.values()))
-        whole = column(list(map(float, every)) if parts is floats else every, dtype)
-        end = 0
-        for name, values in parts.items():
-            start, end = end, end + len(values)
-            columns[name] = whole[start:end]
-    return of(**columns)
