@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -161,11 +162,15 @@ def test_masked_brokers_are_told_apart_by_the_files_of_one_folder(tmp_path: Path
         audit(tmp_path)
 
 
-def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path) -> None:
-    """Those that follow each other, and parts of one stream."""
-    lines = [text for _, text in masked_lines(1, lambda n, broker: n)]
-    for half in range(2):
-        written(tmp_path, lines[half * 60 : half * 60 + 60], f"rotated-{half}.log")
+@pytest.mark.parametrize("name", ["rotated-{half}.log", "{user}.log"])
+def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path, name: str) -> None:
+    """Those that follow each other, and those of each user, whose client-ids are the same."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for place, (_, text) in enumerate(masked_lines(1, lambda n, broker: n)):
+        user = "slow" if "User:slow" in text else "fast"
+        files[name.format(half=place // 60, user=user)].append(text)
+    for each, lines in files.items():
+        written(tmp_path, lines, each)
     assert verdicts(audit(tmp_path))["fast"] is Verdict.NOT_THROTTLED
 
 

@@ -124,8 +124,8 @@ class Connection(NamedTuple):
 
     name: str
     number: int
-    client: tuple[str, str, int]
-    """Its client-id, its host, and the kind of its requests that have bytes."""
+    client: tuple[str, str, str, int]
+    """Its user, its client-id, its host, and the kind of its requests that have bytes."""
     first_ms: int
     last_ms: int
     """When it sent requests."""
@@ -137,6 +137,11 @@ def is_anywhere(connection: str) -> bool:
     """Whether a connection shows no address of its broker, or one that other brokers may have as well."""
     local = _LOCAL.match(connection)
     return local is None or local["host"].startswith(_LOOPBACK + _OF_CONTAINERS)
+
+
+def user_of(user: str, connection: str) -> str:
+    """The user without the connection, which is in it where MSK authenticates by IAM."""
+    return user.partition(connection)[0]
 
 
 class Origins:
@@ -151,8 +156,7 @@ class Origins:
         if not is_anywhere(event.connection):
             return
         told = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
-        user = event.user.partition(event.connection)[0]  # of MSK, a user has the connection in it
-        client = f"{event.api} User:{user} {event.client_id} {event.ip} {told}".lower()
+        client = f"{event.api} User:{user_of(event.user, event.connection)} {event.client_id} {event.ip} {told}".lower()
         about = f"{client} {event.user} {event.connection}".lower()
         span = _Span(event.time_ms, event.time_ms, frozenset({connection}), frozenset({crc32(client.encode())}), 0)
         for sign, value in signs.items():

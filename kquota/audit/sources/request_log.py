@@ -27,7 +27,7 @@ from kquota.audit.sources.lost import ANY, gap, notes
 from kquota.audit.sources.moments import STAMP
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
-from kquota.audit.sources.origins import Connection, Origins, check, is_anywhere, origin_of, several
+from kquota.audit.sources.origins import Connection, Origins, check, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
 from kquota.audit.sources.requests import Requests, alike, identity, in_turns, missing
 from kquota.core.enforcement.kernel import is_kept
@@ -260,10 +260,10 @@ class _Rows:
             self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:
             return
-        clients: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+        clients: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
         for connection in self._connected():
             self._origins.connected(connection, split.path)
-            if connection.client[2] != REQUEST and is_anywhere(connection.name):
+            if connection.client[-1] != REQUEST and is_anywhere(connection.name):
                 clients[connection.client].append(connection.number)
         if in_turns(numbers[:, 0], numbers[:, 1], (mine for mine in clients.values() if len(mine) > 1)):
             raise several(split.path, "connections of one client share its numbers of requests")
@@ -276,16 +276,17 @@ class _Rows:
         if not self.rows:
             return
         table, names = self._table(), {number: text for text, number in self._names.connections.items()}
-        table = table[np.lexsort((table[:, 0], table[:, 7]))]
-        starts = np.flatnonzero(np.diff(table[:, 7], prepend=~table[:1, 7]))
+        order = np.lexsort((table[:, 0], table[:, 7]))
+        starts = np.flatnonzero(np.diff(table[order, 7], prepend=~table[order[:1], 7]))
         ends = np.append(starts[1:], len(table)) - 1
-        kinds = np.minimum.reduceat(table[:, 1] % UNSIZED, starts).tolist()
-        columns = (table[starts, 7].tolist(), table[starts, 3].tolist(), kinds, table[starts, 0].tolist())
-        for number, client, kind, first_ms, last_ms, again in zip(
-            *columns, table[ends, 0].tolist(), (ends - starts).tolist(), strict=True
+        kinds = np.minimum.reduceat(table[order, 1] % UNSIZED, starts).tolist()
+        firsts = (table[order[starts], column].tolist() for column in (7, 2, 3, 0))
+        for number, user, client, first_ms, last_ms, kind, again in zip(
+            *firsts, table[order[ends], 0].tolist(), kinds, (ends - starts).tolist(), strict=True
         ):
-            who = (self._names.clients.names[client], client_address(names[number]), kind)
-            yield Connection(names[number], number, who, first_ms, last_ms, again)
+            name = names[number]
+            who = (user_of(self._names.users.names[user], name), self._names.clients.names[client])
+            yield Connection(name, number, (*who, client_address(name), kind), first_ms, last_ms, again)
 
     def _table(self) -> Int64s:
         """The rows as a table."""

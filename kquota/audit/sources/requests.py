@@ -31,6 +31,7 @@ _SKETCH: Final = 256
 _COMMON: Final = 2
 """Where two parts have so many of them in common, their files hold the same requests."""
 _ONCE: Final = "give each request once: one of the files, or the lines of one logger"
+_ONE: Final = "leave the merged file out, or give --broker NAME where it is one broker"
 _TIMELESS, _MOSTLY = 1 << 16, 0.5
 """How many requests are compared without their times, and which part of them is not there twice by chance."""
 _ENOUGH: Final = 20
@@ -97,7 +98,7 @@ class Requests:
         for key in keys[~new & (keys <= max(self._sketch, default=0))].tolist():
             other = self._sketch.get(key, path)
             if self.brokers.get(other) != self.brokers.get(path):
-                raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONCE)
+                raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONE)
         largest = max(self._sketch) if len(self._sketch) == _SKETCH else _64_BITS
         if len(small := keys[new & (keys < largest)]):
             known = self._sketch | dict.fromkeys(small.tolist(), path)
