@@ -36,7 +36,7 @@ from tests.conftest import new_chroot
 from tests.documents.test_journal import NOW, begin
 from tests.support.waiting import until
 
-ROUNDS = int(os.environ.get("JOURNAL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("JOURNAL_ROUNDS", "1"))
 Settings = dict[str, str]
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 

@@ -40,7 +40,8 @@ class Workers:
         for item in session.items:
             grouped[unit_of(item.nodeid)].append(item)
         units = [*grouped.values()]
-        shared().start()  # one pair of warm processes for all
+        if any("forks" in getattr(item, "fixturenames", ()) for item in session.items):
+            shared().start()  # one pair of warm processes for all
         running: dict[Connection, int] = {}
         sys.stdout.flush()
         sys.stderr.flush()
