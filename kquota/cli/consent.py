@@ -12,7 +12,7 @@ import click
 from kquota.cli.streams import ask, note, once, quiet, say, warn
 from kquota.cli.text import safe
 from kquota.core.change.plan import Objection, Severity
-from kquota.core.change.review import SHORT_FREEZE, UNSEEN, standing
+from kquota.core.change.review import FELT, UNSEEN, standing
 from kquota.documents.journal import Entry
 from kquota.errors import Refused
 
@@ -28,7 +28,7 @@ def announce(objections: Iterable[Objection]) -> None:
     said = [
         each
         for each in objections
-        if not quiet() or each.severity > Severity.WARNING or each.name in (SHORT_FREEZE.name, UNSEEN.name)
+        if not quiet() or each.severity > Severity.WARNING or each.name in (*FELT, UNSEEN.name)
     ]
     for _, kind in groupby(said, key=lambda objection: objection.name):
         found = list(kind)
@@ -39,13 +39,13 @@ def announce(objections: Iterable[Objection]) -> None:
 
 
 def foretell(objections: Iterable[Objection]) -> None:
-    """Says of a plan what apply will ask about or refuse, and short freezes; other warnings are lint's to say."""
+    """Says of a plan what apply will ask about or refuse, and what clients feel; other warnings are lint's to say."""
     words = {
         Severity.REFUSAL: "apply will refuse this: ",
         Severity.QUESTION: "apply will ask about this: ",
         Severity.WARNING: "",
     }
-    told = [each for each in objections if each.severity > Severity.WARNING or each.name == SHORT_FREEZE.name]
+    told = [each for each in objections if each.severity > Severity.WARNING or each.name in FELT]
     announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
 
 

@@ -9,7 +9,7 @@ from kquota.cli.text import MARKS, Column, entity_text, markdown, safe
 from kquota.cli.views import Document, Note, Part, Table, View, markdown_of
 from kquota.core.change.lint import Finding, concerning
 from kquota.core.change.plan import Action, Objection, Plan, Severity
-from kquota.core.change.review import SHORT_FREEZE
+from kquota.core.change.review import FELT
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import limit_text
 from kquota.documents.plan import plan_document, subject
@@ -141,12 +141,12 @@ def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
 
 
 def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
-    """What would stop an apply, and freezes; what lint finds stands among the findings."""
+    """What would stop an apply, and what clients feel; what lint finds stands among the findings."""
     found = {finding.rule.name for finding in findings}
     listed = [
         each
         for each in objections
-        if (each.severity > Severity.WARNING and each.name not in found) or each.name == SHORT_FREEZE.name
+        if (each.severity > Severity.WARNING and each.name not in found) or each.name in FELT
     ]
     if listed:
         yield ""

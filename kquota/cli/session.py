@@ -312,7 +312,7 @@ def _open_live(source: QuotaSource) -> QuotaBackend:
 def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
     """The facts with the release of a live cluster's brokers, unless somebody gave one.
 
-    It is named on stderr where its brokers enforce quotas in another way.
+    It is named on stderr where it is older than that of the facts.
     """
     if facts.is_named or access is None or access.bootstrap_controller or not access.bootstrap_server:
         return facts
@@ -324,8 +324,8 @@ def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
     if version is None:
         warn(f"the release of the brokers is not known, and taken for {facts.kafka_version}: give --kafka-version")
         return facts
-    usual, facts = facts.generation, replace(facts, kafka_version=format_version(version))
-    if facts.generation is not usual:
+    usual, facts = facts.version, replace(facts, kafka_version=format_version(version))
+    if version < usual:
         once(f"Kafka {facts.kafka_version}, by what the brokers serve (--kafka-version takes another)", note)
     return facts
 

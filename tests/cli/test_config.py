@@ -223,6 +223,8 @@ def test_contexts_are_listed_and_chosen(kquota: Kquota, config: Path) -> None:
     document = validated(kquota("config", "get-contexts", "-o", "json").out, "contexts")
     chosen = kquota("config", "use-context", "old")
     shadowed = kquota("config", "use-context", "both", KQUOTA_CONTEXT="prod")
+    addressed = kquota("config", "use-context", "both", KQUOTA_BOOTSTRAP_SERVER="a:1")
+    assert "warning: KQUOTA_BOOTSTRAP_SERVER names a cluster, and comes before the file: unset it" in addressed.err
 
     assert [line.split() for line in listed.out.splitlines()] == [
         ["CURRENT", "NAME", "CLUSTER", "COMMENT"],

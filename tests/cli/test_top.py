@@ -80,7 +80,7 @@ def test_explain(kquota: Kquota) -> None:
     assert "  rule: client-id=<default>, level 8, default client-id\n" in done.out
     assert "since: unknown (a metrics page has no history; use --prometheus)" in done.out
     assert "gets a quota of its own, as its limit is inherited" in done.out
-    possible = kquota("top", *LIVE, "--explain", "user=erin").out
+    possible = kquota("top", *LIVE, "--explain", "erin").out
     assert "  client-id=sensor-gw (producer_byte_rate, THROTTLED)\n  next: --explain with one of them" in possible
     nobody = kquota("top", *LIVE, "--explain", "ip=10.0.0.1")
     assert nobody.complaint.startswith("kquota: no counter that was read holds ip=10.0.0.1 (")

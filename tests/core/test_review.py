@@ -32,6 +32,20 @@ def users(count: int, start: int = 0) -> dict[Entity, dict[QuotaKey, int]]:
     return {Entity(user=f"u{number}"): {PRODUCER: 1} for number in range(start, start + count)}
 
 
+def test_a_users_first_quota_takes_the_place_of_a_client_ids() -> None:
+    """Not where a pair of the user's stays, nor where the client-id's governed nobody; many users are one line."""
+    etl, pair = Entity(user=DEFAULT, client_id="etl"), Entity(user="bob", client_id="etl")
+    current = QuotaSnapshot({etl: {PRODUCER: 500_000}, Entity(client_id="idle"): {PRODUCER: 1}, USERS: {PRODUCER: MB}})
+    wanted = {BOB: {PRODUCER: 7 * MB}, ALICE: {PRODUCER: MB}}
+    (found,) = [each for each in review(plan(current, wanted), current) if each.name == "takes-over"]
+    assert found.message == (
+        "user=<default>,client-id=etl: producer_byte_rate 500 kB/s will not govern the clients of user=alice and 1 more"
+    )
+    assert "takes-over" not in names(plan(current, {BOB: {CONSUMER: MB}}), current)
+    known = QuotaSnapshot({**current, pair: {PRODUCER: MB}})
+    assert "takes-over" not in names(plan(known, {BOB: {PRODUCER: MB}}), known)
+
+
 @pytest.mark.parametrize(
     ("deleted", "updated", "guards", "objection"),
     [

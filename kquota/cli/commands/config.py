@@ -182,10 +182,13 @@ def _existing() -> Path:
 
 
 def _warn_of_the_environment(name: str) -> None:
-    """Says that KQUOTA_CONTEXT comes before the file, where it names another context."""
+    """Says that the environment comes before the file, where it names another context, or an address."""
     shadowing = os.environ.get("KQUOTA_CONTEXT")
     if shadowing and shadowing != name:
         warn(f"KQUOTA_CONTEXT says {shadowing}, and comes before the file")
+    for variable in (f"KQUOTA_{address.upper()}" for address in contexts.ADDRESSES):
+        if os.environ.get(variable):
+            warn(f"{variable} names a cluster, and comes before the file: unset it, or the context is left out")
 
 
 @command.command("current-context")

@@ -536,7 +536,7 @@ def _explained(
     subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
 ) -> View:
     """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
-    wanted = Entity.parse(subject)
+    wanted = Entity.parse(subject if "=" in subject else f"user={subject}")
     seen = screen.seen()
     selected = tuple(tuple(filter(screen.wanted.selects, uses)) for uses in concerning(wanted, seen, brokers))
     found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]

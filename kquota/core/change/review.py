@@ -98,6 +98,12 @@ DELETED_DEFAULT = _question(
     "A plan would delete the value of a default entity: clients without a quota of their own would have no limit, or"
     " that of another default.",
 )
+TAKES_OVER = _warning(
+    "takes-over",
+    "A user's new quota takes the place of one that a client-id has, and lifts or lowers its clients' limit.",
+)
+FELT = (SHORT_FREEZE.name, TAKES_OVER.name)
+"""Warnings about what clients get from one moment to the next, which lint does not find."""
 UNSEEN = _warning(
     "unseen-limits",
     "A byte rate is set through a controller, which does not show the current limits: whether clients would be blocked"
@@ -134,7 +140,7 @@ _UNREACHABLE = next(rule for rule in RULES if rule.name == "unreachable")
 KINDS = tuple(
     sorted(
         (
-            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN),
+            *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN, TAKES_OVER),
             *(BLOCKING_DEFAULT, LOW_SHARE, DELETED_DEFAULT, NO_BROKER),
             *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
             *_RULES.values(),
@@ -183,6 +189,7 @@ def review(
         *_findings(plan, current, findings),
         *freezes(plan, current),
         *_slips(plan),
+        *_taken_over(plan, current),
     )
     return gravest_first(found)
 
@@ -262,6 +269,29 @@ def _slips(plan: Plan) -> Iterator[Objection]:
                 yield BLOCKING_DEFAULT.objection(
                     f"{entity}: {key} {humanize(key, after)} would delay the connections of any host that starts"
                     " several clients"
+                )
+
+
+def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
+    """Quotas of client-ids of any user that no longer govern the clients of users who had no quota of their own."""
+    for key in CLIENT_KEYS:
+        users = [
+            change.entity.user
+            for change in plan.changes
+            if change.entity.client_id is None and key in change.after.keys() - change.before.keys()
+        ]
+        named = [user for user in users if isinstance(user, str)]
+        if not named:
+            continue
+        was = Resolver.of(current, key)
+        for entity, values in current.items():
+            if entity.client_id is None or isinstance(entity.user, str) or key not in values:
+                continue
+            client_id = entity.client_id if isinstance(entity.client_id, str) else "\0"
+            if was.resolve(named[0], client_id).entity == entity:
+                rest = f" and {len(named) - 1} more" if len(named) > 1 else ""
+                yield TAKES_OVER.objection(
+                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of user={named[0]}{rest}"
                 )
 
 
