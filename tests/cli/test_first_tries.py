@@ -44,7 +44,6 @@ def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
         ("export -o q.yaml", "A file is written with --out q.yaml"),
         ("export q.yaml", "A file is written with --out q.yaml"),
         ("plan q.yaml plan.json", "A file is written with --out plan.json"),
-        ("import q.csv", "Choose from:\n    kafka-configs,\n"),
     ],
 )
 def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:
