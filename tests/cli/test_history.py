@@ -194,6 +194,8 @@ def test_who_when_what_and_why_stay_on_a_narrow_terminal(
     what = ("--add-config", "controller_mutation_rate=5,request_percentage=50%", "--for", "2h")
     why = "OPS-4711: the nightly backfill"
     assert kquota("alter", *whose, *what, "-m", why, "--yes", "--zookeeper", chroot).code == 0
+    (tmp_path / "q.csv").write_text("user,request_percentage\nteam-gamma,50%\n")
+    assert kquota("apply", "q.csv", "--yes", "--zookeeper", chroot).code == 0
     by = entries(kquota)[0]["by"]
 
     shown = on_terminal(["history"], tmp_path, COLUMNS=str(width), XDG_STATE_HOME=str(tmp_path / ".state"))
@@ -202,5 +204,6 @@ def test_who_when_what_and_why_stay_on_a_narrow_terminal(
     assert max(map(len, table.splitlines())) <= width
     # A word that is broken is not among the words of the lines.
     found = set(table.split())
-    for text in (by, "STARTED", "BY", "alter", why, "request_percentage", "no", "quota", "until"):
+    assert "FILE" not in found, "a column of its own would leave the others too little"
+    for text in (by, "STARTED", "BY", "alter", "apply", "q.csv", why, "request_percentage", "no", "quota", "until"):
         assert found.issuperset(text.split()), table

@@ -210,19 +210,21 @@ def _table(
     def outcome(entry: Entry) -> str:
         return _outcome(entry, pages, leases.get(entry.id, ()), now)
 
+    def why(entry: Entry) -> tuple[str, str, str]:
+        return f"{entry.command} {_what(entry)}", entry.message or "", entry.file or ""
+
     table = table_of(
         reversed(entries),
         [
             (Column("ENTRY", whole=True), lambda entry: entry.name),
             narrow and (Column("STARTED (UTC), BY", least=19), lambda entry: (moment(entry.started), entry.by or "-")),
-            narrow
-            and (Column("WHAT, WHY", least=25), lambda entry: (f"{entry.command} {_what(entry)}", entry.message or "")),
+            narrow and (Column("WHAT, WHY", least=25), why),
             not narrow and (Column("STARTED (UTC)", whole=True), lambda entry: moment(entry.started)),
             not narrow and (Column("COMMAND", spare=1), lambda entry: entry.command),
             not narrow and (Column("WHAT"), _what),
             (Column("OUTCOME"), outcome),
             not narrow and messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
-            files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
+            not narrow and files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
             not narrow and (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
             (Column("CLUSTER", spare=2 if several else 3, whole=True), lambda entry: entry.cluster),
             (Column("ID", whole=True, spare=4), lambda entry: entry.id),
