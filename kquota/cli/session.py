@@ -312,7 +312,7 @@ def _open_live(source: QuotaSource) -> QuotaBackend:
 def with_release(facts: BrokerFacts, access: Access | None) -> BrokerFacts:
     """The facts with the release of a live cluster's brokers, unless somebody gave one.
 
-    It is named on stderr where it is older than that of the facts.
+    It is named on stderr where it is older than the facts have it.
     """
     if facts.is_named or access is None or access.bootstrap_controller or not access.bootstrap_server:
         return facts
