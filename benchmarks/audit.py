@@ -1,18 +1,19 @@
 """The audit of usage tables against the least that Spark and Arrow can do with them, and against DuckDB and Polars.
 
     python -m benchmarks.audit [--rows 5000000 50000000] [--hour-rows 10000000] [--repeat 3]
+    python -m benchmarks.audit --shapes [--hour-rows 10000000] [--repeat 3]
 
 There are two tables. In the first one each row is charged to one counter, and a groupBy by the second has nearly a
 group for each row. In the second one users follow Zipf's law, all rows are of one hour, and each row is charged to two
 counters: bytes and thread time. The least is one groupBy on Spark, and the reading of all columns without it. All run
 on two cores, one after the other, in turns, and those that audit must find the same. `typed` is the command
-`kquota audit` as people type it, in a process of its own, with the processes that it chooses. Prints the CPU seconds of
-the whole process tree (driver, JVM, Python workers), wall seconds, and the peak resident memory: of all, and of the
-largest Python process. CPU seconds are what a noisy machine leaves comparable.
+`kquota audit` as people type it, in a process of its own, with the processes that it chooses. With `--shapes` it alone
+runs beside the reading of the columns, on tables of several shapes. Prints the CPU seconds of the whole process tree
+(driver, JVM, Python workers), wall seconds, and the peak resident memory: of all, and of the largest Python process.
+CPU seconds are what a noisy machine leaves comparable.
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import rivals
-from benchmarks.usage import hour_quotas, quotas, write_hour, write_usage
+from benchmarks.usage import KEPT, Shape, hour_quotas, quotas, write_hour, write_usage
 from kquota.audit.engines import local, spark
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -37,6 +38,12 @@ from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.encoding import to_json
 from kquota.documents.quotas import quotas_document
+
+SHAPES = (
+    *(KEPT._replace(order=order) for order in ("by time", "a file a broker", "shuffled")),
+    *(Shape(*each) for each in ((110, 10), (11_000, 10), (11_000, 33_333), (110_000, 10))),
+)
+"""Each user has nine counters, or fewer where it sends few requests; the quotas of an entity are three."""
 
 
 class Meter:
@@ -123,11 +130,17 @@ def main() -> None:
     )
     parser.add_argument("--hour-rows", type=int, nargs="*", default=[10_000_000], help="the same of the second table")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--shapes", action="store_true", help="the command alone, on tables of several shapes")
     arguments = parser.parse_args()
 
+    meter = Meter()
+    if arguments.shapes:
+        for rows in arguments.hour_rows:
+            for shape in SHAPES:
+                as_typed(meter, rows, shape, arguments.repeat)
+        return
     session = spark.open_session("local[2]")
     session.conf.set("spark.sql.shuffle.partitions", 8)
-    meter = Meter()
     _grown({rows: by_bytes(session, meter, rows, arguments.repeat) for rows in arguments.rows})
     _grown({rows: by_two_counters(session, meter, rows, arguments.repeat) for rows in arguments.hour_rows})
     session.stop()
@@ -174,8 +187,8 @@ def by_two_counters(session: Any, meter: Meter, rows: int, repeat: int) -> dict[
     The groupBy has far fewer groups than rows here. The floor without Spark is Arrow's reading of the same columns.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "usage.parquet"
-        write_hour(path, rows)
+        path = Path(folder) / "usage-0.parquet"
+        write_hour(Path(folder), rows)
         splits, tested = plan_splits([str(path)], "usage"), hour_quotas(rows)
         settings = AuditSettings(QuotaHistory.of(tested))
         (Path(folder) / "quotas.json").write_text(to_json(quotas_document(tested)))
@@ -185,14 +198,30 @@ def by_two_counters(session: Any, meter: Meter, rows: int, repeat: int) -> dict[
             "columns": lambda: _read_columns(path),
             "one process": lambda: _totals(local.audit(splits, settings, "usage", processes=1), rows),
             "two": lambda: _totals(local.audit(splits, settings, "usage", processes=2), rows),
-            "typed": lambda: _typed(path, Path(folder) / "quotas.json"),
+            "typed": lambda: _typed(path, Path(folder) / "quotas.json", rows),
         }
         print(f"quotas of bytes and of thread time: {_described(path, rows)}")
-        medians = _in_turns(meter, contenders, repeat, alike={"audit", "one process", "two", "typed"})
+        medians = _in_turns(meter, contenders, repeat, alike={"audit", "one process", "two"})
         floors = {"audit": "groupBy", "one process": "columns", "two": "columns", "typed": "columns"}
         for name, floor in floors.items():
             print(f"{name}: {medians[name] / medians[floor]:.2f} of {floor} (medians of CPU seconds)")
         return medians | {"local": medians["one process"]}
+
+
+def as_typed(meter: Meter, rows: int, shape: Shape, repeat: int) -> None:
+    """The command and its floor on a table of that shape."""
+    with tempfile.TemporaryDirectory() as folder:
+        usage, file = Path(folder) / "usage", Path(folder) / "quotas.json"
+        usage.mkdir()
+        write_hour(usage, rows, shape)
+        file.write_text(to_json(quotas_document(hour_quotas(rows, shape))))
+        contenders: dict[str, Callable[[], Any]] = {
+            "columns": lambda: [*map(_read_columns, sorted(usage.iterdir()))],
+            "typed": lambda: _typed(usage, file, rows),
+        }
+        print(f"{rows} rows, {shape.users} users, {shape.entities} entities with quotas, {shape.order}")
+        medians = _in_turns(meter, contenders, repeat, alike={"typed"})
+        print(f"typed: {medians['typed'] / medians['columns']:.2f} of columns (medians of CPU seconds)", flush=True)
 
 
 def _described(path: Path, rows: int) -> str:
@@ -223,13 +252,11 @@ def _totals(result: AuditResult, rows: int) -> tuple[int, int]:
     return throttled.as_py(), time_ms.as_py()
 
 
-def _typed(usage: Path, quotas: Path) -> tuple[int, int]:
-    """The same two totals by the command."""
+def _typed(usage: Path, quotas: Path, rows: int) -> None:
+    """The command, which prints its table."""
     command = [sys.executable, "-m", "kquota", "audit", str(usage), "--quotas", str(quotas), "--engine", "local"]
-    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True)
-    findings = json.loads(done.stdout)["findings"]
-    throttled, time_ms = (sum(each[name] for each in findings) for name in ("throttled_events", "throttle_time_ms"))
-    return throttled, time_ms
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"{rows:,} requests read" in done.stderr, done.stderr
 
 
 def _in_turns(

@@ -4,13 +4,15 @@
 sizes, an hour per ten million rows; `quotas` are of bytes, on all eight levels.
 
 `write_hour`: the same brokers in one hour however many rows there are, users by Zipf's law, thread times; under
-`hour_quotas`, of bytes and of thread time, each row is charged to two counters.
+`hour_quotas`, of bytes and of thread time, each row is charged to two counters. A `Shape` says how many users there
+are, how many quotas, and in which order the rows stand.
 """
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,25 @@ _CHUNK = 1_000_000
 
 Codes = dict[str, Any]
 """For each column of names the number of each row's name."""
+
+
+class Shape(NamedTuple):
+    """The shape of a usage table of an hour, and of the quotas for it."""
+
+    users: int = USERS
+    entities: int = 1_701
+    """With quotas, three each."""
+    order: str = "by time"
+    """`by time`, `a file a broker` or `shuffled`."""
+
+    @property
+    def clients(self) -> int:
+        """How many client-ids there are."""
+        return self.users * 5 // 2
+
+
+KEPT = Shape()
+"""The shape of the figures that are kept."""
 
 
 def write_usage(path: Path, rows: int, *, seed: int = 7) -> None:
@@ -50,26 +71,30 @@ def write_usage(path: Path, rows: int, *, seed: int = 7) -> None:
     _write(path, rows, columns)
 
 
-def write_hour(path: Path, rows: int, *, seed: int = 13) -> None:
+def write_hour(folder: Path, rows: int, shape: Shape = KEPT, *, seed: int = 13) -> None:
     """Writes that many rows of one hour as Parquet, a row group per million. The rows have thread times."""
     random = np.random.default_rng(seed)
-    shares = 1 / np.arange(1, USERS + 1) ** _ZIPF
+    shares = 1 / np.arange(1, shape.users + 1) ** _ZIPF
     edges = np.cumsum(shares) / shares.sum()
+    moments = random.permutation(rows) if shape.order == "shuffled" else np.arange(rows)
 
     def columns(start: int, count: int) -> tuple[Codes, Codes]:
-        time_ms = _START_MS + np.arange(start, start + count) * 3_600_000 // rows
-        user = np.minimum(np.searchsorted(edges, random.random(count)), USERS - 1)
+        user = np.minimum(np.searchsorted(edges, random.random(count)), shape.users - 1)
         codes = {
             "broker": random.integers(0, BROKERS, count),
             "user": user,
             # Four applications a user, which some users share.
-            "client_id": (user * 2 + random.integers(0, 4, count)) % CLIENTS,
+            "client_id": (user * 2 + random.integers(0, 4, count)) % shape.clients,
             "api": (random.random(count) < 0.6).astype(np.int64),
         }
         nanos = np.clip(random.lognormal(12.0, 0.8, count), 1e4, 1e8).astype(np.int64)
+        time_ms = _START_MS + moments[start : start + count] * 3_600_000 // rows
         return codes, {"time_ms": time_ms, "bytes": _sizes(random, count), "request_time_ns": nanos}
 
-    _write(path, rows, columns)
+    files = range(BROKERS) if shape.order == "a file a broker" else [None]
+    for broker in files:
+        random = np.random.default_rng(seed)
+        _write(folder / f"usage-{broker or 0}.parquet", rows, columns, shape.users, shape.clients, broker)
 
 
 _ZIPF = 1.1
@@ -80,12 +105,22 @@ def _sizes(random: np.random.Generator, count: int) -> Any:
     return np.clip(random.lognormal(9.0, 1.0, count), 64, 1 << 20).astype(np.int64)
 
 
-def _write(path: Path, rows: int, columns: Callable[[int, int], tuple[Codes, Codes]]) -> None:
-    """Writes the rows in chunks; `columns` gives codes of names and numbers of the rows from `start` on."""
+def _write(
+    path: Path,
+    rows: int,
+    columns: Callable[[int, int], tuple[Codes, Codes]],
+    users: int = USERS,
+    clients: int = CLIENTS,
+    broker: int | None = None,
+) -> None:
+    """Writes the rows, or those of one broker, in chunks.
+
+    `columns` gives codes of names and numbers of the rows from `start` on.
+    """
     names = {
         "broker": [f"broker-{number}" for number in range(BROKERS)],
-        "user": [f"user-{number:04}" for number in range(USERS)],
-        "client_id": [f"app-{number:04}" for number in range(CLIENTS)],
+        "user": [f"user-{number:04}" for number in range(users)],
+        "client_id": [f"app-{number:04}" for number in range(clients)],
         "api": ["produce", "fetch"],
     }
     with ExitStack() as opened:
@@ -96,6 +131,8 @@ def _write(path: Path, rows: int, columns: Callable[[int, int], tuple[Codes, Cod
                 {name: pa.DictionaryArray.from_arrays(codes[name], names[name]).cast(pa.string()) for name in names}
                 | {name: pa.array(column) for name, column in numbers.items()}
             )
+            if broker is not None:
+                table = table.filter(pa.array(codes["broker"] == broker))
             if writer is None:
                 writer = opened.enter_context(pq.ParquetWriter(path, table.schema, compression="zstd"))
             writer.write_table(table, row_group_size=_CHUNK)
@@ -124,18 +161,20 @@ def quotas(*, seed: int = 11) -> QuotaSnapshot:
     return QuotaSnapshot({entity: values() for entity in entities})
 
 
-def hour_quotas(rows: int, *, seed: int = 17) -> QuotaSnapshot:
-    """Some 1,700 quotas of users, of client-ids and of pairs for `write_hour` of that many rows.
+def hour_quotas(rows: int, shape: Shape = KEPT, *, seed: int = 17) -> QuotaSnapshot:
+    """Quotas of users, of client-ids and of pairs for `write_hour` of that many rows.
 
     Each entity limits the bytes and the thread time, near what its clients use on a broker.
     """
     random = np.random.default_rng(seed)
-    entities = [
-        Entity(user=DEFAULT),
-        *(Entity(user=f"user-{number:04}") for number in range(0, USERS, 2)),
-        *(Entity(user=f"user-{number:04}", client_id=f"app-{number * 2 % CLIENTS:04}") for number in range(700)),
-    ]
-    rate = rows / 3600 / BROKERS / USERS  # requests a second of the mean user on a broker
+    users = [f"user-{number:04}" for number in range(shape.users)]
+    pairs = (
+        Entity(user=user, client_id=f"app-{(number * 2 + own) % shape.clients:04}")
+        for own in range(4)
+        for number, user in enumerate(users)
+    )
+    entities = chain([Entity(user=DEFAULT)], (Entity(user=user) for user in users[::2]), pairs)
+    rate = rows / 3600 / BROKERS / shape.users  # requests a second of the mean user on a broker
 
     def values() -> dict[QuotaKey, Value]:
         bytes_, percent = rate * 13_000, rate * 0.022
@@ -145,4 +184,4 @@ def hour_quotas(rows: int, *, seed: int = 17) -> QuotaSnapshot:
             QuotaKey.REQUEST_PERCENTAGE: round(percent * random.uniform(0.2, 4), 6),
         }
 
-    return QuotaSnapshot({entity: values() for entity in entities})
+    return QuotaSnapshot({entity: values() for entity in islice(entities, shape.entities)})
