@@ -66,21 +66,15 @@ class Part:
             for (ledger, _), at in zip(pairs, places, strict=True)
         ]
         offsets = np.concatenate([[0], np.cumsum(sum(counts, np.zeros(len(counters), np.int64)))])
-        names = [
-            "time",
-            "value",
-            *(name for name in OPTIONAL if any(getattr(each, name) is not None for each, _ in pairs)),
-        ]
+        optional = [name for name in OPTIONAL if any(getattr(each, name) is not None for each, _ in pairs)]
+        names = ["time", "value", *optional]
         kinds: dict[str, Any] = {name: np.dtype(np.int64) for name in (*names, *(["member"] if members else []))}
         kinds |= {"limit": np.dtype(np.float64)} if periods else {}
         out = {name: np.zeros(offsets[-1], kind) for name, kind in kinds.items()}
         if "throttle_ms" in out:
             out["throttle_ms"] -= 1  # what no export tells of; others are put in place below
-        homes, keys, limits = (
-            np.zeros(len(counters), np.int64),
-            np.zeros(len(counters), np.int8),
-            np.zeros(len(counters)),
-        )
+        homes, limits = np.zeros(len(counters), np.int64), np.zeros(len(counters))
+        keys = np.zeros(len(counters), np.int8)
         cursor = offsets[:-1].copy()
         for (ledger, _), at in zip(pairs, places, strict=True):
             homes[at], keys[at], limits[at] = (ledger.column(name) for name in ("home", "key", "limit"))

@@ -36,9 +36,8 @@ class Replay:
 
     def __init__(self, ledgers: Sequence[Ledger], settings: AuditSettings, sizes: Sequence[Ledger] = ()) -> None:
         self.settings = settings
-        charges = pa.concat_tables(
-            [CHARGES.empty_table(), *(ledger.charges for ledger in ledgers)]
-        ).unify_dictionaries()
+        tables = [CHARGES.empty_table(), *(ledger.charges for ledger in ledgers)]
+        charges = pa.concat_tables(tables).unify_dictionaries()
         ids, firsts, numbers = np.unique(charges.column("counter").to_numpy(), return_index=True, return_inverse=True)
         count = len(ids)
         self.refs = refs_of(charges.take(pa.array(firsts)))

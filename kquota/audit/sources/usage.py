@@ -445,8 +445,7 @@ def _to_batch(
         check(valid | ~present, f"{name} is not a whole number")
     time_ms, _, has_time = numbers["time_ms"]
     check(has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS), "time_ms is not a time in epoch ms")
-    numbers_or_none = [("request_time_ns", _MAX_NS), ("throttle_time_ms", _MAX_THROTTLE_MS)]
-    for name, most in numbers_or_none:
+    for name, most in (("request_time_ns", _MAX_NS), ("throttle_time_ms", _MAX_THROTTLE_MS)):
         if name in numbers:
             values, _, present = numbers[name]
             check(~present | ((values >= 0) & (values < most)), f"{name} is out of range")
@@ -485,7 +484,8 @@ def _to_batch(
         return values if present.all() else np.where(present, values, otherwise)
 
     nanos, errors, partitions = number("request_time_ns", 0), number("error_code", 0), number("partitions", UNKNOWN)
-    spared = _spared(api, errors, version) & good
+    # Requests among brokers are charged to nobody.
+    spared = good & _of_apis(api, lambda name: is_spared(name, version)) & (errors != CLUSTER_AUTHORIZATION_FAILED)
     if spared.any():
         tally.spare("inter_broker", int(spared.sum()), int(nanos[spared].sum()), whole=True)
     unplaced = connects & good & (place.codes < 0)
@@ -560,12 +560,6 @@ def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
     return found[api.codes] if found.any() else np.zeros(len(api.codes), bool)
 
 
-def _spared(api: Column, errors: Int64s, version: Version) -> Any:
-    """Which rows are requests among brokers, that are charged to nobody."""
-    spared = _of_apis(api, lambda name: is_spared(name, version))
-    return spared & (errors != CLUSTER_AUTHORIZATION_FAILED)
-
-
 def _addresses(ips: Column) -> Column:
     """The ips as brokers compare them; those that are no addresses have code -1."""
     values = [address(text.strip()) for text in ips.values]
@@ -605,16 +599,11 @@ def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
         # At most 18 digits always fit; longer texts are no byte count and no time.
         readable = pc.match_substring_regex(array, r"^\s*[+-]?\d{1,18}\s*$")
         array = pc.utf8_trim_whitespace(pc.if_else(readable, array, None)).cast(pa.int64())
-    elif pa.types.is_decimal(array.type):
-        whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2**53))
-        array = pc.if_else(whole, array, None).cast(pa.int64())
-    elif pa.types.is_floating(array.type):
+    elif pa.types.is_decimal(array.type) or pa.types.is_floating(array.type):
         whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), 2.0**53))
         array = pc.if_else(whole, array, None).cast(pa.int64())
     elif pa.types.is_integer(array.type):
         array = array.cast(pa.int64(), safe=False)
-    elif pa.types.is_null(array.type):
-        array = array.cast(pa.int64())
     else:
         array = pa.nulls(len(array), pa.int64())
     valid = _valid(array)
