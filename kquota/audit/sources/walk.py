@@ -147,17 +147,6 @@ def plain(typing, buffer, place):
 
 
 @intrinsic
-def numerals(typing, buffer, place):
-    """How many digits there are, WIDTH at most."""
-
-    def code(context, builder, signature, args):
-        found = builder.sub(_loaded(context, builder, signature, args, _VECTOR), _all(48))
-        return _first(builder, builder.icmp_unsigned(">", found, _all(9)))
-
-    return types.int64(buffer, types.int64), code
-
-
-@intrinsic
 def same(typing, buffer, place, other, there):
     """How many bytes are equal to the bytes of another buffer, WIDTH at most."""
 
@@ -234,12 +223,9 @@ def number_of(texts, buffer, start, end):
     return number
 
 
-# --- Tokens. Each function gives the place behind one, BAD for what is not usual.
+# --- Values. Each function gives the place behind one, BAD for what is not usual.
 
-_TENS, POWERS = np.array([10**n for n in range(9)]), 10.0 ** np.arange(23)
-_8, _16 = np.uint64(8), np.uint64(16)
-_LOW, _PAIRS, _FOURS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
-_BY_TEN, _BY_HUNDRED, _BY_THOUSANDS = np.uint64(10 << 8 | 1), np.uint64(100 << 16 | 1), np.uint64(10000 << 32 | 1)
+POWERS = 10.0 ** np.arange(23)
 
 
 @inlined
@@ -253,91 +239,35 @@ def string_end(buffer, at):
 
 
 @inlined
-def digits_end(buffer, at):
-    """Behind the digits, if there are any."""
-    while True:
-        length = numerals(buffer, at)
-        at += length
-        if length < WIDTH:
-            return at
-
-
-@inlined
-def eight(text):
-    """The number that eight digits are; zero bytes before them count as none."""
-    text = (text & _LOW) * _BY_TEN >> _8
-    text = (text & _PAIRS) * _BY_HUNDRED >> _16
-    return np.int64((text & _FOURS) * _BY_THOUSANDS >> _32)
-
-
-@inlined
-def digits(buffer, start, end, value):
-    """The number that goes on with those digits."""
-    while end - start >= 8:
-        value = value * 100_000_000 + eight(word(buffer, start))
-        start += 8
-    if end > start:
-        value = value * _TENS[end - start] + eight(word(buffer, start) << np.uint64(64 - 8 * (end - start)))
-    return value
-
-
-@inlined
-def whole_end(buffer, at):
-    """Behind the whole part of a number, whatever follows."""
-    if byte(buffer, at) == 45:
+def digits(buffer, at, value):
+    """Behind some digits, and the number that goes on with them."""
+    here = byte(buffer, at) - 48
+    while here >= 0 and here <= 9:
+        value = value * 10 + here
         at += 1
-        if byte(buffer, at) == 48:
-            return BAD
-    end = digits_end(buffer, at)
-    return BAD if end == at or end - at > 18 or (byte(buffer, at) == 48 and end - at > 1) else end
+        here = byte(buffer, at) - 48
+    return at, value
 
 
 @inlined
-def is_more(buffer, at):
-    """Whether a number goes on with a fraction or an exponent."""
-    here = byte(buffer, at)
-    return here == 46 or here == 101 or here == 69
-
-
-@inlined
-def integer(buffer, at, values, cell):
-    """Behind an integer, which is kept."""
-    end = whole_end(buffer, at)
-    if end < 0 or is_more(buffer, end):
-        return BAD
-    negative = byte(buffer, at) == 45
-    value = digits(buffer, at + negative, end, np.int64(0))
-    values[cell] = -value if negative else value
-    return end
-
-
-@inlined
-def moment(buffer, at, times, cell):
-    """Behind a time, which is kept. Of no more than 15 digits, it is what any reader makes of them."""
-    end = whole_end(buffer, at)
-    if end < 0 or end - at > 15 or byte(buffer, at) == 45:
-        return BAD
-    value, places = digits(buffer, at, end, np.int64(0)), 0
+def number(buffer, at):
+    """Behind a number, its digits as one integer, and how many of these are behind the point."""
+    negative, bad = byte(buffer, at) == 45, (np.int64(BAD), np.int64(0), np.int64(0))
+    begin = at + negative
+    end, value = digits(buffer, begin, np.int64(0))
+    if end == begin or end - begin > 18 or (byte(buffer, begin) == 48 and (negative or end - begin > 1)):
+        return bad
+    places = np.int64(0)
     if byte(buffer, end) == 46:
-        point, end = end, digits_end(buffer, end + 1)
-        places = end - point - 1
-        if places == 0 or end - at > 16:
-            return BAD
-        value = digits(buffer, point + 1, end, value)
-    times[cell] = value / POWERS[places]
-    return BAD if is_more(buffer, end) else end
-
-
-@inlined
-def number_end(buffer, at):
-    """Behind any number."""
-    end = whole_end(buffer, at)
-    if end >= 0 and byte(buffer, end) == 46:
         point = end + 1
-        end = digits_end(buffer, point)
-        if end == point:
-            return BAD
-    return BAD if end >= 0 and is_more(buffer, end) else end
+        end, value = digits(buffer, point, value)
+        places = end - point
+        if places == 0:
+            return bad
+    here = byte(buffer, end)
+    if here == 46 or here == 101 or here == 69:
+        return bad
+    return end, -value if negative else value, places
 
 
 # --- Lines.
@@ -398,24 +328,24 @@ def walked(buffer, at, joints, texts, found):
             if not marked(found, joints.marks[mark]):
                 return BAD
         kind, path, cell = row[KIND], row[PATH], found.bases[row[LEVEL]] + row[CELL]
-        if kind == NUMBER:
-            at = number_end(buffer, at)
-        elif kind == STRING:
-            at = string_end(buffer, at)
-        elif kind == END:
+        if kind == END:
             return at
-        elif kind == ODD or found.cells[cell] != UNSET:
+        if kind == ODD or (kind in (INT, TIME, TEXT) and found.cells[cell] != UNSET):
             return BAD
-        elif kind == INT:
-            at = integer(buffer, at, found.cells, cell)
-        elif kind == TIME:
-            at = moment(buffer, at, found.times, cell)
+        begin = at
+        if kind <= TIME:
+            at, value, places = number(buffer, at)
+            if kind == INT:
+                found.cells[cell] = value
+                at = BAD if places > 0 else at
+            elif kind == TIME:  # of no more than 15 digits, it is what any reader makes of them
+                found.times[cell] = value / POWERS[min(places, 15)]
+                at = BAD if value < 0 or at - begin > 15 + (places > 0) else at
         else:
-            begin, at = at, string_end(buffer, at)
-            if at >= 0:
+            at = string_end(buffer, at)
+            if kind == TEXT and at >= 0:
                 found.cells[cell] = number_of(texts, buffer, begin, at)
-                if found.cells[cell] < 0:
-                    return BAD
+                at = BAD if found.cells[cell] < 0 else at
         if at < 0:
             return BAD
 
@@ -469,7 +399,7 @@ def stamped(buffer, at, start, texts, found, first):
     for place in range(zone):
         scratch[19 + place] = buffer[at + layout[2] + place]
     lines[first + SECOND] = number_of(texts, scratch, 0, 19 + zone)
-    lines[first + FRACTION] = digits(buffer, at + layout[4], at + layout[5], np.int64(0))
+    lines[first + FRACTION] = digits(buffer, at + layout[4], np.int64(0))[1] if layout[5] > 0 else 0
     return DONE if lines[first + SECOND] >= 0 else BAD
 
 
