@@ -216,6 +216,9 @@ CLIENTS: dict[str, Callable[[str, str, str, int], str]] = {
     "thread": lambda text, user, host, port: text.replace("] DEBUG", f"] [{port % 3}] DEBUG"),
     "prefix": lambda text, user, host, port: f"host-{host}.clients.example {text}",
     "partition": lambda text, user, host, port: json.dumps({"topic": "logs", "partition": port % 3, "value": text}),
+    "team": lambda text, user, host, port: json.dumps(
+        {"team": "pay" if port % 2 else "ship", "log": text.replace("pears", f"topic{port % 2}")}
+    ),
 }
 """What collectors make of a client, its connection and its thread; none of it was known by its name."""
 
@@ -226,7 +229,12 @@ def test_what_is_made_of_a_client_is_no_broker(tmp_path: Path, how: str) -> None
     clients = [("slow", "2", 50001), ("slow", "2", 50002), ("fast", "3", 50003), ("fast", "3", 50004)]
     clients += [("fast", "2", 50005), ("slow", "2", 50006)]
     lines = [
-        CLIENTS[how](log_line(n, user, client=port).replace("-10.0.0.2:", f"-10.0.0.{host}:"), user, host, port)
+        CLIENTS[how](
+            log_line(n, user, client=port).replace("10.0.0.1:9092-10.0.0.2:", f"INTERNAL_IP-10.0.0.{host}:"),
+            user,
+            host,
+            port,
+        )
         for n in range(40)
         for user, host, port in clients
     ]

@@ -5,8 +5,9 @@ has, it shows by a sign of what collectors put around each line: a word of a pre
 message. No sign is known by its name.
 
 What collectors make of the request, such as the country of a client, has one value for each connection as well. But
-connections of one client, with the same kind of requests, do not differ in it. They differ in the broker, because a
-client talks to several. A name of the connection itself is of one only. So a sign distinguishes brokers where:
+connections of one client do not differ in it, where they ask the same of the same topic. They differ in the broker,
+because a client talks to several. A name of the connection itself is of one only. So a sign distinguishes brokers
+where:
 
 * each connection has one value of it;
 * two values are of one time, and of one client;
@@ -156,6 +157,9 @@ class Origins:
         if not is_anywhere(event.connection):
             return
         told = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
+        asked = fields.get("request") if event.api in ("produce", "fetch") else None
+        for topic in [*(asked or {}).get("topicData" if event.api == "produce" else "topics", ())][:1]:
+            told += [topic.get(name) for name in ("name", "topic", "topicId")]
         client = f"{event.api} User:{user_of(event.user, event.connection)} {event.client_id} {event.ip} {told}".lower()
         about = f"{client} {event.user} {event.connection}".lower()
         span = _Span(event.time_ms, event.time_ms, frozenset({connection}), frozenset({crc32(client.encode())}), 0)
