@@ -63,7 +63,7 @@ def test_pieces_of_a_line_are_put_together(runtime: str) -> None:
         lines = [f"{time} stdout {'F' if each is cut[-1] else 'P'} {each}" for each in cut]
     other = f"{time} stderr F something else"
 
-    found = [whole and whole[0] for whole in map(pieces.whole, (lines[0], other, *lines[1:]))]
+    found = [*map(pieces.whole, (lines[0], other, *lines[1:]))]
 
     whole = found.pop()
     assert found == [None, other, *[None] * (len(found) - 2)]

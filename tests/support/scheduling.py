@@ -172,6 +172,11 @@ NIGHTLY: Sequence[str] = (
     # Brokers: the contract suite meets one with KRaft and one in ZooKeeper mode each day.
     *("tests/audit/test_usage_topic.py", "tests/brokers/test_samples.py", "tests/brokers/test_share_fetch.py"),
     *("tests/brokers/test_zookeeper_mode.py", "tests/tools/test_releases.py"),
+    # Three controllers: test_bootstrap.py meets the one of a combined node each day, and peers play an election.
+    *(
+        f"tests/backends/test_controller.py::test_{name}"
+        for name in ("any_controller_leads", "only_the_active", "the_controller_validates", "a_broker_is_no_controller")
+    ),
     # A walk through a page of the manual: its commands meet a broker in test_record_command.py and test_live.py.
     "tests/brokers/test_on_call.py",
     "tests/backends/test_zookeeper_mode.py::TestKafkaBackendInZooKeeperMode::test_filters_match_as_on_brokers",
