@@ -198,6 +198,8 @@ NIGHTLY: Sequence[str] = (
         "tests/backends/test_security_kafka.py::test_it_fails",
         "tests/backends/test_security_zookeeper_cli.py::test_zookeeper_fails",
     ),
+    # Every broker of the tests starts from a copy of what the tool wrote.
+    "tests/brokers/test_kafka.py::test_storage_is_formatted_as_by_kafkas_own_tool",
     # Kills and races: each day one writer is killed at each of its steps.
     *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
     *("tests/faults/test_ensemble.py", "tests/faults/test_scale.py", "tests/faults/test_record_kills.py"),
@@ -213,6 +215,8 @@ NIGHTLY: Sequence[str] = (
     # Installations, and each example of the manual.
     *("tests/test_install.py", "tests/test_examples.py", "tests/test_ci_recipe.py", "tests/test_notebook.py"),
     "tests/test_generated.py::test_is_not_stale[accuracy.md]",
+    # The checks of each change build the documentation, too (`make docs` in .github/workflows/checks.yaml).
+    "tests/test_docs.py::test_the_documentation_builds",
     "tests/test_docs.py::test_the_picture_of_the_readme_is_of_this_kquota",
     # A linter that Go compiles for half a minute: what the workflows run is looked at each day.
     "tests/test_workflows.py::test_actionlint_has_no_complaint",
