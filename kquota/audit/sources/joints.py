@@ -61,16 +61,17 @@ _DEEPEST: Final = 60
 class Learner:
     """Learns joints, and numbers APIs: first the APIs of the schema, then whichever are met.
 
-    The schema has the keys of a line by its API; under no name the keys that come before the API.
+    The schema has the keys of a line by its API; under no name the keys that come before the API. Lines of the APIs in
+    `unusual` are left.
     """
 
-    def __init__(self, schema: Mapping[str, Mapping[str, Key]], others: Mapping[str, Key]) -> None:
+    def __init__(
+        self, schema: Mapping[str, Mapping[str, Key]], others: Mapping[str, Key], unusual: frozenset[str]
+    ) -> None:
         rows, marks = np.zeros((_MOST_JOINTS, walk.JOINT), np.int64), np.zeros((4 * _MOST_JOINTS, walk.MARK), np.int64)
         letters, behind = np.zeros(128 * _MOST_JOINTS, np.uint8), np.zeros((2, _MOST_JOINTS + 1), np.int64)
         self.joints = walk.Joints(rows, letters, marks, behind[0], behind[1], np.array([1, 0, 0]))
-        self.apis = [*schema]
-        self.unusual: frozenset[str] = frozenset()
-        """The APIs whose lines are left."""
+        self.apis, self.unusual = [*schema], unusual
         self._schema, self._others, self._paths = schema, others, {("", b""): 0}
         self._behind: list[tuple[tuple[_Frame, ...], bytes]] = [((self.line(""),), b"")]
 

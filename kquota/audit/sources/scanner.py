@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -70,6 +71,12 @@ class _Meaning:
         self._values[:-1], self._values[-1] = _NEW, _INVALID
 
 
+@cache
+def _learner(unusual: frozenset[str]) -> Learner:
+    """What a process learns of joints: every split of its logs has the same ones."""
+    return Learner(of.SCHEMA, of.OTHERS, unusual)
+
+
 @dataclass(frozen=True)
 class Usual:
     """What was read of some lines."""
@@ -100,7 +107,7 @@ class Scanner:
     """Reads lines of one log. Its times are in `zone`."""
 
     def __init__(self, zone: tzinfo) -> None:
-        self._zone, self._learner = zone, Learner(of.SCHEMA, of.OTHERS)
+        self._zone = zone
         cells = np.empty(_LINES * SLOTS + _ITEMS * walk.CELLS, np.int64)
         room = np.array([_LINES * SLOTS, _ITEMS, SLOTS])
         scratch, bases, state = np.zeros(walk.LONGEST, np.uint8), np.zeros(3, np.int64), np.zeros(6, np.int64)
@@ -148,7 +155,7 @@ class Scanner:
         self._clients = _Meaning(names.clients.__getitem__)
         self._connections = _Meaning(names.connections.__getitem__)
         unusual = TOLD_APIS | EXEMPT_APIS | ((DATA_APIS - {"PRODUCE", "FETCH"}) if data is not None else frozenset())
-        self._learner.unusual = unusual
+        self._learner = _learner(frozenset(unusual))
         self._meanings[2:] = [self._users, self._clients, self._connections]
         if data is not None:
             self._topics = _Meaning(lambda text: data.topics.setdefault(text, len(data.topics)))
