@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kquota.cli import auditing, whatif
 from kquota.cli.report import words
 from kquota.cli.report.words import EXEMPTIONS
+from kquota.cli.streams import warn
 from kquota.cli.text import (
     Column,
     Markdown,
@@ -128,6 +129,8 @@ MOST_ROWS: Final = 20
 """Counters in a table of Markdown: a comment is to be read."""
 MOST_NOTES: Final = 3
 """Changes of the quotas that the screen names."""
+_FEW = 20
+"""So many delayed requests show that quotas were in force, or were not."""
 
 
 def summary(result: AuditResult, settings: AuditSettings) -> str:
@@ -208,6 +211,16 @@ def _fold(shown: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding
     return [found for found in shown if not unmet(found)], [found for found in shown if unmet(found)]
 
 
+def _denials(findings: Sequence[Finding]) -> Iterator[str]:
+    """Where the log denies that quotas were in force: of those that were, the replay is within 5 % of it."""
+    for found in findings:
+        if found.logged is not None and found.throttled_events is not None:
+            fewer, more = sorted((found.throttled_events, found.logged.throttled_events))
+            if more >= _FEW and more > 2 * fewer:
+                logged = f"the log shows {found.logged.throttled_events:,}"
+                yield f"they delay {found.throttled_events:,} requests of {_named([found])}, {logged}"
+
+
 def _screen(
     result: AuditResult,
     settings: AuditSettings,
@@ -236,7 +249,7 @@ def _screen(
     if others and any(found.throttled for found in shown):
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
     if any(words.times_out(found) for found in shown):
-        yield Note("times out: the wait is longer than the clients' time-out, so they reconnect and send again")
+        yield Note("times out: the wait is longer than the clients' time-out, so they lose records or send them again")
     if any(found.prediction is not None for found in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
     said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
@@ -248,6 +261,9 @@ def _screen(
         fit = ", as these quotas would" if any(found.throttled for found in logged) else ""
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}{fit}; {way}"))
+    if settings.in_force and (denials := [*_denials(answered)]):
+        why = "these quotas were not in force all the time (--quotas-journal DIR knows when they changed)"
+        yield Note(safe(f"{why}: {denials[0]}"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"

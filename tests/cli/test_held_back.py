@@ -72,6 +72,14 @@ def test_lowering_is_certain(kquota: Kquota) -> None:
     assert verdicts(document) == {"alice:": "throttled", "bob:": "throttled"}
 
 
+def test_a_log_can_deny_that_quotas_were_in_force(kquota: Kquota) -> None:
+    """A quota that was set after the recording began was said to have delayed nearly all of it."""
+    lower = kquota("audit", "answered.csv", "--quotas", "lower.json", "--in-force")
+
+    assert "these quotas were not in force all the time (--quotas-journal DIR knows when they changed): " in lower.err
+    assert "requests of user alice producer_byte_rate, the log shows 99" in lower.err
+
+
 @pytest.mark.parametrize("command", ["audit", "plan"])
 @pytest.mark.parametrize("output", ["table", "markdown", "json"])
 def test_nobody_is_called_no_longer_throttled(kquota: Kquota, command: str, output: str) -> None:

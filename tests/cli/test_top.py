@@ -41,9 +41,10 @@ def test_the_throttled_come_first(kquota: Kquota) -> None:
     assert "1 page of metrics, samples " in done.err
 
 
-def test_filters_and_sorting(kquota: Kquota) -> None:
+def test_filters_and_sorting(kquota: Kquota, tmp_path: Path) -> None:
     everything = kquota("top", *LIVE, "--once", "--all", "--key", "producer_byte_rate", "--sort-by", "counter")
-    nobody = kquota("top", *LIVE, "--once", "--user", "bob")
+    (tmp_path / "now.prom").write_text(Path(PAGE).read_text())
+    nobody = kquota("top", "--metrics", "b1=now.prom", "--quotas", QUOTAS, "--once", "--user", "bob")
 
     counters = [row.split()[1] for row in everything.out.splitlines()[1:]]
     assert len(counters) == 5
@@ -191,6 +192,17 @@ def test_nobody_is_throttled_only_where_all_is_known(kquota: Kquota, three: tupl
     assert "nobody is throttled or near it on the 3 brokers that were read" in everything.err
     assert partly.code == 9
     assert "nobody is seen throttled, but 1 source did not answer: a quota may still be the reason" in partly.err
+
+
+def test_old_numbers_say_nothing_of_now(kquota: Kquota, tmp_path: Path) -> None:
+    """A request log that was switched off, or the page of an exporter that hangs."""
+    row = {"user": "alice", "client_id": "app", "api": "produce", "bytes": 9}
+    lines = [json.dumps(row | {"time_ms": 1_793_523_600_000 + at}) + "\n" for at in range(0, 30_000, 500)]
+    (tmp_path / "usage.jsonl").write_text("".join(lines))
+    shown = kquota("top", "--log", "7=usage.jsonl", "--quotas", QUOTAS, "--once")
+
+    assert "nobody is seen throttled, but nothing is newer than " in shown.err
+    assert " on 1 broker (kquota record): a quota may still be the reason" in shown.err
 
 
 def test_quotas_of_another_cluster(kquota: Kquota, three: tuple[str, ...], tmp_path: Path) -> None:

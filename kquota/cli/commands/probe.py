@@ -258,6 +258,6 @@ def _table(found: ProbeResult) -> Table:
 _VERDICTS = {
     "not throttled": "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise.",
     "as predicted": "Verdict: throttled as predicted.",
-    "more than predicted": "Verdict: throttled more than predicted: do others share its counter (kquota help sharing)?",
+    "more than predicted": "Verdict: throttled more than predicted: who shares its counter, or lowered the quota?",
     "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",
 }

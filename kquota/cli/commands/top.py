@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OLD_S: Final = 60.0
+"""What is older says nothing of now: pages and logs of a broker with clients change every few seconds."""
 _TURN_S = 0.2
 _REDRAW_S = 1.0
 """How often a screen is drawn again, as ages grow."""
@@ -252,7 +255,7 @@ class _Screen:
             if any(use.state is State.THROTTLED and use.observed.rate == 0 for use in shown):
                 yield Note("at 0 and throttled: it waits, and brokers read nothing from it until its delay is over")
         elif selected:
-            yield Note(self.nobody(seen, selected))
+            yield Note(self.nobody(seen, selected, now_ms))
 
     def doubts(self, uses: Sequence[Use]) -> Iterator[Note]:
         """A warning where brokers throttle counters that have no limit by these quotas."""
@@ -264,7 +267,7 @@ class _Screen:
                 by=warn,
             )
 
-    def nobody(self, seen: Seen, uses: Sequence[Use], subject: str = "") -> str:
+    def nobody(self, seen: Seen, uses: Sequence[Use], now_ms: int, subject: str = "") -> str:
         """What follows where no counter is throttled or near it: that quotas are not the reason, or what is not known.
 
         `uses` are the counters that the filters let through, or those of the `subject`.
@@ -272,11 +275,17 @@ class _Screen:
         read = len({use.counter.broker for use in seen.uses})
         of = self.count_brokers()
         unknown = sum(use.state is State.UNKNOWN for use in uses)
+        newest: dict[str | None, float] = {}
+        for use in seen.uses:
+            newest[use.counter.broker] = min(use.age_s(now_ms), newest.get(use.counter.broker, math.inf))
+        old = [age for age in newest.values() if age > OLD_S]
         gaps = []
         if of is not None and read < of:
             gaps.append(f"{read} of {of} brokers were read")
         elif seen.missing:
             gaps.append(f"{many(len(seen.missing), 'source')} did not answer")
+        if old:
+            gaps.append(f"nothing is newer than {_age(max(old))} on {many(len(old), 'broker')} (kquota record)")
         if unknown:
             gaps.append(f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}")
         if any(self.doubts(uses)):
@@ -543,7 +552,7 @@ def _explained(
     if not found and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
         if seen.missing:
-            nobody.append(screen.nobody(seen, (), safe(subject)))
+            nobody.append(screen.nobody(seen, (), now(), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
         raise InputError(
@@ -567,7 +576,7 @@ def _explained(
             yield f"  {first_of([*names], most=5)}"
             yield "  next: --explain with one of them, or with user=NAME,client-id=NAME, or with --log FILE"
         elif not any(map(_is_hot, found)):
-            yield Note(screen.nobody(seen, found, safe(subject)))
+            yield Note(screen.nobody(seen, found, now_ms, safe(subject)))
 
     return View(
         screen=lines,

@@ -29,8 +29,8 @@ _DOING: Final = {
 _WINDOW_MS: Final = QuotaWindows().span_ms
 """Over so long brokers measure, unless their settings say otherwise."""
 
-TIMES_OUT: Final = "time out, reconnect and send again"
-"""What clients do whose requests wait longer than their time-out."""
+TIMES_OUT: Final = "time out, and lose records or send them again"
+"""What clients do whose requests wait longer than their time-out: Java's producers expire records after 120 s."""
 
 _STEPS: Final = 3
 """Limits that a cell shows one after the other."""
