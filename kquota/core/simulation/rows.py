@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kquota.core.enforcement import Generation, Kernel, Kind
 from kquota.core.enforcement.arithmetic import LONG_MAX
+from kquota.core.enforcement.kernel import as_list
 from kquota.core.enforcement.traffic.state import (
     METRIC_WINDOWS,
     PARTITIONS,
@@ -164,7 +165,7 @@ class Rows:
                 return array("q", [0 if name == "partitions" else -1]) * count
             if together:
                 return source[ranges[0][0] : ranges[-1][1]]
-            return [value for each in ranges for value in source[slice(*each)]]
+            return [value for each in ranges for value in as_list(source[slice(*each)])]
 
         return Given(*(column(given(name), "int64") for name in Given._fields))
 
