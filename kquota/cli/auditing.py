@@ -95,11 +95,11 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 def warn_of_log(quality: Tally, zone: str) -> None:
     """Names each hour that clocks of a log's time zone showed twice while it was written, and what may be brokers."""
-    from kquota.audit.sources import origins
+    from kquota.audit.sources.origins import HINT
     from kquota.audit.sources.request_line import repeated_hours
 
-    if told := origins.doubt(note for shown in quality.noted.values() for note in shown):
-        warn(f"the lines may be of several brokers, whose rates are added up: {told}; {origins.HINT}")
+    if quality.doubt is not None:
+        warn(f"the lines may be of several brokers, whose rates are added up: {quality.doubt}; {HINT}")
     if quality.first_ms is None or quality.last_ms is None:
         return
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):

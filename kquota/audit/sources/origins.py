@@ -202,23 +202,29 @@ class Origins:
                 yield "\0".join((*told, f"{first}", f"{last}", *numbers, f"{again}"))
 
 
-def check(source: str, noted: Iterable[str]) -> None:
-    """Raises UnreadableFile where the lines of one log were written by several brokers at a time."""
+def check(source: str, noted: Iterable[str]) -> str | None:
+    """What may be several brokers, or connections, or have come by chance; None for nothing.
+
+    Raises UnreadableFile where the lines of one log were written by several brokers at a time.
+    """
+    doubt = None
     for told, is_sure in _mixed(noted):
         if is_sure:
             raise several(source, told)
+        doubt = doubt or told
+    return doubt
 
 
-def doubt(noted: Iterable[str]) -> str | None:
-    """What may be several brokers, or connections, or have come by chance; None for nothing."""
-    return next((told for told, _ in _mixed(noted)), None)
+def is_origin(note: str) -> bool:
+    """Whether a note is for `check` alone."""
+    return note.startswith(f"{_NOTE}\0")
 
 
 def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """(what distinguishes brokers, whether it is sure)."""
     signs: dict[tuple[str, str], dict[str, _Span]] = {}
     for note in noted:
-        if note.startswith(f"{_NOTE}\0"):
+        if is_origin(note):
             _, broker, sign, value, first, last, connections, clients, again = note.split("\0")
             span = _Span(int(first), int(last), _numbers(connections), _numbers(clients), int(again))
             mine = signs.setdefault((broker, sign), {})
