@@ -182,3 +182,17 @@ def test_other_headings_are_named_beside_those_that_are_read(kquota: Kquota, tmp
     assert "user, client-id, ip name a client" in refused.err
     if text:
         assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas; the headings are Tenant, " in refused.err
+
+
+def test_a_column_of_no_known_quota_is_no_column_to_leave_out(kquota: Kquota, tmp_path: Path) -> None:
+    """Without it there is no quota left; and what was left out is no heading."""
+    (tmp_path / "t.csv").write_text("user,Department,Produktionsrate MB/s\na,x,10\n")
+    refused = kquota("lint", "t.csv", "--ignore-column", "Department").err
+    assert "the headings are user, Produktionsrate MB/s" in refused
+    assert "--ignore-column" not in refused
+
+
+def test_a_comma_in_a_table_with_commas_is_named(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('user,producer_byte_rate\na,"1,5 MB/s"\n')
+    refused = kquota("lint", "t.csv").err
+    assert "line 2, column 2 (producer_byte_rate): producer_byte_rate: 1,5 MB/s has a comma" in refused

@@ -90,7 +90,7 @@ _HEADING: Final = 200
 _LOOKED_AT: Final = 32
 """How many of some thousand lines that are scanned are asked where they are from; and how many connections."""
 _SCANNED_BYTES: Final = 2 << 20
-_WORTH_IT, _WORTH_COMPILING = 20_000, 400_000
+_WORTH_IT, _WORTH_COMPILING = 20_000, 100_000
 """Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
 _read = {"lines": 0}
 """How many lines this process was given to read."""

@@ -143,13 +143,14 @@ def _columns(cells: list[str], where: str, ignored: Collection[str]) -> list[str
     columns = ["" if cell.strip() in ignored else _heading(cell) for cell in cells]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
-    headings = f"the headings are {', '.join(columns)}"
+    headings = f"the headings are {', '.join(filter(None, columns))}"
+    leave = "; plan, apply, lint and import leave others out by --ignore-column "
     for number, column in enumerate(columns):
         if cells[number].strip() in ignored or not any(columns[number:]):
             continue
         if column not in read or column in columns[:number]:
             wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
-            hint = f"{_HINT}; plan, apply, lint and import leave others out by --ignore-column {column!r}"
+            hint = _HINT if wide and not {*map(str, QuotaKey)} & set(columns) else f"{_HINT}{leave}{column!r}"
             raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=hint)
     behind = f"{where}, column {len(columns) + 1}"
     if wide and not {*map(str, QuotaKey)} & set(columns):
@@ -202,6 +203,10 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
         )
     if decimal_comma and (whole := re.match(r"(\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
+    if not decimal_comma and re.match(r"\d+,\d", text):
+        raise InputError(
+            f"{key}: {text} has a comma", hint="write decimals behind a point, and nothing before thousands"
+        )
     if re.match(r"[\d.,]+[eE][+-]?\d", text):
         raise InputError(
             f"{key}: {text} may be rounded by the spreadsheet", hint="format the column as a number with all digits"
