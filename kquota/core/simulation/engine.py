@@ -137,14 +137,14 @@ def _outcome(members: Sequence[Member], counters: Sequence[Counter], traffic: Tr
     for member, connections in _with_connections(members, traffic):
         found["delivered", member.name, member.broker] = sum(each.delivered_units for each in connections)
         found["throttle_ms", member.name, member.broker] = sum(each.throttle_ms for each in connections)
-    for counter, account in zip(counters, as_rows(Account, traffic.sensors.accounts), strict=False):
+    for counter, account in zip(counters, traffic.sensors.accounts, strict=False):
         found["counter", counter.number] = account.throttle_ms
     return found
 
 
 def _with_connections(members: Iterable[Member], traffic: Traffic) -> Iterator[tuple[Member, Sequence[Connection]]]:
     """The members with their connections."""
-    connections = iter(as_rows(Connection, traffic.connections))
+    connections = iter(traffic.connections)
     for member in members:
         yield member, [*islice(connections, member.client.connections)]
 
@@ -232,7 +232,7 @@ class _Run:
         self.ranges |= any(least != most for least, most in ranges)
         self._keep_clients(members, played, outcomes)
         self._keep_queues(counters, played.traffic)
-        for row, account in enumerate(as_rows(Account, played.traffic.sensors.accounts)):
+        for row, account in enumerate(played.traffic.sensors.accounts):
             if account.events > 0:
                 self._keep_counter(row, account, counters[row], played, outcomes)
 
@@ -240,7 +240,7 @@ class _Run:
         """The counters for which a reading could fall into a silence longer than a sample, near the limit."""
         return {
             counter.number
-            for counter, account in zip(counters, as_rows(Account, traffic.sensors.accounts), strict=False)
+            for counter, account in zip(counters, traffic.sensors.accounts, strict=False)
             if account.gap_ms > traffic.sensors.counters.window_ms
             and account.peak > 0.5 * min(float(limit) for limit in counter.limits if limit is not None)
         }
@@ -248,7 +248,7 @@ class _Run:
     def _play(
         self, members: Sequence[Member], counters: Sequence[Counter], scrape_ms: int, report: Progress
     ) -> _Played:
-        """One run from start to end."""
+        """One run from start to end; its connections and accounts are those of the plain kernel then."""
         workload, using = self._workload, self._using
         played = _Played(
             self._rows.traffic(members, len(counters), scrape_ms),
@@ -278,6 +278,11 @@ class _Run:
             using.end_traffic(played.traffic)
         else:
             self.acceptors += accepting.end(workload.origin_ms + workload.duration_ms)
+        traffic, sensors = played.traffic, played.traffic.sensors
+        played.traffic = traffic._replace(
+            sensors=sensors._replace(accounts=as_rows(Account, sensors.accounts)),
+            connections=as_rows(Connection, traffic.connections),
+        )
         return played
 
     def _change(self, played: _Played, counters: Sequence[Counter], rows: Mapping[int, int], epoch: int) -> None:
@@ -343,7 +348,7 @@ class _Run:
     def _keep_queues(self, counters: Sequence[Counter], traffic: Traffic) -> None:
         """Counts the channels that are muted at the end, each in the queue of the manager that muted it."""
         end = self._workload.origin_ms + self._workload.duration_ms
-        for one in as_rows(Connection, traffic.connections):
+        for one in traffic.connections:
             if one.muted_by != NONE and one.muted > end:
                 counter = counters[one.muted_by]
                 place = counter.place, counter.key
