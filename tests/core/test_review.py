@@ -44,6 +44,9 @@ def test_a_users_first_quota_takes_the_place_of_a_client_ids() -> None:
     assert "takes-over" not in names(plan(current, {BOB: {CONSUMER: MB}}), current)
     known = QuotaSnapshot({**current, pair: {PRODUCER: MB}})
     assert "takes-over" not in names(plan(known, {BOB: {PRODUCER: MB}}), known)
+    first = QuotaSnapshot({**current, Entity(user="alice", client_id="etl"): {PRODUCER: MB}})
+    (found,) = [each for each in review(plan(first, wanted), first) if each.name == "takes-over"]
+    assert found.message.endswith("will not govern the clients of user=bob"), "though alice's pair stays"
 
 
 @pytest.mark.parametrize(

@@ -288,10 +288,11 @@ def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
             if entity.client_id is None or isinstance(entity.user, str) or key not in values:
                 continue
             client_id = entity.client_id if isinstance(entity.client_id, str) else "\0"
-            if was.resolve(named[0], client_id).entity == entity:
-                rest = f" and {len(named) - 1} more" if len(named) > 1 else ""
+            taken = [user for user in named if was.resolve(user, client_id).entity == entity]
+            if taken:
+                rest = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
                 yield TAKES_OVER.objection(
-                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of user={named[0]}{rest}"
+                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of user={taken[0]}{rest}"
                 )
 
 
