@@ -83,6 +83,7 @@ def recorded_traffic(
     try:
         from kquota.audit.sources import ReadSettings
         from kquota.audit.sources.events import read_events, spread_events
+        from kquota.audit.sources.origins import doubted
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
     recording = read_events(paths, "auto", ReadSettings(version=facts.version), Brokers(), left_out)
@@ -91,6 +92,8 @@ def recorded_traffic(
         notes.append(f"records that cannot be read, and are left out: {recording.rejected}")
     if recording.unsized:
         notes.append(f"requests of unknown size, left out: {recording.unsized}")
+    if recording.several_brokers is not None:
+        notes.append(doubted(recording.several_brokers))
     asked = {key for values in quotas.values() for key in values}
     unseen = {key: reason for key, reason in recording.hidden.items() if key in asked}
     notes += (f"{key} is undetermined: {reason}" for key, reason in unseen.items())

@@ -199,8 +199,8 @@ class Tally:
     last_ms: int | None = None
     noted: dict[str, set[str]] = field(default_factory=dict)
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
-    doubt: str | None = None
-    """What may show several brokers in one log; of all that was audited."""
+    several_brokers: str | None = None
+    """What may show that one log is of several brokers; of all that was audited."""
     answers: dict[Answered, Answers] = field(default_factory=dict)
     """What the brokers themselves answered: the throttled requests of each client, of all clients, also of those
     without a limit. With `ReadSettings.by_client` all requests whose throttle time is known."""

@@ -39,7 +39,9 @@ def auditor(
 def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
     """Audits files of any dialect on the engine that their size asks for. Raises InputError."""
     with auditor(Usage(tuple(paths)), settings) as audit:
-        return audit(settings)
+        result = audit(settings)
+    warn_of_log(result.quality, settings.read.zone)
+    return result
 
 
 @contextlib.contextmanager
@@ -95,11 +97,11 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 def warn_of_log(quality: Tally, zone: str) -> None:
     """Names each hour that clocks of a log's time zone showed twice while it was written, and what may be brokers."""
-    from kquota.audit.sources.origins import HINT
+    from kquota.audit.sources.origins import doubted
     from kquota.audit.sources.request_line import repeated_hours
 
-    if quality.doubt is not None:
-        warn(f"the lines may be of several brokers, whose rates are added up: {quality.doubt}; {HINT}")
+    if quality.several_brokers is not None:
+        warn(doubted(quality.several_brokers))
     if quality.first_ms is None or quality.last_ms is None:
         return
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
@@ -136,7 +138,11 @@ def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
 
 def data_of(quality: Tally) -> dict[str, Any]:
     """The account of the data, as documents have it; the brokers' answers are a part of their own."""
-    return picked(quality, "events ungoverned exempt rejected repeated first_ms last_ms unread_files exemptions")
+    return picked(
+        quality,
+        """events ungoverned exempt rejected repeated first_ms last_ms several_brokers unread_files
+        exemptions""",
+    )
 
 
 def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:

@@ -176,10 +176,10 @@ def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path, name: str
 def test_what_may_be_brokers_or_connections_is_said(tmp_path: Path) -> None:
     """With one connection of each value nobody knows, and neither answer may be silent."""
     lines = [f"node-{broker} {text}" for broker, text in masked_lines(3, lambda n, broker: n) if "User:slow" in text]
-    assert audit(written(tmp_path, lines)).quality.doubt == "they are from node-0, node-1, node-2"
+    assert audit(written(tmp_path, lines)).quality.several_brokers == "they are from node-0, node-1, node-2"
     folder = tmp_path / "one"
     folder.mkdir()
-    assert audit(written(folder, whole_log())).quality.doubt is None
+    assert audit(written(folder, whole_log())).quality.several_brokers is None
 
 
 def test_a_merged_file_beside_the_folders_of_brokers_is_refused(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_old_numbers_say_nothing_of_now(kquota: Kquota, tmp_path: Path) -> None:
     shown = kquota("top", "--log", "7=usage.jsonl", "--quotas", QUOTAS, "--once")
 
     assert "nobody is seen throttled, but nothing is newer than " in shown.err
-    assert " on 1 broker (kquota record): a quota may still be the reason" in shown.err
+    assert " on 1 broker ('kquota record' shows now): a quota may still be the reason" in shown.err
 
 
 def test_quotas_of_another_cluster(kquota: Kquota, three: tuple[str, ...], tmp_path: Path) -> None:

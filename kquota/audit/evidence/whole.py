@@ -80,7 +80,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         judged = throttled_still(findings, predictions[0])
         timelines = in_step(timelines, judged, settings.timelines, quality.first_ms, quality.last_ms)
     check(sketches)
-    quality.doubt = origins.check(what, (note for shown in noted.values() for note in shown))
+    quality.several_brokers = origins.check(what, (note for shown in noted.values() for note in shown))
     for shown in noted.values():
         shown -= {*filter(origins.is_origin, shown)}
     reasons = hidden(noted)

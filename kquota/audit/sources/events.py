@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kquota.audit.batch import UNKNOWN, Batch, Int64s, Tally, UnreadFile
-from kquota.audit.sources import ReadSettings, hidden, plan_splits, read, usage
+from kquota.audit.sources import ReadSettings, hidden, origins, plan_splits, read, usage
 from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.mutations import batches as topic_batches
@@ -50,6 +50,8 @@ class Recording:
     """What all the times are multiples of, from the first on: the width of the bins of a coarse export."""
     hidden: Mapping[QuotaKey, str]
     """Why a key's usage is not in it, or not all of it."""
+    several_brokers: str | None
+    """What may show that one log is of several brokers."""
 
 
 def read_events(
@@ -59,7 +61,7 @@ def read_events(
     brokers: Brokers,
     left_out: Callable[[str, str], None] = lambda path, why: None,
 ) -> Recording:
-    """Reads files of usage events. Raises InputError when there are none that can be read.
+    """Reads files of usage events. Raises InputError when there are none that can be read, or mixed brokers in a log.
 
     `brokers` gives the windows, by the brokers' names in the events. `left_out` is called with each file that
     is not read, or read once although it is given twice, and why.
@@ -128,6 +130,7 @@ def read_events(
         tuple(tally.unread.values()),
         gcd(*map(int, distances)),
         unseen,
+        origins.check(", ".join(paths), (note for shown in tally.noted.values() for note in shown)),
     )
 
 

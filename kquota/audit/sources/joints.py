@@ -1,6 +1,6 @@
-"""How a walk learns what may stand between the values of a line, by a schema of what is read.
+"""What a walk learns: the texts that stand between the values of lines. A schema says which values are read.
 
-What is behind a key that the schema does not have is checked to be JSON, and skipped.
+A value whose key is not in the schema is checked to be JSON, and skipped.
 """
 
 import re

@@ -203,7 +203,7 @@ class Origins:
 
 
 def check(source: str, noted: Iterable[str]) -> str | None:
-    """What may be several brokers, or connections, or have come by chance; None for nothing.
+    """What may show several brokers, but may also be of connections, or have come by chance; None for nothing.
 
     Raises UnreadableFile where the lines of one log were written by several brokers at a time.
     """
@@ -244,6 +244,11 @@ def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
         if sizes:
             told = f"{sign if is_port else 'they are from'} {', '.join(sorted(mine)[:3])}"
             yield told, is_port or (max(sizes) > 1 and sum(span.again for span in mine.values()) >= _AGAIN)
+
+
+def doubted(why: str) -> str:
+    """The warning about what `check` found."""
+    return f"the lines may be of several brokers, whose rates are added up: {why}; {HINT}"
 
 
 def several(source: str, why: str) -> UnreadableFile:

@@ -95,8 +95,8 @@ class Requests:
         new = np.zeros(len(keys), bool)
         add(self._slots, keys, new)
         self._count += int(np.count_nonzero(new))
-        for key in keys[~new & (keys <= max(self._sketch, default=0))].tolist():
-            other = self._sketch.get(key, path)
+        for key in self._sketch.keys() & set(keys[~new].tolist()):
+            other = self._sketch[key]
             if self.brokers.get(other) != self.brokers.get(path):
                 raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONE)
         largest = max(self._sketch) if len(self._sketch) == _SKETCH else _64_BITS

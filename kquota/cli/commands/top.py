@@ -285,7 +285,9 @@ class _Screen:
         elif seen.missing:
             gaps.append(f"{many(len(seen.missing), 'source')} did not answer")
         if old:
-            gaps.append(f"nothing is newer than {_age(max(old))} on {many(len(old), 'broker')} (kquota record)")
+            gaps.append(
+                f"nothing is newer than {_age(max(old))} on {many(len(old), 'broker')} ('kquota record' shows now)"
+            )
         if unknown:
             gaps.append(f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}")
         if any(self.doubts(uses)):
