@@ -133,6 +133,9 @@ kquota: which command? Three to begin with:
 'kquota --help' lists all commands, 'kquota help concepts' explains quotas."""
 
 
+_WIDTH_WITHOUT_TERMINAL = 78
+
+
 def _version() -> str:
     return f"kquota, version {__version__}"
 
@@ -233,7 +236,9 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         say_lines(_BEGIN)
         return ExitCode.USAGE
     try:
-        result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False)
+        # click loads shutil, and with it three compressors, to learn that there is no terminal.
+        width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
+        result = cli.main(args=list(argv), prog_name="kquota", standalone_mode=False, terminal_width=width)
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
