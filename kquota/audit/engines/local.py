@@ -145,7 +145,8 @@ def _in_processes(
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # This waits. Who still wrote made the end of the folder an error, which hid the error that counts.
+            pool.shutdown(cancel_futures=True)
 
 
 _hiding = threading.Lock()
