@@ -46,7 +46,7 @@ class Wanted:
     """What is wanted of an audit."""
 
     top: int = count("Clients to name.", default=5)
-    show_all: bool = flag("In the table, also the counters that were never throttled.", "--all")
+    show_all: bool = flag("In the table, also the counters that were never throttled, and more than 500.", "--all")
     out: Path | None = value("DIR", "Write the findings as Parquet.", type=click.Path(path_type=Path))
     out_json: Path | None = path("Write the answer as -o json prints it: spark-submit mixes stderr into stdout.")
     report: Path | None = path(

@@ -19,6 +19,7 @@ from kquota.cli.text import (
     duration,
     entity_text,
     first_of,
+    layout,
     many,
     moment,
     period,
@@ -111,7 +112,8 @@ def audited_view(
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
         shown, folded = (list(findings), ()) if show_all else _fold(of_concern(findings))
-        yield from _screen(result, settings, findings, shown, folded, quotas_from, wide=wide)
+        most = len(shown) if show_all or layout().sort_by else MOST_SHOWN
+        yield from _screen(result, settings, findings, shown, folded, quotas_from, most, wide=wide)
         step = words.next_step(shown, reported=reported, recommend=recommend)
         if step is not None:
             yield Note(f"next: {step}")
@@ -127,6 +129,8 @@ def audited_view(
 
 MOST_ROWS: Final = 20
 """Counters in a table of Markdown: a comment is to be read."""
+MOST_SHOWN: Final = 500
+"""Counters in a table on the screen, unless all are asked for: the rest is for programs."""
 MOST_NOTES: Final = 3
 """Changes of the quotas that the screen names."""
 _FEW = 20
@@ -228,10 +232,11 @@ def _screen(
     shown: Sequence[Finding],
     folded: Sequence[Finding],
     quotas_from: str,
+    most: int,
     *,
     wide: bool,
 ) -> Iterator[Part]:
-    """The answer in a sentence, the counters, and what is behind them."""
+    """The answer in a sentence, the counters, of which so many at most, and what is behind them."""
     quality = result.quality
     undetermined = [found for found in (*shown, *folded) if found.undetermined]
     yield Note(safe(words.answer((*shown, *folded), quality.answers, result.quotas, len(findings))))
@@ -240,7 +245,9 @@ def _screen(
     for time_ms, reason in _changes(result, settings)[:MOST_NOTES]:
         yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
     if shown:
-        yield _table(result, settings, shown, wide=wide)
+        yield _table(result, settings, shown[:most], wide=wide)
+    if len(shown) > most:
+        yield Note(f"left out, with less harm: {many(len(shown) - most, 'counter')} (--all shows all, -o csv too)")
     if folded:
         text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {_named(folded)}"
         yield Note(safe(f"{text} (--all shows them)"))
