@@ -185,6 +185,7 @@ def write_files(home: Path) -> None:
         "history.yaml": HISTORY,
         "workload.yaml": WORKLOAD,
         "usage.csv": USAGE,
+        "tenants.csv": "Department,user,producer_byte_rate\nsales,alice,10MB\n",
         "server.properties": "quota.producer.default=2000000\nquota.window.num=21\n",
         "alice.properties": "security.protocol=PLAINTEXT\n",
         "admin.properties": "security.protocol=PLAINTEXT\n",
@@ -196,8 +197,9 @@ def write_files(home: Path) -> None:
         "page.prom": (SAMPLES / "scrape-resource.prom").read_text(),
     }
     log = "".join(LINE % (number, number % 2) for number in range(9))
-    logs = ("kafka-request.log", "logs/broker-1/kafka-request.log", "logs/broker-2/kafka-request.log")
-    for name, text in {**texts, **dict.fromkeys(logs, log)}.items():
+    texts |= dict.fromkeys(("kafka-request.log", "logs/broker-1/kafka-request.log"), log)
+    texts["logs/broker-2/kafka-request.log"] = log.replace("10.0.0.1:", "10.0.0.3:")
+    for name, text in texts.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
     for program in (home / "bin").iterdir():
