@@ -145,6 +145,7 @@ QUOTING: dict[str, Callable[[str], str]] = {
     "clickhouse": lambda text: _backslashed(text).replace("'", "\\'") + "\tkafka-0",
     "cdata": lambda text: f"<log4j:message><![CDATA[{text}]]></log4j:message>",
     "csv": lambda text: 'kafka,"{}"'.format(text.replace('"', '""')),
+    "kibana": lambda text: 'kafka,"{0}","{0}"'.format(text.replace('"', '""')),
     "json": lambda text: json.dumps({"log": text, "stream": "stdout"}),
     "syslog": lambda text: f'<134>1 - host kafka 81 ID47 [origin ip="10.0.0.1" software="rsyslogd"] {text}',
 }

@@ -133,7 +133,9 @@ def parted(line: str) -> list[str]:
     while (opening := _OPENING.search(line, at)) is not None and tries < _TRIES:
         try:
             value, end = _DECODE(line, opening.start())
-        except json.JSONDecodeError:
+            if line.startswith('"', end):
+                raise ValueError("CSV, whose quotes are there twice")
+        except ValueError:
             at, tries = opening.end(), tries + 1
             continue
         if _MARK.search(line, behind, opening.start()):
@@ -168,7 +170,7 @@ def unwrap(line: str, zone: tzinfo) -> Request:
 
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quoted: bool = True) -> Request:
-    """The request in a text; in one that cannot be read so, behind what is `_UNDONE`."""
+    """The request in a text; in one that cannot be read so, behind quotes and escapes."""
     text = _COLOUR.sub("", text) if "\x1b" in text or "1b[" in text else text
     text = _unquoted(text) if quoted else text
     try:
@@ -177,9 +179,9 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
         raise
     except ValueError:
         is_whole = levels > 0 and "principal" in text  # it stands at the end of a request
-        for pattern, meaning in _UNDONE if is_whole else ():
+        for undo in (_undoubled, _unescaped) if is_whole else ():
             try:
-                if (plain := pattern.sub(meaning, text)) != text:
+                if (plain := undo(text)) != text:
                     return _in_text(plain, zone, outer, levels - 1, quoted=False)
             except _SeveralMeanings:
                 raise
@@ -195,19 +197,33 @@ class _SeveralMeanings(ValueError):
         super().__init__("a collector may have added backslashes or quotes to names: export the lines as JSON")
 
 
-def _unescaped(escape: re.Match[str]) -> str:
-    """What an escape means. Raises ValueError or KeyError for none."""
-    codes, octets, letter = escape.groups()
-    if codes:
-        return str(json.loads(f'"{codes}"'))
-    return _MEANT[letter] if letter else bytes.fromhex(octets.replace("\\x", "")).decode()
+def _undoubled(text: str) -> str:
+    """The text without quotes that are there twice, as in CSV. Of columns with the same message, the first counts."""
+    known: set[str] = set()
+
+    def plain(field: re.Match[str]) -> str:
+        if _MARK.search(field[1]) is None:
+            return field[0]
+        is_again = field[1] in known
+        known.add(field[1])
+        return "" if is_again else field[1].replace('""', '"')
+
+    return _FIELD.sub(plain, text)
 
 
-_UNDONE: Final = (
-    (_FIELD, lambda field: field[1].replace('""', '"') if _MARK.search(field[1]) else field[0]),
-    (_ESCAPES, _unescaped),
-)
-"""Quotes that are there twice, and backslashes, where no delimiter and no quotation mark tells of them."""
+def _unescaped(text: str) -> str:
+    """The text without backslashes, where no delimiter and no quotation mark tells of them.
+
+    Raises ValueError or KeyError where one means nothing.
+    """
+
+    def plain(escape: re.Match[str]) -> str:
+        codes, octets, letter = escape.groups()
+        if codes:
+            return str(json.loads(f'"{codes}"'))
+        return _MEANT[letter] if letter else bytes.fromhex(octets.replace("\\x", "")).decode()
+
+    return _ESCAPES.sub(plain, text)
 
 
 def _check_names(before: str, request: str, plain: int) -> None:
