@@ -37,7 +37,7 @@ def clock() -> int:
 def record_and(bootstrap: str, folder: str, step: int, act: Callable[[], None]) -> None:
     """Records for a moment, and acts at the step of that number: before and after each write and each request."""
     from kquota.backends.kafka.session import Session
-    from kquota.documents import journal as module
+    from kquota.documents import folder as module
 
     steps = 0
 
@@ -62,7 +62,7 @@ def record_and(bootstrap: str, folder: str, step: int, act: Callable[[], None]) 
     with contextlib.ExitStack() as stack, KafkaLoggers(bootstrap) as loggers:
         drafted = recorder.draft(loggers, None, Bounds(1))
         # Looking writes nothing: the steps begin here.
-        for owner, name in ((os, "link"), (os, "fsync"), (os, "replace"), (os, "pwrite"), (module, "_write_all")):
+        for owner, name in ((os, "link"), (os, "fsync"), (os, "replace"), (os, "pwrite"), (module, "_write")):
             around(owner, name)
         around(Session, "ask")
         recorder.record(drafted, loggers, journal=Journal(Path(folder)), clock=clock)
