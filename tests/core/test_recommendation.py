@@ -36,10 +36,10 @@ POLICIES = st.builds(
 )
 
 
-def usage(need: float | None, at_least: float = 1.0, broker: str = "1") -> Usage:
+def usage(need: float | None, at_least: float = 1.0, peak: float = 0.0) -> Usage:
     """What a client that needs this did."""
     least = at_least if need is None else need
-    return Usage(broker, 10, 10, 0, least, Estimate(need, least, None, None, 10, 0, least, least))
+    return Usage("1", 10, 10, 0, max(least, peak), Estimate(need, least, None, None, 10, 0, least, least))
 
 
 USAGES = st.lists(st.one_of(RATES.map(usage), RATES.map(lambda least: usage(None, least))), min_size=1, max_size=4)
@@ -65,16 +65,24 @@ def test_every_broker_gets_enough(usages: list[Usage], current: Value | None, po
     if current is not None:
         assert found.value >= current or (policy.lower and None not in needs)
         assert (found.change is Change.KEEP) == (found.value == current)
-        if None in needs:
+        if any(one.estimate.value is None and one.peak >= current for one in usages):
             assert found.value > current
     assert found.usage in usages
 
 
 def test_what_is_hidden_is_raised_from_the_present_limit() -> None:
     """By the step, and not from the lower rate that the limit let through."""
-    found = recommend([usage(None, 800.0)], ALICE, PRODUCE, 1000, Policy(step=0.5))
+    found = recommend([usage(None, 800.0, peak=1000.0)], ALICE, PRODUCE, 1000, Policy(step=0.5))
 
     assert (found.value, found.basis, found.change) == (1500, Basis.CENSORED, Change.RAISE)
+
+
+@pytest.mark.parametrize(("current", "value"), [(1700, 1700), (1200, 1500), (10_000, 10_000)])
+def test_a_limit_that_was_never_reached_held_nobody_back(current: int, value: int) -> None:
+    """It was raised since, or another quota throttles: it stays where it is as high as the step would make it."""
+    found = recommend([usage(None, 1000.0)], ALICE, PRODUCE, current, Policy(step=0.5))
+
+    assert (found.value, found.basis) == (value, Basis.CENSORED)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), USAGES, min_size=1), CURRENT, POLICIES)

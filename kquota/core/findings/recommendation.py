@@ -261,8 +261,13 @@ def _choose(usages: Iterable[Usage], key: QuotaKey, current: Value | None, polic
 def _on_one(usage: Usage, key: QuotaKey, current: Value | None, policy: Policy) -> _Choice:
     need = usage.estimate.value
     if need is None:
-        least = max(usage.estimate.at_least, current or 0)
-        value = rounded_up(key, least * (1 + policy.step))
+        least = usage.estimate.at_least
+        if current is not None and usage.peak < current:
+            # A limit that was never reached held nobody back: another one did, and this one may be enough.
+            value = max(rounded_up(key, least * (1 + policy.step)), current)
+        else:
+            least = max(least, current or 0)
+            value = rounded_up(key, least * (1 + policy.step))
         return _Choice(value, least, value, Basis.CENSORED, usage)
     value = rounded_up(key, need * (1 + policy.headroom))
     if current is not None and current >= need and not (policy.lower and value < current):
