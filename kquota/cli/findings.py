@@ -265,12 +265,14 @@ def _screen(
     answered = findings if quality.answers else ()
     logged = [found for found in answered if found.logged is not None and found.logged.throttled_events > 0]
     if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
-        fit = ", as these quotas would" if any(found.throttled for found in logged) else ""
+        fit, open_ = ([found for found in logged if found.throttled is fits] for fits in (True, False))
+        of = [f"of {_named(fit)}, as these quotas would"] if fit else []
+        of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
-        yield Note(safe(f"the log itself shows throttled requests of {_named(logged)}{fit}; {way}"))
+        yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
     if settings.in_force and (denials := [*_denials(answered)]):
         why = "these quotas were not in force all the time (--quotas-journal DIR knows when they changed)"
-        yield Note(safe(f"{why}: {denials[0]}"), by=warn)
+        yield Note(safe(f"{why}: {first_of(denials, most=2)}"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"

@@ -221,4 +221,4 @@ def test_the_log_says_when_a_limit_throttled_that_no_replay_can_judge(kquota: Kq
     assert judged["throttled_events"] == open_["logged"]["throttled_events"] == 265
     assert judged["first_throttled_ms"] < judged["last_throttled_ms"]
     assert "the log itself shows throttled requests of user bob with client-id fraud-reader consumer_byte_rate" in table
-    assert "as these quotas would; where they were in force, add --in-force: " in table
+    assert "as these quotas would, and of user frank request_percentage; where they were in force, add" in table
