@@ -256,7 +256,10 @@ def _screen(
     if others and any(found.throttled for found in shown):
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
     if any(words.times_out(found) for found in shown):
-        yield Note("times out: the wait is longer than the clients' time-out, so they lose records or send them again")
+        yield Note(
+            "times out: records may wait for longer than producers do by default (delivery.timeout.ms of Java, 2m;"
+            " socket.timeout.ms of librdkafka, 1m), which lose them then or send them again"
+        )
     if any(found.prediction is not None for found in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
     said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)

@@ -130,7 +130,7 @@ def test_the_answer_is_a_sentence() -> None:
     assert words.suffering(replace(alice, prediction=wide)) == (
         "muted about 42 % (19 % to 100 %) of the time, ≥ 1.1 s at the longest"
     )
-    assert "would time out, and lose records or send them again" in words.answer(
+    assert "may time out, and lose records or send them again" in words.answer(
         [replace(alice, prediction=predicted(0.42, times_out=True))]
     )
 

@@ -30,7 +30,7 @@ _WINDOW_MS: Final = QuotaWindows().span_ms
 """Over so long brokers measure, unless their settings say otherwise."""
 
 TIMES_OUT: Final = "time out, and lose records or send them again"
-"""What clients do whose requests wait longer than their time-out: Java's producers expire records after 120 s."""
+"""What producers do where records wait for longer than their library does, by its defaults."""
 
 _STEPS: Final = 3
 """Limits that a cell shows one after the other."""
@@ -237,7 +237,7 @@ def behind_parts(key: QuotaKey, predicted: Prediction) -> tuple[str, ...]:
 def times_out(found: Finding) -> str:
     """A warning where clients give up waiting; else empty."""
     told = found.prediction is not None and found.prediction.times_out
-    return f"would {TIMES_OUT}" if told else ""
+    return f"may {TIMES_OUT}" if told else ""
 
 
 def delayed_share(found: Finding) -> str:
