@@ -66,6 +66,8 @@ class Board:
             sort=wanted.place(self._names), reverse=wanted.sort_by.startswith("-"), everything=everything
         )
         self._page = 1
+        self._left_out: Sequence[str] = ()
+        """The columns for which the screen is too narrow."""
 
     def rows(self, rows: Iterable[Row]) -> list[Row]:
         """The rows that the filter lets through, in the order that was chosen."""
@@ -158,6 +160,8 @@ class Board:
             parts.append(f"sorted by {self._names[now.sort]}{', greatest first' if now.reverse else ''}")
         elif now.reverse:
             parts.append("reversed")
+        if self._left_out and not now.explained:
+            parts.append(f"left out: {', '.join(self._left_out)}")
         return "  ".join(parts)
 
     def _table(self, screen: Console, rows: Sequence[Row], marked: int) -> Table:
@@ -175,7 +179,8 @@ class Board:
         least = [
             size if column.number else min(size, _NAME) for column, size in zip(self._columns, widest, strict=True)
         ]
-        kept, _ = columns_that_fit(self._columns, least, width)
+        kept, _ = columns_that_fit(self._columns, least, width, cells)
+        self._left_out = [name for place, name in enumerate(self._names) if place not in kept]
         texts = [place for place in kept if not self._columns[place].number]
         while sum(widest[place] for place in kept) + 2 * (len(kept) - 1) > width:
             longest = max(texts, key=lambda place: widest[place])

@@ -104,7 +104,7 @@ def _table(items: Sequence[Item], names: Callable[[str], str] = str) -> Table:
     return table_of(
         items,
         [
-            (several or names is not str) and (Column("BROKER", spare=1), lambda item: item[0].broker),
+            (several or names is not str) and (Column("BROKER", spare=1, tells=True), lambda item: item[0].broker),
             (Column("USER", style="bold"), lambda item: named(item[0].user)),
             (Column("CLIENT-ID"), lambda item: named(item[0].client_id)),
             (Column("REQUESTS", whole=True), lambda item: item[0].requests),

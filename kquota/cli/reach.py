@@ -139,9 +139,9 @@ def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[
             *((column, lambda row, at=at: _names(row[0], with_ip)[at] or '""') for at, column in enumerate(names)),
             (Column("KEY", whole=True), lambda row: row[1].key),
             (Column("LIMIT", number=True, style="bold"), lambda row: limit_text(row[1].key, row[1].limit)),
-            (Column("LEVEL", spare=2), lambda row: level(row[1])),
+            (Column("LEVEL", spare=3), lambda row: level(row[1])),
             (Column("FROM", style="cyan", spare=1), lambda row: origin(row[1])),
-            (Column("COUNTER", spare=3), lambda row: counter(row[1])),
+            (Column("COUNTER", spare=2), lambda row: counter(row[1])),
             wide and (Column("TAG"), lambda row: tag(row[1])),
         ],
     )

@@ -36,6 +36,8 @@ class Column:
     whole: bool = False
     spare: int = 0
     """On a narrow terminal, columns are left out: the lower its number, the sooner one is let in; 0 always stays."""
+    tells: bool = False
+    """Rows are told apart by it: where its cells differ, it is not to spare."""
     least: int = 0
     """Text is not folded to fewer columns than this; 0: to no fewer than `READABLE`."""
     once: bool = False
@@ -173,7 +175,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, 
             most if column.number or column.whole else min(most, column.least or READABLE)
             for column, most in zip(columns, widths, strict=True)
         ]
-        kept, fits = columns_that_fit(columns, least, width)
+        kept, fits = columns_that_fit(columns, least, width, cells[len(heads) :])
         if not fits or (wanted.complete and len(kept) < len(columns)):
             # Nothing is left to leave out.
             _echo(_records(columns, rows, width, headings=wanted.headings))
@@ -255,15 +257,21 @@ def fold(text: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()] or [""]
 
 
-def columns_that_fit(columns: Sequence[Column], least: Sequence[int], width: int) -> tuple[list[int], bool]:
+def columns_that_fit(
+    columns: Sequence[Column], least: Sequence[int], width: int, rows: Sequence[Sequence[object]] = ()
+) -> tuple[list[int], bool]:
     """(the places of the columns that stay in that width, whether they fit): a column to spare stays where it fits."""
     kept: list[int] = []
+    spares = [
+        0 if column.tells and any(row[place] != rows[0][place] for row in rows) else column.spare
+        for place, column in enumerate(columns)
+    ]
 
     def fits(*more: int) -> bool:
         return sum(least[place] + 2 for place in (*kept, *more)) - 2 <= width
 
-    for place in sorted(range(len(columns)), key=lambda place: columns[place].spare):
-        if not columns[place].spare or fits(place):
+    for place in sorted(range(len(columns)), key=lambda place: spares[place]):
+        if not spares[place] or fits(place):
             kept.append(place)
     return sorted(kept), fits()
 

@@ -131,7 +131,7 @@ def comparison_screen(comparison: Comparison) -> Iterator[Part]:
             comparison.counters,
             [
                 (Column("CHANGE", spare=1), _outcome),
-                named and (Column("BROKER", spare=6), lambda change: change.broker),
+                named and (Column("BROKER", spare=6, tells=True), lambda change: change.broker),
                 (Column("WHOSE LIMIT", style="bold"), lambda change: subject(change.key, change.sensor)),
                 *_columns(comparison, comparison.counters),
             ],

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
 from tests.cli.test_leases import entries, let_time_pass
 from tests.cli.test_screens import STYLED
+from tests.conftest import new_chroot
 
 BACK = ("undo", "--yes")
 
@@ -19,8 +21,8 @@ BACK = ("undo", "--yes")
 def zed(kquota: Kquota, chroot: str) -> Any:
     """Alters a user's producer rate."""
 
-    def alter(value: str, *more: str, user: str = "zed") -> None:
-        words = ("--user", user, "--add-config", f"producer_byte_rate={value}", "--yes", "--zookeeper", chroot, *more)
+    def alter(value: str, *more: str, user: str = "zed", at: str = chroot) -> None:
+        words = ("--user", user, "--add-config", f"producer_byte_rate={value}", "--yes", "--zookeeper", at, *more)
         assert kquota("alter", *words).code == 0
 
     return alter
@@ -64,6 +66,8 @@ def test_history_of_a_cluster(kquota: Kquota, zed: Any, chroot: str) -> None:
     assert len(rows(kquota, "--cluster", chroot.upper())) == 1
     assert "is like that" in kquota("history", "--cluster", "elsewhere").err
     assert kquota("history", "1", "--cluster", chroot).code == 2
+    assert len(rows(kquota, "--zookeeper", chroot)) == 1
+    assert "is like that" in kquota("history", "--zookeeper", "elsewhere:2181").err
 
 
 def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> None:
@@ -183,6 +187,17 @@ def test_the_reason_of_a_plan_goes_where_the_plan_goes(kquota: Kquota, chroot: s
     assert kquota("apply", "plan.json", "--yes", "-m", "INC-8", *where).code == 0
     assert entries(kquota)[-1]["message"] == "INC-8"
     assert ": INC-8" in kquota("undo", "--yes", *where).err
+
+
+def test_entries_of_two_clusters_name_them_on_a_narrow_terminal(
+    kquota: Kquota, zed: Any, tmp_path: Path, chroot: str, zookeeper: Sandbox
+) -> None:
+    zed("1MB")
+    other = new_chroot(zookeeper)
+    zed("1MB", at=other)
+    shown = on_terminal(["history"], tmp_path, COLUMNS="80", XDG_STATE_HOME=str(tmp_path / ".state"))
+    for cluster in (chroot, other):
+        assert f"at zookeeper://{cluster}" in "".join(STYLED.sub("", shown).split("\n")), shown
 
 
 @pytest.mark.parametrize("width", [80, 100])

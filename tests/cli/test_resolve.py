@@ -13,6 +13,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.cli.conftest import Kquota
+from tests.cli.terminal import on_terminal
 from tests.cli.test_describe_alter import validated
 
 QUOTAS = """\
@@ -39,6 +40,11 @@ def file(tmp_path: Path) -> str:
     """The sample configuration, in YAML and in human units."""
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
     return "quotas.yaml"
+
+
+def test_the_counter_stays_on_a_narrow_terminal(file: str, tmp_path: Path) -> None:
+    shown = on_terminal(["resolve", "--user", "user1", "--client", "clientA", "--quotas", file], tmp_path, COLUMNS="80")
+    assert "user user1" in shown
 
 
 @pytest.mark.parametrize(

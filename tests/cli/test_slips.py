@@ -72,7 +72,7 @@ def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
         (["resolve", "alice", "app1", "more"], "Entities are options: --user NAME"),
         (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
         (["plan"], "Missing argument 'FILE'."),
-        (["history", "--bootstrap-server", "a:9092"], "--cluster TEXT shows the writes to"),
+        (["history", "--prune", "9d", "--bootstrap-server", "a:9092"], "nothing that narrows it goes beside it"),
         (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),
     ],
 )

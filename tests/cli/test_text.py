@@ -48,6 +48,13 @@ def test_a_narrow_column_stays_where_a_wide_one_does_not_fit() -> None:
     assert columns_that_fit(columns, [30, 8, 5], 20) == ([0], False)
 
 
+def test_a_column_stays_while_it_tells_rows_apart() -> None:
+    columns = [Column("WHO"), Column("RATE", spare=1), Column("BROKER", spare=2, tells=True)]
+    rows = [("alice", "9 MB/s", "b1"), ("alice", "8 MB/s", "b2")]
+    assert columns_that_fit(columns, [10, 10, 6], 20, rows) == ([0, 2], True)
+    assert columns_that_fit(columns, [10, 10, 6], 22, rows[:1]) == ([0, 1], True)
+
+
 def test_a_rate_keeps_its_unit_together() -> None:
     assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1 (1", "MB/s), x"]
     assert fold("of producer_byte_rate", 19) == ["of", "producer_byte_rate"]

@@ -307,6 +307,13 @@ def test_the_last_run_of_a_throttle(readings: list[tuple[int, float]], begin: in
     assert last_run(readings) == begin
 
 
+def test_a_narrow_screen_tells_the_counters_of_two_brokers_apart(tmp_path: Path) -> None:
+    asked = (*LIVE, "--metrics", f"b2={PAGE}", "--once")
+    lines = on_terminal(["top", *asked], tmp_path, COLUMNS="80", NO_COLOR="1").splitlines()
+    alice = [line.split() for line in lines if "user=alice" in line]
+    assert [row[-1] for row in alice] == ["b1", "b2"], lines
+
+
 def test_a_screen(tmp_path: Path) -> None:
     """On a terminal it is drawn on the second screen, anew at each look; afterwards the first screen is back."""
     text = on_terminal(["top", *LIVE, "--count", "2", "--interval", "1s"], tmp_path, COLUMNS="80")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kquota.cli import grammar, params, session
-from kquota.cli.contexts import Given
+from kquota.cli.contexts import ADDRESSES, Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.options import argument, by, declared, flag, lasting, value
@@ -51,9 +51,9 @@ def command(
 ) -> View:
     """Show the writes of kquota and kafka-configs, and what became of each.
 
-    The newest write comes first; -o json has the oldest first. With an ID, what that one changed: its number in the
-    first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is shown as such, and
-    hides no other; the exit code is 3 then.
+    The newest write comes first; -o json has the oldest first. An address shows the writes to that cluster alone. With
+    an ID, what that one changed: its number in the first column, its whole ID, or its fingerprint. A file of the
+    journal that cannot be read is shown as such, and hides no other; the exit code is 3 then.
 
     \b
     Examples:
@@ -65,13 +65,20 @@ def command(
       kquota history -o json
     """
     book = _journal(journal, given)
+    addressed = book.folder != CLUSTER and any(map(params.on_command_line, ADDRESSES))
+    narrowed = addressed or leases or count is not None or since is not None or cluster is not None or bool(about)
     if prune is not None:
+        if narrowed:
+            raise click.UsageError("--prune is for the whole journal: nothing that narrows it goes beside it")
         return View(screen=lambda: [Note(f"{many(len(pruned(book, now() - prune)), 'entry', 'entries')} deleted")])
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
-    narrowed = leases or count is not None or since is not None or cluster is not None or bool(about)
     if id is not None and narrowed:
-        raise click.UsageError("an ID is one entry: no -n, --leases, --since, --cluster or names of entities beside it")
+        raise click.UsageError(
+            "an ID is one entry: no -n, --leases, --since, --cluster, address or names of entities beside it"
+        )
+    if addressed and (address := given.access().address):
+        entries = pages.of(next((entry.place for entry in entries if entry.is_of(address)), address))
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
@@ -131,13 +138,7 @@ def _journal(folder: Path, given: Given) -> Journal:
         if folder == CLUSTER:
             raise
         return Journal(folder)
-    book = session.journal(folder, access)
-    if book.folder != CLUSTER and any(map(params.on_command_line, ("bootstrap_server", "zookeeper"))):
-        raise click.UsageError(
-            "an address says where a cluster keeps its journal (--journal cluster); --cluster TEXT shows the writes to"
-            " the clusters with this in their address"
-        )
-    return book
+    return session.journal(folder, access)
 
 
 def _is_about(entry: Entry, about: params.Selection) -> bool:
@@ -189,7 +190,7 @@ def _leases(leases: Sequence[Lease], now: int) -> Table:
             (Column("STATE"), state),
             (Column("ENTRY", spare=1), lambda lease: lease.entry.name),
             (Column("BY", spare=2), lambda lease: lease.entry.by or "-"),
-            (Column("CLUSTER", spare=3, whole=True), lambda lease: lease.entry.cluster),
+            (Column("CLUSTER", spare=3, whole=True, tells=True), lambda lease: lease.entry.cluster),
         ],
     )
 
@@ -210,8 +211,9 @@ def _table(
     def outcome(entry: Entry) -> str:
         return _outcome(entry, pages, leases.get(entry.id, ()), now)
 
-    def why(entry: Entry) -> tuple[str, str, str]:
-        return f"{entry.command} {_what(entry)}", entry.message or "", entry.file or ""
+    def why(entry: Entry) -> tuple[str, ...]:
+        where = (f"at {entry.cluster}",) if several else ()
+        return f"{entry.command} {_what(entry)}", entry.message or "", entry.file or "", *where
 
     table = table_of(
         reversed(entries),
@@ -225,8 +227,9 @@ def _table(
             (Column("OUTCOME"), outcome),
             not narrow and messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
             not narrow and files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
-            not narrow and (Column("BY", spare=3 if several else 2), lambda entry: entry.by or "-"),
-            (Column("CLUSTER", spare=2 if several else 3, whole=True), lambda entry: entry.cluster),
+            not narrow and (Column("BY", spare=2), lambda entry: entry.by or "-"),
+            not (narrow and several)
+            and (Column("CLUSTER", spare=3, whole=True, tells=True), lambda entry: entry.cluster),
             (Column("ID", whole=True, spare=4), lambda entry: entry.id),
         ],
     )

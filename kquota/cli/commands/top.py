@@ -357,7 +357,7 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
             Column("UNTIL", number=True, spare=3),
             lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, _age),
         ),
-        (Column("BROKER", spare=2), lambda use: safe(use.counter.broker) or "-"),
+        (Column("BROKER", spare=2, tells=True), lambda use: safe(use.counter.broker) or "-"),
         (Column("CLIENTS", spare=5), clients),
         (Column("AGE", number=True, spare=6), lambda use: _age(use.age_s(now_ms))),
     ]
