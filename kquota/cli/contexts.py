@@ -105,8 +105,6 @@ class Given:
     def both(self) -> Access:
         """All the addresses that are given, for a command that needs two. Raises as `in_effect` does."""
         context, found = self.in_effect()
-        if context is not None and context.journal is not None:
-            click.get_current_context().meta[_JOURNAL] = context.journal
         return Access(
             **{name: found[name].value or None for name in (*ADDRESSES, *_FILES)},
             timeout_s=found["timeout"].value or self.timeout_s,
@@ -121,7 +119,11 @@ class Given:
 
         The command line wins over the environment. Raises as `in_effect` does, and click.UsageError for two clusters.
         """
-        access = self.both()
+        access = click.get_current_context().meta[_ACCESS] = self._one_of(self.both())
+        return access
+
+    def _one_of(self, access: Access) -> Access:
+        """Of two addresses the one that is meant."""
         typed = {name for name in ADDRESSES if self.settings[name].is_option}
         if access.bootstrap_controller:
             if typed - {"bootstrap_controller"}:
@@ -171,24 +173,25 @@ class Given:
         return None if name is None else config.context(name)
 
 
-_JOURNAL = "kquota.journal"
+_ACCESS = "kquota.access"
 
 
 def journal_folder() -> Path:
-    """The journal that no option names: by KQUOTA_JOURNAL, else by the context that is used, else the usual folder.
+    """The journal that no option names: by KQUOTA_JOURNAL, else by the cluster's context, else the usual folder.
 
     Raises InputError.
     """
     ctx = click.get_current_context(silent=True)
-    named = None if ctx is None or os.environ.get("KQUOTA_JOURNAL") else ctx.meta.get(_JOURNAL)
-    return named or state.journal_folder()
+    access = None if ctx is None or os.environ.get("KQUOTA_JOURNAL") else ctx.meta.get(_ACCESS)
+    context = None if access is None else _ruling(access, "journal")
+    return (context and context.journal) or state.journal_folder()
 
 
-def of_writes(context: Context | None, access: Access) -> Iterator[Setting]:
+def of_writes(access: Access) -> Iterator[Setting]:
     """Where writes are written down, and whether they need a reason, where something says so."""
     if named := os.environ.get("KQUOTA_JOURNAL"):
         yield Setting("journal", named, "environment", "KQUOTA_JOURNAL")
-    elif context is not None and context.journal is not None:
+    elif (context := _ruling(access, "journal")) is not None:
         yield Setting("journal", context.journal, "context", context.name)
     if (requiring := requiring_reason(access)) is not None:
         yield Setting("require_message", True, "context", requiring)
@@ -196,13 +199,20 @@ def of_writes(context: Context | None, access: Access) -> Iterator[Setting]:
 
 def requiring_reason(access: Access) -> str | None:
     """The context that has writes to that cluster give a reason (`-m`), also where its address was given instead."""
-    if access.context is not None:
-        return access.context if load_config().context(access.context).require_message else None
+    context = _ruling(access, "require_message")
+    return None if context is None else context.name
+
+
+def _ruling(access: Access, rule: str) -> Context | None:
+    """The context that has that rule for a cluster's writes, also where its address was given instead."""
     given = {access.bootstrap_server, access.bootstrap_controller, access.zookeeper}
     with contextlib.suppress(InputError):  # the file is not needed
         for context in load_config().contexts.values():
-            if context.require_message and not given.isdisjoint(context.addresses.values()):
-                return context.name
+            is_it = (
+                access.context == context.name if access.context else not given.isdisjoint(context.addresses.values())
+            )
+            if is_it and getattr(context, rule):
+                return context
     return None
 
 

@@ -55,6 +55,16 @@ def test_the_option_comes_before_the_variable_and_that_before_the_context(
     assert kquota("history", "--journal", str(tmp_path / "k"), **prod).code == 0
 
 
+def test_an_address_has_the_journal_of_its_context(kquota: Kquota, prod: dict[str, str], chroot: str) -> None:
+    alter = ("alter", "--user", "alice", "--yes", "--add-config", "producer_byte_rate=1MB")
+    done = kquota(*alter, **prod, KQUOTA_ZOOKEEPER=chroot)
+    assert done.err.endswith("'kquota undo 1' takes it back\n")
+    assert "user=alice" in kquota("history", **prod).out
+    assert "user=alice" in kquota("history", "--zookeeper", chroot, **prod).out
+    assert kquota("undo", "--yes", "--zookeeper", chroot, **prod).code == 0
+    assert "journal" in kquota("config", "view", **prod, KQUOTA_ZOOKEEPER=chroot).out
+
+
 def test_without_a_cluster_its_journal_is_an_error(kquota: Kquota) -> None:
     refused = kquota("history", "--journal", "cluster")
     assert (refused.code, "no cluster" in refused.err) == (2, True)

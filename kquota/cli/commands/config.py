@@ -209,7 +209,7 @@ def view(show_origin: bool, given: contexts.Given) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, found = given.in_effect()
     place = config_path()
-    settings = (*found.values(), *contexts.of_writes(context, given.both()))
+    settings = (*found.values(), *contexts.of_writes(given.both()))
     shown = [(setting.name.replace("_", "-"), setting) for setting in settings if setting.value is not None]
 
     def origin(setting: contexts.Setting) -> str:
