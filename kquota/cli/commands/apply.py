@@ -42,7 +42,7 @@ def command(
     no_rollback: bool = flag("When something fails, leave what was done."),
     writing: params.Writing,
 ) -> int:
-    """Apply a quotas file, or a plan that 'kquota plan --out' kept.
+    """Apply a quotas file, or a plan that 'plan --out' kept.
 
     Shows the plan and its review ('kquota help review'), and asks. A saved plan is refused on another cluster, and when
     the cluster changed since the plan was made. All changes are validated before the first is written. When a change

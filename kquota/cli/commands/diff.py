@@ -59,7 +59,7 @@ def command(
     exit_code: bool = flag("Exit with 1 when there is a difference."),
     given: Given,
 ) -> View:
-    """Show what would turn A into B: live clusters, contexts, quotas files and plans.
+    """Show what would turn A into B: clusters, files or plans.
 
     A and B are each 'live', a context, an address, a quotas file, or a plan that 'kquota plan --out' kept. 'live' is
     the cluster of the options or of the current context. A file comes before a context of the same name:

@@ -36,7 +36,7 @@ def command(
     given: Given,
     output: str,
 ) -> int:
-    """Check the installation, the settings, and the login to the cluster.
+    """Check the installation, the settings and the login.
 
     Each line is ok, warn or fail, and a remedy follows where there is one. The checks begin with the configuration
     file. They go on with host names, addresses, TLS, the login, and its permissions. The installation comes last:

@@ -37,7 +37,7 @@ _MARK = "# kquota: "
 @params.match_option
 @params.writing_options(dry_run=None, wait=None, lasts_ms=None)
 def command(selection: params.Selection, strict: bool, match: NamePatterns, writing: params.Writing) -> int:
-    """Edit quotas of a cluster in an editor, review the plan, and apply it.
+    """Edit a cluster's quotas, review the plan, and apply it.
 
     The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and
     --match limit the entities in it. An entry or a value that is deleted there is deleted from the cluster. Nothing

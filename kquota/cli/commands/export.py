@@ -49,7 +49,7 @@ def command(
     match: NamePatterns,
     source: session.QuotaSource,
 ) -> int:
-    """Write the quotas of a cluster as a quotas file, or as another tool's.
+    """Write a cluster's quotas as a file, also as another tool's.
 
     A 'kquota plan' of the exported file changes nothing. --update edits a file in place: unchanged values keep their
     text, comments and variables stay, and new entities come at the end. Unmanaged entities are left alone. Quotas that

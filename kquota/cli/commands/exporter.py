@@ -59,7 +59,7 @@ def command(
     facts: BrokerFacts,
     source: session.QuotaSource,
 ) -> int:
-    """Serve the limit of every live counter, drift, leases and findings to Prometheus.
+    """Serve limits, drift, leases and findings to Prometheus.
 
     Brokers export how much each counter uses, and not which limit governs it. kquota_limit has the labels of the
     brokers' own series, whatever rules made them. So use divided by limit is one join, for defaults and shared counters

@@ -25,7 +25,7 @@ def command(
     follow: following.Following,
     output: str,
 ) -> View:
-    """Follow a log or a topic: print when throttling begins and ends, and at the end what 'kquota audit' finds.
+    """Follow a log or a topic: when throttling begins and ends.
 
     Files are read as they grow, are rotated and come anew. A line is printed when a counter begins to throttle its
     clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough. Topic changes

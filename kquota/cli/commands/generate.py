@@ -21,7 +21,7 @@ _TIMEOUT_S = 10.0
 
 @click.group("generate", cls=Group)
 def command() -> None:
-    """Write rules, alerts and a dashboard for the metrics of 'kquota exporter'.
+    """Write rules, alerts and a dashboard for 'kquota exporter'.
 
     The rules use the names and labels of the brokers' own metrics, found by looking: give the page of one broker's
     exporter, or the Prometheus. Without either, they are what the rules of 'kquota generate jmx-exporter' make.

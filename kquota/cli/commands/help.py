@@ -32,7 +32,7 @@ TOPICS = (
         "request-log",
         "completion",
     ),
-    *("connection", "units", "file", "workload", "columns", "exit-codes", "glossary"),
+    *("connection", "units", "file", "workload", "verdicts", "columns", "exit-codes", "glossary"),
 )
 
 
@@ -60,6 +60,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
       units        how a value is written
       file         what a quotas file holds
       workload     a workload file for simulate, to copy
+      verdicts     what an audit says of a quota, and from which usage
       columns      what the columns of audit, recommend and simulate mean
       exit-codes   what each exit code promises
       glossary     the words of kquota

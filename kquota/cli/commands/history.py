@@ -49,7 +49,7 @@ def command(
     journal: Path = params.JOURNAL,
     given: Given,
 ) -> View:
-    """Show the writes of kquota and kafka-configs, and what became of each.
+    """Show kquota's writes, and what became of each.
 
     The newest write comes first; -o json has the oldest first. An address shows the writes to that cluster alone. With
     an ID, what that one changed: its number in the first column, its whole ID, or its fingerprint. A file of the

@@ -53,7 +53,7 @@ def command(
     match: NamePatterns,
     given: Given,
 ) -> View:
-    """Find quotas that have no effect or surprise, in FILE or on the live cluster.
+    """Find quotas that have no effect or surprise, in FILE or live.
 
     Every finding says why it is certain and what to do: values that govern no client, names that nobody has, defaults
     that some clients escape, limits that limit nothing. -o github annotates the lines of a pull request, -o sarif is

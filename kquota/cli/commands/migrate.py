@@ -16,7 +16,7 @@ from kquota.documents.clusters import commands, migration_document
 
 @click.group("migrate", cls=Group)
 def command() -> None:
-    """Check what a migration from ZooKeeper to KRaft made of the quotas.
+    """Check what a migration to KRaft made of the quotas.
 
     \b
     Examples:

@@ -61,7 +61,7 @@ def command(
     source: session.QuotaSource,
     output: str,
 ) -> int:
-    """Show what would change so that the cluster has the quotas of FILE.
+    """Show what would give a cluster the quotas of FILE.
 
     Nothing is written. Entities and keys that the file does not name stay as they are; --prune deletes them. Below the
     changes stand the findings of 'kquota lint' about the quotas that change, and the objections that apply would raise

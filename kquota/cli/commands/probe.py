@@ -60,7 +60,7 @@ def command(
     access: Access,
     output: str,
 ) -> int:
-    """Load a live broker a little, and compare how it throttles with the prediction.
+    """Load a live broker a little, and check how it throttles.
 
     Sends requests of one kind, one at a time, and waits out every throttle as clients do. Prints the throttle times in
     the broker's answers beside the times that kquota computes from the same requests and the quotas that are set. The

@@ -105,13 +105,13 @@ def command(
     lower: bool = flag("Also lower quotas that are higher than needed."),
     asked: usage.Asked,
 ) -> View:
-    """Recommend quotas from recorded usage, as a file that plan reads.
+    """Recommend quotas from recorded usage.
 
     Reads what 'kquota audit' reads. Each value is the smallest at which an entity is throttled for a small share of the
     time only, plus headroom. The quotas that were in force are the cluster's own, or --quotas. They show when clients
     were held back: such clients wanted more than they got, and no quota goes down for it. A quota that suffices stays,
-    at another level, too: a user whose client-id has a quota keeps that one. With -o yaml, the file gives the reasons
-    for each quota.
+    at another level, too: a user whose client-id has a quota keeps that one. With -o yaml, it is a file that
+    'kquota plan' reads, with the reasons for each quota.
 
     \b
     Examples:

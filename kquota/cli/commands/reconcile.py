@@ -29,7 +29,7 @@ from kquota.reconcile import now
     yes=None, force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None, message=None, output=None
 )
 def command(writing: params.Writing) -> int:
-    """Revert writes with --for when their time is over, and recordings that were killed.
+    """Revert writes with --for when their time is over.
 
     Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. It reads the journal that
     the writes were made with. Another user has another journal, unless --journal or KQUOTA_JOURNAL name the same one.

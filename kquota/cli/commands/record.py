@@ -94,7 +94,7 @@ def command(
     appender: str | None = choice(APPENDERS, "Print the appender for the broker's log4j, and end."),
     writing: params.Writing,
 ) -> int:
-    """Record the requests of brokers for a while: their request log, switched on and always back.
+    """Switch brokers' request logs on for a while, and always back.
 
     Switches the logger kafka.request.logger to DEBUG (KIP-412), until the first bound is reached: --for, --requests or
     --size. A lease in the journal comes before the first switch: Ctrl-C and SIGTERM switch back, and after a crash

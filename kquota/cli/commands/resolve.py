@@ -69,7 +69,7 @@ def command(
     source: session.QuotaSource,
     output: str,
 ) -> View | None:
-    """Explain which quota governs a client, or which clients a quota governs.
+    """Explain which quota governs a client, or whom a quota governs.
 
     Prints for each quota key the limit that applies, and the entity and level that it comes from. Then come the counter
     that is charged, and the quotas that the limit shadows. All clients of user user1 share the counter of the user, and

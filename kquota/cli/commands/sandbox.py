@@ -54,7 +54,7 @@ _which = gathered("which", Which, user=None)
 
 @click.group("sandbox", cls=Group)
 def command() -> None:
-    """A real broker or ZooKeeper on the loopback address, for first steps and demos.
+    """Start a real broker or ZooKeeper, for first steps.
 
     The broker needs Java 17, and Apache Maven once for Kafka's jars, or a Kafka that KAFKA_HOME names. The ZooKeeper
     runs from the jars that PySpark brings. What start prints is an address for --bootstrap-server or --zookeeper.

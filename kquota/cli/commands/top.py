@@ -121,7 +121,7 @@ def command(
     source: session.QuotaSource,
     output: str,
 ) -> View | int:
-    """Show who is throttled or near it now: counter, quota, limit, rate, throttle time, clients.
+    """Show who is throttled or near it now.
 
     Looks again at each --interval until Ctrl-C: on a terminal in one screen, in a pipe table after table, with -o json
     a document a line. Rates and throttle times are the brokers' own, from the pages of their exporters or from a

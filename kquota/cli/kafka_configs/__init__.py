@@ -82,7 +82,7 @@ class _Untouched(click.Command):
 )
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[KAFKA'S OWN OPTIONS]...")
 def command(argv: tuple[str, ...]) -> int:
-    """Do what Kafka's kafka-configs does to quotas: same options, stdout and exit codes.
+    """Do to quotas what Kafka's kafka-configs does.
 
     With --zookeeper it is the tool of Kafka 2.8.2, else the tool of 4.4.0. Alters are written down for 'kquota history'
     and 'kquota undo', in the folder KQUOTA_JOURNAL; KQUOTA_KAFKA_CONFIGS_JOURNAL=off turns that off.
