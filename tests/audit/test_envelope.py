@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -139,6 +140,20 @@ def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old
     made["requestHeader"]["clientId"] = name
     bare = TEXT_FORM.replace("CLIENT", name).replace("USER", name) if old else line(made).rstrip("\n")
     assert is_same(QUOTING[quoting](bare), parse_line(bare, "1", UTC), name)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("around", ["", "json"])
+@pytest.mark.parametrize("name", ["bare", *sorted(WRAPPERS_OF_LARGE_SEEDS), *sorted(QUOTING)])
+def test_a_request_that_was_cut_off_is_no_other_one(name: str, around: str, old: bool) -> None:
+    """The end of an envelope is not the end of its message, and the half of a name is none."""
+    wrapped = {"bare": str, **QUOTING}.get(name) or partial(
+        WRAPPERS_OF_LARGE_SEEDS[name], around=Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0")
+    )
+    bare = TEXT_FORM.replace("USER", "ann") if old else line(fields() | {"clientInformation": {"softwareName": "x"}})
+    for cut in range(bare.index("principal"), len(bare)):
+        text = wrapped(bare[:cut])
+        assert is_same(QUOTING[around](text) if around else text, parse_line(bare, "1", UTC), "\\")
 
 
 @pytest.mark.parametrize("prefix", ["", "2026-05-04T10:20:31Z stdout F "])

@@ -60,6 +60,7 @@ _DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
+_SEVERAL_MEANINGS: Final = "a collector may have added backslashes or quotes to names: export the lines as JSON"
 LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[)|\[[0-9.]+[KMG]?B? blob data\]')
 """What journalctl writes in place of a message; and how it begins a list of bytes, which may be cut off."""
 _JOURNAL: Final = "journalctl left the message out: `journalctl -o cat` writes it"
@@ -175,7 +176,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
     text = _unquoted(text) if quoted else text
     try:
         return _as_it_is(text, zone, outer, levels)
-    except _SeveralMeanings:
+    except _Quoted:
         raise
     except ValueError:
         is_whole = levels > 0 and "principal" in text  # it stands at the end of a request
@@ -183,18 +184,15 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
             try:
                 if (plain := undo(text)) != text:
                     return _in_text(plain, zone, outer, levels - 1, quoted=False)
-            except _SeveralMeanings:
+            except _Quoted:
                 raise
             except (ValueError, KeyError):
                 continue
         raise
 
 
-class _SeveralMeanings(ValueError):
-    """A text whose names nobody knows."""
-
-    def __init__(self) -> None:
-        super().__init__("a collector may have added backslashes or quotes to names: export the lines as JSON")
+class _Quoted(ValueError):
+    """What is wrong with a text whose quotes are understood: no other reading may put a cut one's end to it."""
 
 
 def _undoubled(text: str) -> str:
@@ -237,7 +235,7 @@ def _check_names(before: str, request: str, plain: int) -> None:
     doubled = found and not any(len(each[0]) % (2 * plain) for each in found)
     coded = any(len(code) > 1 for code in odd)
     if doubled or coded or (plain == 1 and odd & _ADDED):
-        raise _SeveralMeanings
+        raise _Quoted(_SEVERAL_MEANINGS)
 
 
 _ADDED: Final = frozenset("'\"]=")
@@ -263,19 +261,22 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
             value, end = _DECODE(text, opening.start())
         except json.JSONDecodeError:
             continue
-        if isinstance(value, str) and _TAIL.search(text, end):
-            continue  # quotation marks before the text form, and in a name of it
+        if isinstance(value, str) and (_TAIL.search(text, end) or text.startswith('"', end)):
+            continue  # quotation marks before the text form, and in a name of it; or of CSV
         if end > mark.start() and _holds(value):
             _check_rest(text, end)
             before = text[: opening.start()]
             if opening[0] == '"' and "\\u" in text[opening.start() : end] and _TAIL.search(value):
-                raise _SeveralMeanings  # a letter in JSON, or the user u1234 of a domain in CSV
+                raise _Quoted(_SEVERAL_MEANINGS)  # a letter in JSON, or the user u1234 of a domain in CSV
             if opening[0] != '"' and '\\"' not in text:
                 _check_names(before + text[end:], text[opening.start() : end], 2)
             if _MEMBER.search(before):  # of an object that is cut off, nobody knows what else it would tell
                 return _in_value(value, zone, None, levels)._replace(origin=NO_SIGNS)
             around = last_moment(text, opening.start(), zone)
-            found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
+            try:
+                found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
+            except ValueError as error:
+                raise _Quoted(str(error)) from None
             return _from(found, origin_of(before, text[end:]))
     if start >= 0:
         return Request(_decoded(text, start)[0], "", _nearest(text, start, zone, outer))
@@ -319,7 +320,7 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         header = {} if found.fields is None else found.fields.get("requestHeader") or {}
         names = (found.text.rstrip(), (found.fields or {}).get("principal"), header.get("clientId"))
         if any(isinstance(name, str) and _CONTROLS.search(name) for name in names):
-            raise _SeveralMeanings  # backslashes of names that were not escaped as quotes were
+            raise _Quoted(_SEVERAL_MEANINGS)  # backslashes of names that were not escaped as quotes were
         return found
     time = _time_of(value, zone)
     nearest = outer if time is None else time

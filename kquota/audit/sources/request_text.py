@@ -54,7 +54,7 @@ _TAIL: Final = re.compile(
     rf" from connection (?P<connection>\S+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
     rf"localTime:(?P<local>{_NUMBER}),remoteTime:(?P<remote>{_NUMBER}),(?:throttleTime:(?P<throttle>{_NUMBER}),)?"
     rf"responseQueueTime:(?P<answered>{_NUMBER}),sendTime:(?P<send>{_NUMBER}),securityProtocol:[A-Z_]+,"
-    r"principal:(?P<principal>.*?)(?:,listener:.*| \(kafka\.request\.logger\))?\s*",
+    r"principal:(?P<principal>.*?)(?:,listener:.*| \(kafka\.request\.logger\))\s*",
     re.DOTALL,
 )
 _PRODUCE: Final = re.compile(
