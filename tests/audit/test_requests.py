@@ -239,16 +239,22 @@ def test_what_is_made_of_a_client_is_no_broker(tmp_path: Path, how: str) -> None
     assert verdicts(audit(written(tmp_path, lines))) == WHOLE
 
 
-def test_lines_of_other_loggers_are_no_headings(tmp_path: Path) -> None:
-    """A container prints them all in one stream, where each client's requests may follow another logger's lines."""
-    other = "[2026-05-04 10:20:30,123] INFO something happened (kafka.server.{})"
+@pytest.mark.parametrize(
+    "other",
+    ["[2026-05-04 10:20:30,123] INFO something happened (kafka.server.{})", '"errorCode":0,"{}":[' + '"topic",' * 50],
+)
+def test_other_lines_are_no_headings(tmp_path: Path, other: str) -> None:
+    """A container prints all loggers in one stream, and long lines in pieces: those may follow a client's requests."""
     lines = [
         text
         for n in range(0, 120, 20)
-        for user, client, logger in (("slow", 50001, "ControllerApis"), ("fast", 50002, "ConfigAdminManager"))
-        for text in [other.format(logger), *(log_line(m, user, client=client) for m in range(n, n + 20))]
+        for client, logger in ((50001, "ControllerApis"), (50002, "ConfigAdminManager"), (50003, "ControllerApis"))
+        for text in [
+            other.format(logger),
+            *(log_line(m, "slow", host="127.0.0.1", client=client) for m in range(n, n + 20)),
+        ]
     ]
-    assert verdicts(audit(written(tmp_path, lines))) == WHOLE
+    assert verdicts(audit(written(tmp_path, lines)))["slow"] is Verdict.THROTTLED
 
 
 def test_requests_of_one_number_and_one_second_may_be_others(tmp_path: Path) -> None:

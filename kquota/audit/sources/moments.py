@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
-    "2026-01-31 12:00:00,000 (also with T, / or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
-    "epoch seconds with a fraction, epoch milliseconds, µs or ns"
+    "2026-01-31 12:00:00,000 (also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000 (also with / or "
+    "-), 31.01.2026 12:00:00,000, epoch seconds with a fraction, epoch milliseconds, µs or ns"
 )
 """The forms that are read, for errors."""
 _MONTHS: Final = {
@@ -17,7 +17,7 @@ _MONTHS: Final = {
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
     )
 }
-_MONTH: Final = "|".join(_MONTHS)
+_MONTH: Final = rf"{'|'.join(_MONTHS)}|(?<=\.)[0-9]{{2}}"
 # The summer and winter times that are one zone's alone.
 _HOURS: Final = {
     **dict.fromkeys(("UTC", "GMT", "WET"), 0),
@@ -38,12 +38,12 @@ _REGIONS: Final = (
 _CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 STAMP: Final = re.compile(
     rf"""(?<![0-9])(?:
-        (?P<iso>[0-9]{{4}}[-/][0-9]{{2}}[-/][0-9]{{2}}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})
-      | (?P<basic>[0-9]{{8}}T[0-9]{{6}})
-      | (?P<day>[0-9]{{1,2}})\ (?P<month>{_MONTH})\ (?P<year>[0-9]{{4}})[ ,]\ ?(?P<clock>{_CLOCK})
+        (?P<iso>[0-9]{{4}}[-/.][0-9]{{2}}[-/.][0-9]{{2}}[ T_]{_CLOCK})
+      | (?P<basic>[0-9]{{8}}(?:T[0-9]{{6}}|[ T]{_CLOCK}))
+      | (?P<day>[0-9]{{1,2}})(?P<apart>[ /.-])(?P<month>{_MONTH})(?P=apart)(?P<year>[0-9]{{4}})[ ,:]\ ?(?P<clock>{_CLOCK})
       | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
     )
-    (?:[.,](?P<fraction>[0-9]{{1,9}}))?(?:\ ?(?P<half>[AP])M(?![A-Za-z]))?
+    (?:(?:[.,]|:(?=[0-9]{{3}}(?![0-9])))(?P<fraction>[0-9]{{1,9}}))?(?:\ ?(?P<half>[AP])M(?![A-Za-z]))?
     (?:\ ?(?:[\[(](?=[A-Z]))?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])
       |(?:{_NAMES}|{_OTHER_NAMES})(?![A-Za-z])|(?:{_REGIONS})/[A-Za-z_+\-0-9/]+))?(?![0-9])""",
     re.VERBOSE,
@@ -84,7 +84,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     if not stamps or _QUOTES.search(text):
         return None
     stamp = stamps[-1]
-    if not stamp["iso"] or "/" in stamp["iso"] or stamp["half"] or len(stamp["zone"] or "") > 6:
+    if not stamp["iso"] or re.search("[/._]", stamp["iso"]) or stamp["half"] or len(stamp["zone"] or "") > 6:
         return None
     found = last_moment(text, len(text), zone)
     if found is None or _moment(stamp, zone) != found[0]:
@@ -137,12 +137,11 @@ def _moment(stamp: re.Match[str], zone: tzinfo) -> float:
 
 def _text(stamp: re.Match[str]) -> str:
     """A time as `YYYY-MM-DD HH:MM:SS`."""
-    if stamp["iso"]:
-        return stamp["iso"].replace("/", "-")
-    if basic := stamp["basic"]:
-        return f"{basic[:4]}-{basic[4:6]}-{basic[6:8]} {basic[9:11]}:{basic[11:13]}:{basic[13:]}"
+    if stamp["iso"] or stamp["basic"]:
+        digits = re.sub("[^0-9]", "", stamp[0])
+        return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}"
     year, month, day, clock = (stamp[name] or stamp[f"{name}2"] for name in ("year", "month", "day", "clock"))
-    return f"{year}-{_MONTHS[month]:02}-{int(day):02} {clock}"
+    return f"{year}-{_MONTHS.get(month) or int(month):02}-{int(day):02} {clock}"
 
 
 @lru_cache(maxsize=4096)

@@ -86,7 +86,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
 _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
 _HEADING: Final = 200
-"""How much is looked at of a line that may be a heading."""
+"""How long the lines are that may be headings: longer ones are pieces of others."""
 _LOOKED_AT: Final = 32
 """How many of some thousand lines that are scanned are asked where they are from; and how many connections."""
 _SCANNED_BYTES: Final = 2 << 20
@@ -231,7 +231,7 @@ class _Rows:
             self._halves -= 1
         elif _END.search(text):
             self._halves += 1
-        elif STAMP.search(head := text[:_HEADING]) is None and (heading := origin_of(head, what="heading")):
+        elif len(text) <= _HEADING and STAMP.search(text) is None and (heading := origin_of(text, what="heading")):
             self._pieces.heading = heading  # a line with a time is of another logger
 
     def _see(self, line: Line) -> None:
