@@ -5,10 +5,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -390,3 +392,21 @@ def test_numbers_that_all_connections_share_are_nobodys() -> None:
     """As a generator of logs counts its lines."""
     numbers = np.arange(4000)
     assert missing(numbers % 200, numbers, np.ones(4000, bool)) == 0
+
+
+@pytest.mark.parametrize("late_s", [0, 10_810])
+def test_the_zone_of_a_log_is_that_of_all_its_lines(tmp_path: Path, late_s: int) -> None:
+    """A collector that reads a log later is late by any minutes: some lines were put there, and their rates halved."""
+    begin = datetime(2026, 10, 24, 23, 59, 30, tzinfo=UTC)
+    berlin, lines = ZoneInfo("Europe/Berlin"), []
+    for n in range(120):
+        at = begin + timedelta(seconds=n / 2)
+        collected = begin + timedelta(seconds=late_s + n / 50) if late_s else at + timedelta(milliseconds=20)
+        local = at if late_s else at.astimezone(berlin)
+        for text in (log_line(n, "slow", client=50001), log_line(n, "fast", client=50002)):
+            text = text.replace(text[1:20], f"{local:%Y-%m-%d %H:%M:%S}")
+            lines.append(f"{collected:%Y-%m-%dT%H:%M:%S.%f}Z stdout F {text}")
+    result = audit(written(tmp_path, lines))
+    assert verdicts(result) == WHOLE
+    quality = result.quality
+    assert (quality.last_ms or 0) - (quality.first_ms or 0) == 59_500

@@ -356,7 +356,7 @@ def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | 
     moment, zoned = found
     if outer is None or zoned or not outer.zoned:
         return moment
-    return in_zone_of(outer.moment, moment)
+    return in_zone_of(outer.moment, moment, zone)
 
 
 def _decoded(text: str, start: int) -> tuple[Mapping[str, Any], int]:

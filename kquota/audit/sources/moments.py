@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
-    "2026-01-31 12:00:00,000 (also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000 (also with / or "
-    "-), 31.01.2026 12:00:00,000, epoch seconds with a fraction, epoch milliseconds, µs or ns"
+    "2026-01-31 12:00:00,000 (also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
+    "31.01.2026 12:00:00,000, epoch seconds with a fraction, epoch milliseconds, µs or ns"
 )
 """The forms that are read, for errors."""
 _MONTHS: Final = {
@@ -40,7 +40,8 @@ STAMP: Final = re.compile(
     rf"""(?<![0-9])(?:
         (?P<iso>[0-9]{{4}}[-/.][0-9]{{2}}[-/.][0-9]{{2}}[ T_]{_CLOCK})
       | (?P<basic>[0-9]{{8}}(?:T[0-9]{{6}}|[ T]{_CLOCK}))
-      | (?P<day>[0-9]{{1,2}})(?P<apart>[ /.-])(?P<month>{_MONTH})(?P=apart)(?P<year>[0-9]{{4}})[ ,:]\ ?(?P<clock>{_CLOCK})
+      | (?P<day>[0-9]{{1,2}})(?P<apart>[ /.-])(?P<month>{_MONTH})(?P=apart)(?P<year>[0-9]{{4}})
+        [ ,:]\ ?(?P<clock>{_CLOCK})
       | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
     )
     (?:(?:[.,]|:(?=[0-9]{{3}}(?![0-9])))(?P<fraction>[0-9]{{1,9}}))?(?:\ ?(?P<half>[AP])M(?![A-Za-z]))?
@@ -100,17 +101,36 @@ def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
         moment, zoned = _moment(stamps[-1], zone), stamps[-1]["zone"] is not None
         around = [stamp for stamp in stamps[:-1] if stamp["zone"] is not None]
         if not zoned and around:
-            moment = in_zone_of(_moment(around[-1], zone), moment)
+            moment = in_zone_of(_moment(around[-1], zone), moment, zone)
         return moment, zoned
     millis = list(MILLIS.finditer(line, 0, end))
     return (epoch_ms(float(millis[-1][1])), True) if millis else None
 
 
-def in_zone_of(collected: float, moment: float) -> float:
-    """A local time beside the time of its collector, which has a zone: in the zone in which both are of one minute."""
+class LogZone(ZoneInfo):
+    """The zone of the times of one log. Collectors of its lines may show another one."""
+
+    shift = 0.0
+    """From times in this zone to those in the other, in ms."""
+    before: float | None = None
+    """The time of the line before."""
+
+
+def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
+    """A local time beside the time of its collector, which has a zone: in the zone in which both are of one minute.
+
+    A collector may be late, by anything. So the first line of a log shows the zone of all, unless another one brings
+    a line nearer to the line before: then the clock changed.
+    """
     off = (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
     is_zone = _EAST_MS <= off <= _WEST_MS and collected - moment - off < _LATE_MS
-    return moment + off if is_zone else moment
+    found = moment + off if is_zone else moment
+    if isinstance(zone, LogZone):
+        known, before = moment + zone.shift, zone.before
+        if before is not None and (not is_zone or abs(known - before) <= abs(found - before)):
+            found = known
+        zone.shift, zone.before = found - moment, found
+    return found
 
 
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:

@@ -11,7 +11,6 @@ from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from kquota.audit.sources.envelope import START, Pieces, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import ANY, gap, notes
-from kquota.audit.sources.moments import STAMP
+from kquota.audit.sources.moments import STAMP, LogZone
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Connection, Origins, check, is_anywhere, origin_of, several, user_of
@@ -57,7 +56,7 @@ def splits(file: File) -> list[Split]:
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog | ConnectionLog | DataLog]:
     """The charged requests of one split, in the order of the log, and what it shows of topics, connections and data."""
-    zone = ZoneInfo(settings.zone)
+    zone = LogZone.no_cache(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
     tally.requests = tally.requests or Requests()
@@ -114,7 +113,7 @@ class _Rows:
 
     def __init__(
         self,
-        zone: ZoneInfo,
+        zone: tzinfo,
         broker: str,
         settings: ReadSettings,
         connections: ConnectionLog | None,
