@@ -114,6 +114,9 @@ MASKED: dict[str, Callable[[str, int], str]] = {
     "behind": lambda text, broker: f"{text} [broker={broker}]",
     "file": lambda text, broker: json.dumps({"log": {"path": f"/pods/kafka-{broker}/0.log"}, "message": text}),
     "label": lambda text, broker: json.dumps({"tags": ["env:prod", f"pod:kafka-{broker}"], "message": text}),
+    "resource": lambda text, broker: json.dumps(
+        {"resource": {"attributes": [{"key": "pod", "value": {"stringValue": f"kafka-{broker}"}}]}, "body": text}
+    ),
     "parsed": lambda text, broker: json.dumps(
         {"time": text[1:24], "node": broker, **json.loads(text[text.index("{") : text.rindex(" (")])}
     ),

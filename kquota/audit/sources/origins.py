@@ -72,7 +72,7 @@ def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, 
 
 def origin_in(value: Any) -> Mapping[str, str]:
     """The signs of where a line is from, by the members beside it."""
-    return {name: text for name, text in _flat(value, "", 3) if _NO_SIGN.search(f"{name} {text}".lower()) is None}
+    return {name: text for name, text in _flat(value, "", 4) if _NO_SIGN.search(f"{name} {text}".lower()) is None}
 
 
 def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
