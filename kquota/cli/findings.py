@@ -111,10 +111,8 @@ def audited_view(
         yield from _closed_loop_markdown(result)
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
-        shown, folded = (list(findings), ()) if show_all else _fold(of_concern(findings))
-        most = len(shown) if show_all or layout().sort_by else MOST_SHOWN
-        yield from _screen(result, settings, findings, shown, folded, quotas_from, most, wide=wide)
-        step = words.next_step(shown, reported=reported, recommend=recommend)
+        yield from _screen(result, settings, findings, quotas_from, show_all=show_all, wide=wide)
+        step = words.next_step(findings, reported=reported, recommend=recommend)
         if step is not None:
             yield Note(f"next: {step}")
         yield from _how_on_spark(result)
@@ -140,8 +138,7 @@ _FEW = 20
 def summary(result: AuditResult, settings: AuditSettings) -> str:
     """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
     findings, quality = result.found, result.quality
-    throttled = [found for found in findings if found.throttled]
-    undetermined = [found for found in findings if found.undetermined]
+    throttled, undetermined = of_concern(findings)
     said = words.answer(findings, quality.answers)
     paragraphs = [f"**{as_markdown(said[0].upper() + said[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
@@ -198,21 +195,21 @@ COLUMNS = (
 """The columns that a table of findings can have."""
 
 
-def _fold(shown: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """(the rows of a table, the undetermined counters that it leaves out beside counters that somebody met).
+def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """The undetermined counters (in a table, that it leaves out beside counters that somebody met).
 
     Left out are counters whose clients the log shows unthrottled, and ips that it shows no connection of.
     """
 
     def met(found: Finding) -> bool:
-        return found.throttled or (found.logged is not None and found.logged.throttled_events > 0)
+        return found.logged is not None and found.logged.throttled_events > 0
 
     def unmet(found: Finding) -> bool:
         return not met(found) and (found.logged is not None or found.events == 0)
 
-    if not any(map(met, shown)):
-        return shown, ()
-    return [found for found in shown if not unmet(found)], [found for found in shown if unmet(found)]
+    if not throttled and not any(map(met, undetermined)):
+        return undetermined, ()
+    return [found for found in undetermined if not unmet(found)], [found for found in undetermined if unmet(found)]
 
 
 def _denials(findings: Sequence[Finding]) -> Iterator[str]:
@@ -229,31 +226,33 @@ def _screen(
     result: AuditResult,
     settings: AuditSettings,
     findings: Sequence[Finding],
-    shown: Sequence[Finding],
-    folded: Sequence[Finding],
     quotas_from: str,
-    most: int,
     *,
+    show_all: bool,
     wide: bool,
 ) -> Iterator[Part]:
-    """The answer in a sentence, the counters, of which so many at most, and what is behind them."""
+    """The answer in a sentence, the counters, and what is behind them."""
     quality = result.quality
-    undetermined = [found for found in (*shown, *folded) if found.undetermined]
-    yield Note(safe(words.answer((*shown, *folded), quality.answers, result.quotas, len(findings))))
+    throttled, undetermined = of_concern(findings)
+    undetermined = [*undetermined]
+    most = len(findings) if show_all or layout().sort_by else MOST_SHOWN
+    left, folded = (undetermined, ()) if show_all else _fold(throttled, undetermined)
+    shown = [*findings] if show_all else [*throttled[:most], *left[:most]][:most]
+    yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
         yield Note(safe(f"quotas: {quotas_from}"))
     for time_ms, reason in _changes(result, settings)[:MOST_NOTES]:
         yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
     if shown:
-        yield _table(result, settings, shown[:most], wide=wide)
-    if len(shown) > most:
-        yield Note(f"left out, with less harm: {many(len(shown) - most, 'counter')} (--all shows all, -o csv too)")
+        yield _table(result, settings, shown, wide=wide)
+    if (left_out := len(throttled) + len(left) - len(shown)) > 0:
+        yield Note(f"left out, with less harm: {many(left_out, 'counter')} (--all shows all, -o csv too)")
     if folded:
         text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {_named(folded)}"
         yield Note(safe(f"{text} (--all shows them)"))
     counters = (result.findings.column(name).to_pylist() for name in ("broker", "sensor") if quality.answers)
     others = words.throttled_clients(words.ungoverned({*zip(*counters, strict=True)}, quality.answers))
-    if others and any(found.throttled for found in shown):
+    if others and throttled:
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
     if any(words.times_out(found) for found in shown):
         yield Note(

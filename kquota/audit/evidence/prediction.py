@@ -56,6 +56,7 @@ _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
 """Those of which the detail matters: the library and the partition, that the request is permissive, or its kind."""
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
+_NO_CONNECTIONS: Final = "the recording has no connections"
 CALM: Final = "twice the thread time of the handlers stays below the limit"
 """The basis of a prediction for clients of which a log has the handlers' time only, and which stay below the limit."""
 
@@ -65,13 +66,16 @@ class _Rows:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        kept = np.isin(part.kinds, _KINDS)
-        self.counts = np.where(kept, np.diff(part.offsets), 0)
+        self.kinds = part.kinds
+        longest = int(np.diff(part.offsets).max(initial=0))
+        self._none, self._untold = np.zeros(longest, np.int64), np.full(longest, -1)
+        self.counts = np.where(np.isin(part.kinds, _KINDS), np.diff(part.offsets), 0)
         starts = np.minimum(part.offsets[:-1], max(len(part.times) - 1, 0))
         bare = np.ones(len(part.times), bool) if part.connection is None else part.connection == NO_CONNECTION
         some = len(part.times) > 0 and len(starts) > 0
         self._totals = np.add.reduceat(part.values, starts) if some else starts
-        self._bare = np.logical_or.reduceat(bare, starts) if some else starts
+        self.bare = (self.counts > 0) & (np.logical_or.reduceat(bare, starts) if some else False)
+        """Of each counter whether some of its rows have no connection."""
 
     def traffic(self, counters: Int64s) -> Iterator[tuple[int, float]]:
         """(from the first row to the last one in ms, units per second) of each of these counters, which have rows."""
@@ -89,24 +93,20 @@ class _Rows:
         """The `traffic` of one of them."""
         return next(self.traffic(np.array([counter])))
 
-    def lacks_connections(self, counter: int) -> bool:
-        """Whether a row of a counter has no connection."""
-        return bool(self._bare[counter])
-
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
         part = self._part
         which = slice(*part.offsets[counter : counter + 2].tolist())
         count = which.stop - which.start
-        detail = np.zeros(count, np.int64)
+        detail = self._none[:count]
         if part.detail is not None and part.kinds[counter] in _DETAILED:
             told = part.detail[which]
             detail = told * ((told >= 0) & (told < 2 * UNANSWERED))
         return Rows(
             part.times[which],
             part.values[which],
-            np.full(count, NO_CONNECTION) if part.connection is None else part.connection[which],
-            np.full(count, -1) if part.throttle_ms is None else np.minimum(part.throttle_ms[which], (1 << 31) - 1),
+            self._none[:count] if part.connection is None else part.connection[which],
+            self._untold[:count] if part.throttle_ms is None else np.minimum(part.throttle_ms[which], (1 << 31) - 1),
             detail,
         )
 
@@ -121,7 +121,8 @@ class _Predicting:
 
     def __init__(self, replayed: Replay) -> None:
         self._refs, self._judged, self._settings = replayed.refs, replayed.judged, replayed.settings
-        self._is_calm, self._told = replayed.is_calm, replayed.told
+        self._is_calm, self._throttles, self._told = replayed.is_calm, replayed.throttles, replayed.told
+        self._first_ms, self._limits = replayed.first_ms, replayed.limits
         self._rows = _Rows(replayed.part)
         self._in_force = InForce(replayed.settings)
 
@@ -141,15 +142,20 @@ class _Predicting:
                     (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
 
         variants = np.array([ref.variant for ref in self._refs], np.int64)
-        is_calm = self._is_calm & (self._rows.counts > 0)
+        rows = self._rows
+        is_calm = self._is_calm & (rows.counts > 0)
+        is_bare = self._throttles & rows.bare & (rows.counts <= MOST_ROWS) & (rows.kinds != MUTATION)
         found = []
         for variant in range(len(settings.variants)):
-            mine, known = variants == variant, self._in_force.of_calm(variant)
-            calm = np.flatnonzero(mine & is_calm) if known else np.zeros(0, np.int64)
-            found.append(Predictions(without_simulation(np.setdiff1d(np.flatnonzero(mine), calm).tolist())))
+            left, known = variants == variant, self._in_force.of_calm(variant)
+            found.append(Predictions())
             if known:
                 recorded, holds = known
-                counters = zip(calm.tolist(), self._rows.traffic(calm), strict=True)
+                calm, bare = np.flatnonzero(left & is_calm), np.flatnonzero(left & is_bare & (not holds))
+                left[calm] = left[bare] = False
+                alike = _without_model(Verdict.THROTTLED, recorded, _NO_CONNECTIONS)
+                found[-1].update({self._refs[number].name: alike for number in bare.tolist()})
+                counters = zip(calm.tolist(), rows.traffic(calm), strict=True)
                 found[-1].add_calm(
                     (
                         (self._refs[number].name, *traffic, LOGGED if holds and self._told[number] else NO_DELAY)
@@ -157,6 +163,7 @@ class _Predicting:
                     ),
                     recorded,
                 )
+            found[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
         using = kernel_for(sum(map(self._rows.count, (*alone, *timed))))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
@@ -166,30 +173,27 @@ class _Predicting:
 
     def _take_back(self, found: Sequence[Predictions]) -> None:
         """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
+        rows = self._rows
+        few = rows.bare & (rows.counts <= MOST_MUTATIONS)
         timed: dict[tuple[int, str, str], list[int]] = {}
-        for number, ref in enumerate(self._refs):
-            if ref.key is QuotaKey.REQUEST_PERCENTAGE and self._bare(number):
-                timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
-        fetched = [
-            number
-            for number, ref in enumerate(self._refs if timed else ())
-            if ref.key is QuotaKey.CONSUMER_BYTE_RATE and self._bare(number)
-        ]
-        using = kernel_for(sum(map(self._rows.count, fetched)) // 10)  # a tenth of what the simulator does
+        for number in np.flatnonzero(few & (rows.kinds == REQUEST)).tolist():
+            ref = self._refs[number]
+            timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
+        fetched = np.flatnonzero(few & self._throttles & (rows.kinds == FETCH)).tolist() if timed else []
+        using = kernel_for(sum(map(rows.count, fetched)) // 10)  # a tenth of what the simulator does
         for number in fetched:
-            ref, mine = self._refs[number], self._judged(number)
-            if mine.verdict is not Verdict.THROTTLED or mine.held_back or self._in_force.holds(mine):
-                continue
-            user = ref.sensor.partition(":")[0]
-            others = [n for tag in sorted({user, ""}) for n in timed.get((ref.variant, ref.broker, tag), ())]
-            for other in others[:MOST_OTHERS]:
-                theirs = self._judged(other)
-                if mine.first_throttled_ms < theirs.first_throttled_ms:
-                    continue  # by then nothing has been taken back
-                rows = self._rows.read(number), self._rows.read(other)
-                spared = all_taken_back(mine, rows[0], theirs, rows[1], self._settings, using)
-                if spared:
-                    known = theirs.verdict is not Verdict.UNDETERMINED
+            ref = self._refs[number]
+            tags = sorted({ref.sensor.partition(":")[0], ""})
+            others = [other for tag in tags for other in timed.get((ref.variant, ref.broker, tag), ())]
+            # Before the other one throttles, nothing has been taken back.
+            others = [other for other in others[:MOST_OTHERS] if self._first_ms[other] <= self._first_ms[number]]
+            for other in others:
+                fetches, times = ((self._limits(each), rows.read(each)) for each in (number, other))
+                if all_taken_back(fetches, times, int(self._first_ms[number]), self._settings, using):
+                    mine = self._judged(number)
+                    if self._in_force.holds(mine):
+                        break
+                    known = self._judged(other).verdict is not Verdict.UNDETERMINED
                     verdict = Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED
                     settled = replace(mine, verdict=verdict)
                     reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
@@ -197,10 +201,6 @@ class _Predicting:
                         {ref.name: _unknown(settled, self._in_force.recorded_under(mine), reason)}
                     )
                     break
-
-    def _bare(self, counter: int) -> bool:
-        """Whether a counter has few enough requests for a replay beside another one, and lacks connections."""
-        return 0 < self._rows.count(counter) <= MOST_MUTATIONS and self._rows.lacks_connections(counter)
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""
@@ -231,8 +231,8 @@ class _Predicting:
             peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
-        if self._rows.lacks_connections(counter):
-            return _unknown(judged, recorded, "the recording has no connections")
+        if self._rows.bare[counter]:
+            return _unknown(judged, recorded, _NO_CONNECTIONS)
         connections = _distinct(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")

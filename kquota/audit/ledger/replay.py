@@ -95,8 +95,11 @@ class Replay:
         # Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
         self.told = (self._totals["hits"] > 0) | ~self._totals["silent"]
         """Of each counter whether the export says what the broker answered: that it throttled, or that it did not."""
-        self.is_calm = ~self._totals["incomplete"] & (self._summaries.throttled == 0) & (self._totals["hits"] == 0)
-        """Of each counter whether all of it is known, and nobody was throttled: by the replay, and by the brokers."""
+        throttles, alone = self._summaries.throttled > 0, ~self._totals["incomplete"] & (self._totals["hits"] == 0)
+        self.is_calm, self.throttles = alone & ~throttles, alone & throttles
+        """Of which counters all is known, and brokers throttled nobody: those that the replay spares, and others."""
+        self.first_ms = np.where(throttles, self._summaries.first_ms, NEVER)
+        """When the replay first throttles somebody."""
         self._members = _by_member(charges)
         self.governing: list[dict[tuple[str, str], Governed]] = [{} for _ in settings.variants]
         """The counters that each quota governed, under each of the variants."""
@@ -206,25 +209,26 @@ class Replay:
         count[at], total[at] = found.column("value_count").to_numpy(), found.column("value_sum").to_numpy()
         return count, total
 
+    def limits(self, number: int) -> list[tuple[int, float]]:
+        """(since when, limit) of the counter of that number, epoch ms."""
+        changes = self.settings.variants[self.refs[number].variant].changes_ms
+        periods = sorted(self._governing[number].items())
+        return [(int(changes[period - 1]) if period else -(1 << 62), governing.limit) for period, governing in periods]
+
     def judged(self, number: int) -> Judged:
         """What the replay found of the counter of that number, for its prediction."""
         totals, summaries, ref = self._totals, self._summaries, self.refs[number]
-        changes = self.settings.variants[ref.variant].changes_ms
-        limits = [
-            (int(changes[period - 1]) if period else -(1 << 62), governing.limit)
-            for period, governing in sorted(self._governing[number].items())
-        ]
         logged = Logged(*(int(totals[name][number]) for name in ("hits", "logged", "longest")))
         return Judged(
             ref,
             Verdict(self._verdicts[number]),
             _INCOMPLETE if totals["incomplete"][number] else None,
-            limits,
+            self.limits(number),
             int(summaries.throttled[number]),
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
             logged if self.told[number] else None,
-            int(summaries.first_ms[number]) if summaries.throttled[number] else NEVER,
+            int(self.first_ms[number]),
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
         )

@@ -266,19 +266,16 @@ def answer(
     findings: Sequence[Finding],
     answers: AnswersOf = MappingProxyType({}),
     quotas: Sequence[QuotaVerdict] = (),
-    limits: int | None = None,
 ) -> str:
     """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst.
 
-    The findings are in the order of `AuditResult.found`; where they are only those of concern, there are `limits`.
-    `answers` are what the brokers themselves answered: where no limit throttles for certain, and they say that somebody
-    was throttled, they come first. `quotas` are counted beside the limits, one of which each counter has.
+    The findings are in the order of `AuditResult.found`. `answers` are what the brokers themselves answered: where no
+    limit throttles for certain, and they say that somebody was throttled, they come first. `quotas` are counted beside
+    the limits, one of which each counter has.
     """
-    concerned = of_concern(findings)
-    throttled = [found for found in concerned if found.throttled]
-    undetermined = len(concerned) - len(throttled)
+    throttled, undetermined = of_concern(findings)
     # "Limits" are counted as brokers count them: one a counter.
-    count = len(findings) if limits is None else limits
+    count = len(findings)
     text = f"{len(throttled)} of {many(count, 'limit')} throttled somebody"
     if not throttled:
         logged = throttled_clients(answers)
@@ -287,7 +284,7 @@ def answer(
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
             text += f" none of {many(count, 'limit')} for certain" if count else " no client has a limit"
     if undetermined:
-        text += f", {undetermined} undetermined"
+        text += f", {len(undetermined)} undetermined"
     if quotas:
         text += f" ({count_text(quotas)})"
     if throttled:

@@ -8,9 +8,9 @@ measure of harm: the waits of an open loop overlap, and most throttle time falls
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -226,6 +226,7 @@ ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
 """The verdicts of findings, in the order in which findings are shown."""
 
 
-def of_concern(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that throttle somebody, or may: the first ones of `AuditResult.found`, of which no other is made."""
-    return [*takewhile(lambda found: found.throttled or found.undetermined, findings)]
+def of_concern(findings: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """(those that throttle somebody, those that may), of `AuditResult.found`. In its order few have to be looked at."""
+    begin, end = (bisect_left(findings, place, key=lambda found: ORDER.index(found.verdict)) for place in (1, 2))
+    return findings[:begin], findings[begin:end]
