@@ -46,6 +46,9 @@ SHAPES = (
 """Each user has nine counters, or fewer where it sends few requests; the quotas of an entity are three."""
 
 
+_TICK_S = 0.01
+
+
 class Meter:
     """The CPU time and the memory of this process and of everything it starts, looked at ten times a second.
 
@@ -255,7 +258,7 @@ def _totals(result: AuditResult, rows: int) -> tuple[int, int]:
 def _typed(usage: Path, quotas: Path, rows: int) -> None:
     """The command, which prints its table."""
     command = [sys.executable, "-m", "kquota", "audit", str(usage), "--quotas", str(quotas), "--engine", "local"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert f"{rows:,} requests read" in done.stderr, done.stderr
 
 
@@ -279,7 +282,8 @@ def _in_turns(
             line += f"{found!s:>24}"
         print(line, flush=True)
         assert len(answers) == 1, answers
-    return {name: statistics.median(seconds) for name, seconds in cpu.items()}
+    # What takes no time by the clock of processes takes less than one of its ticks.
+    return {name: max(statistics.median(seconds), _TICK_S) for name, seconds in cpu.items()}
 
 
 if __name__ == "__main__":

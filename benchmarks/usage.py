@@ -181,7 +181,7 @@ def hour_quotas(rows: int, shape: Shape = KEPT, *, seed: int = 17) -> QuotaSnaps
         return {
             QuotaKey.PRODUCER_BYTE_RATE: int(bytes_ * random.uniform(0.2, 4)) + 1,
             QuotaKey.CONSUMER_BYTE_RATE: int(bytes_ * random.uniform(0.2, 4)) + 1,
-            QuotaKey.REQUEST_PERCENTAGE: round(percent * random.uniform(0.2, 4), 6),
+            QuotaKey.REQUEST_PERCENTAGE: max(round(percent * random.uniform(0.2, 4), 6), 1e-6),
         }
 
     return QuotaSnapshot({entity: values() for entity in islice(entities, shape.entities)})
