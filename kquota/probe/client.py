@@ -11,7 +11,7 @@ from kquota.backends.addresses import Server
 from kquota.backends.kafka.codes import NONE, OFFSET_OUT_OF_RANGE, error_of
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.records import batch_of, offset_after
-from kquota.core.findings.probe import Exchange, Probe
+from kquota.core.findings.probe import Exchange, Load, Probe
 from kquota.errors import InputError
 
 _OVERHEAD: Final = 1024
@@ -23,19 +23,6 @@ _CLIENT: Final = -1
 """The replica id of a request that is no broker's."""
 _LATEST, _EARLIEST = -1, -2
 _NO_SESSION, _EPOCH_OF_NONE = 0, -1
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One client's workload: how much, how fast and how long."""
-
-    rate: float
-    """Bytes or requests per second."""
-    size: int
-    """Bytes of a record, of a fetch response at most."""
-    duration_s: float
-    most: int
-    """Bytes or requests that are never exceeded."""
 
 
 @dataclass

@@ -15,12 +15,12 @@ from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.nodes import Nodes
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement.generation import BrokerSettings
-from kquota.core.findings.probe import Comparison, Exchange, Limits, Probe, compare
+from kquota.core.findings.probe import Comparison, Exchange, Limits, Load, Probe, compare
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolution, resolve
 from kquota.errors import InputError, KquotaError, Refused, Unauthorized, Unreachable
-from kquota.probe.client import Client, Load, Pace, Partition
+from kquota.probe.client import Client, Pace, Partition
 
 _POLL_S: Final = 0.1
 
@@ -221,6 +221,7 @@ class _Run:
                 partition = self._partition(nodes)
                 resolution, limits = self._prepared(partition.leader)
                 self._drive(partition)
+                ended_ms = time.time() * 1000
             finally:
                 self._listener.ending()
                 if self._has_created:
@@ -231,7 +232,9 @@ class _Run:
                         self._listener.warn(f"not deleted: {request.topic}: {error.message}")
         log = request.request_log
         handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
-        comparison = compare(request.kind, self._exchanges, limits, handled)
+        lasted_s = (ended_ms - self._exchanges[0].sent_ms) / 1000 if self._exchanges else 0.0
+        load = replace(request.load, duration_s=min(request.load.duration_s, lasted_s))
+        comparison = compare(request.kind, self._exchanges, limits, load, handled)
         charged = (request.kind, partition.leader, self._user, request.client_id)
         return ProbeResult(*charged, resolution, limits, comparison, self._ended_by, left)
 

@@ -1,5 +1,8 @@
 """Predictions from what a probe saw: a client of a broker that does what the model says is predicted exactly."""
 
+import random
+from collections.abc import Sequence
+
 import pytest
 
 from kquota.core.enforcement import FetchSensor, Generation, ProduceSensor, QuotaWindows
@@ -8,10 +11,10 @@ from kquota.core.findings.probe import (
     Comparison,
     Exchange,
     Limits,
+    Load,
     Probe,
     Throttling,
     compare,
-    predict_request,
 )
 
 T0 = 1_700_000_000_000
@@ -25,6 +28,11 @@ def exchange(now: float, charge: int, throttle_ms: int, *, api: str = "Produce",
     return Exchange(api, version, 1, now - 1, now, charge, throttle_ms)
 
 
+def load_of(exchanges: Sequence[Exchange], rate: float = 1e9) -> Load:
+    """A load that goes on until the last request is sent; by default each request is due at once."""
+    return Load(rate, 5_000, (exchanges[-1].sent_ms - exchanges[0].sent_ms) / 1000, 10**9)
+
+
 def test_a_producer_that_waits_out_its_throttles_is_predicted_to_the_ms() -> None:
     sensor = ProduceSensor(10_000)
     now, exchanges = T0, []
@@ -33,7 +41,7 @@ def test_a_producer_that_waits_out_its_throttles_is_predicted_to_the_ms() -> Non
         exchanges.append(exchange(now, 5_000, delay))
         now += delay + 3
 
-    result = compare(Probe.PRODUCE, exchanges, limits(10_000))
+    result = compare(Probe.PRODUCE, exchanges, limits(10_000), load_of(exchanges))
 
     assert result.observed.total_ms > 10_000
     assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
@@ -53,7 +61,7 @@ def test_a_slow_first_answer_is_in_the_range(part: float) -> None:
         exchanges.append(Exchange("Produce", 10, index, now, now + took, 45_000 if index else 4_000_000, delay))
         now += took + delay + 40
 
-    result = compare(Probe.PRODUCE, exchanges, limits(500_000))
+    result = compare(Probe.PRODUCE, exchanges, limits(500_000), load_of(exchanges))
 
     assert result.agreement is Agreement.AS_PREDICTED
     assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
@@ -67,23 +75,64 @@ def test_a_fetch_that_was_throttled_is_asked_for_again() -> None:
         exchanges.append(exchange(now, 16 if delay else 5_000, delay, api="Fetch", version=16))
         now += delay + 3
 
-    result = compare(Probe.FETCH, exchanges, limits(10_000))
+    result = compare(Probe.FETCH, exchanges, limits(10_000), load_of(exchanges))
 
     assert result.observed.count > 10
     assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
     assert result.most.total_ms - result.least.total_ms < 0.02 * result.observed.total_ms
 
 
+@pytest.mark.parametrize(("limit", "size", "rate"), [(1_000_000, 10_000, 1.4e6), (200_000, 50_000, 1e6)])
+@pytest.mark.parametrize("probe", [Probe.PRODUCE, Probe.FETCH])
+def test_a_busy_machine_is_predicted(probe: Probe, limit: int, size: int, rate: float) -> None:
+    """Requests are sent late, and answered late; a prediction is of what waits, and no longer than the run."""
+    chance, sensor = random.Random(7), ProduceSensor(limit) if probe is Probe.PRODUCE else FetchSensor(limit)
+    charge = sensor.produce if isinstance(sensor, ProduceSensor) else sensor.fetch
+    now, spent, exchanges = float(T0), 0, list[Exchange]()
+    while now < T0 + 30_000:
+        sent = max(now, T0 + 1000 * spent / rate) + chance.expovariate(1)
+        took = chance.lognormvariate(1, 1)
+        delay = max(charge(int(sent + chance.random() * took), size).throttle_ms, 0)
+        is_taken_back = probe is Probe.FETCH and delay > 0
+        exchanges.append(Exchange(probe.value, 1, 1, sent, sent + took, 16 if is_taken_back else size, delay))
+        spent += 0 if is_taken_back else size
+        now = sent + took + delay
+
+    result = compare(probe, exchanges, limits(limit), load_of(exchanges, rate))
+
+    assert result.agreement is Agreement.AS_PREDICTED
+    assert 0 <= result.most.total_ms - result.least.total_ms < 1_500
+    assert result.least.count <= result.most.count
+
+
+@pytest.mark.parametrize("probe", [Probe.PRODUCE, Probe.FETCH])
+def test_another_client_in_the_counter_is_no_prediction(probe: Probe) -> None:
+    """What a client sends after its waits tells nothing of what it would meet alone."""
+    now, spent, exchanges = float(T0), 0, list[Exchange]()
+    while now < T0 + 40_000:
+        sent = max(now, T0 + spent / 100)  # 100 kB/s
+        delay = 900 if len(exchanges) % 2 else 0
+        charge = 16 if delay and probe is Probe.FETCH else 10_000
+        exchanges.append(Exchange(probe.value, 1, 1, sent, sent + 3, charge, delay))
+        spent += charge
+        now = sent + 3 + delay
+
+    result = compare(probe, exchanges, limits(200_000), load_of(exchanges, 100_000))
+
+    assert (result.most.total_ms, result.agreement) == (0, Agreement.MORE)
+
+
 def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
     slow = [Exchange("ListOffsets", 7, n, T0 + 1000 * n, T0 + 1000 * n + 200, 0) for n in range(10)]
-    least, most = predict_request(slow, limits(10), [10.0] * 10)
-    assert least == [0] * 10
-    assert most[-1] == 1000  # 2 s of 10 s are 20 %
+    result = compare(Probe.REQUEST, slow, limits(10), load_of(slow, rate=1), [10.0] * 10)
+    assert result.least.total_ms == 0
+    assert result.most.longest_ms == 1000  # 2 s of 10 s are 20 %
 
     # The answer that came 100 ms after the throttle was over took 100 ms at most, whenever its request was sent.
     throttled = [*slow[:-1], Exchange("ListOffsets", 7, 9, T0 + 9000, T0 + 9200, 0, throttle_ms=1500)]
-    early, late = (Exchange("ListOffsets", 7, 10, T0 + sent, T0 + 10_800, 0) for sent in (9_300, 10_700))
-    assert predict_request([*throttled, early], limits(18)) == predict_request([*throttled, late], limits(18))
+    early, late = ([*throttled, Exchange("ListOffsets", 7, 10, T0 + sent, T0 + 10_800, 0)] for sent in (9_300, 10_700))
+    load = load_of(late, rate=1)
+    assert compare(Probe.REQUEST, early, limits(18), load) == compare(Probe.REQUEST, late, limits(18), load)
 
 
 @pytest.mark.parametrize(

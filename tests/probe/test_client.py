@@ -9,9 +9,9 @@ from kquota.backends import wire
 from kquota.backends.addresses import Server
 from kquota.backends.kafka.connection import Measured
 from kquota.backends.kafka.records import batch_of
-from kquota.core.findings.probe import Exchange, Probe
+from kquota.core.findings.probe import Exchange, Load, Probe
 from kquota.errors import InputError, Rejected
-from kquota.probe.client import Client, Load, Pace, Partition
+from kquota.probe.client import Client, Pace, Partition
 
 BATCH = batch_of("", b"x" * 100, 0)
 

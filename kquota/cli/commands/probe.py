@@ -19,13 +19,12 @@ from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
 from kquota.cli.views import Part, Table, View, check_sorting, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
-from kquota.core.findings.probe import Agreement, Probe
+from kquota.core.findings.probe import Agreement, Load, Probe
 from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
 from kquota.documents.limits import probe_document
 from kquota.errors import InputError, Refused
-from kquota.probe.client import Load
 from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run
 
 PROBES = ("produce", "fetch", "request")
@@ -63,12 +62,13 @@ def command(
     """Load a live broker a little, and check how it throttles.
 
     Sends requests of one kind, one at a time, and waits out every throttle as clients do. Prints the throttle times in
-    the broker's answers beside the times that kquota computes from the same requests and the quotas that are set. The
-    requests go to one partition, so to one broker. Its window settings are read from it, or from --server-properties.
+    the broker's answers beside what the same client would meet alone under the quotas that are set. The requests go
+    to one partition, so to one broker. Its window settings are read from it, or from --server-properties.
 
     The prediction takes the counter to be idle at the start, and nobody else's: wait for quota.window.num windows
-    between two probes. Only the broker knows what thread time a request took; a request probe predicts a range, from
-    the handler time in --request-log (else from nothing) to the time until the answer.
+    between two probes. What it takes of the run are sizes, and how long the client and the answers took; not the
+    broker's throttle times. Only the broker knows what thread time a request took; a request probe predicts a range,
+    from the handler time in --request-log (else from nothing) to the time until the answer.
 
     Topics whose names begin with __ are never touched. The topic of --create-topic is deleted, also after Ctrl-C or
     SIGTERM, which still print what was seen. A fetch probe reads from the beginning and again from there; it joins no
@@ -258,6 +258,7 @@ def _table(found: ProbeResult) -> Table:
 _VERDICTS = {
     "not throttled": "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise.",
     "as predicted": "Verdict: throttled as predicted.",
-    "more than predicted": "Verdict: throttled more than predicted: who shares its counter, or lowered the quota?",
+    "more than predicted": "Verdict: throttled more than predicted: does another client share its counter,"
+    " was it in use before, or is the quota lower?",
     "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",
 }

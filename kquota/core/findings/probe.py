@@ -1,9 +1,9 @@
 """What a broker should have done to the requests of a probe, to hold beside what it did.
 
-A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. What it sent
-is therefore given, with the times at which the answers came. The enforcement of `kquota.core.enforcement` predicts each
-verdict from it (for fetches by playing the client, see `predict_fetch`). The counters are taken to be idle at the
-start, and nobody else's.
+A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. So it is
+played again in a closed loop against `kquota.core.enforcement`. The load says when a request is due. What is taken of
+the run are the sizes, how late a request was sent, and how long its answer took. The broker's throttle times are not:
+what is delayed here waits here, whatever happened in the run. The counters are idle at the start, and nobody else's.
 
 Times are ms of the client's clock. A broker charges a request at some time between its sending and its answer. The
 samples of a counter begin with the first charge, so the latency of one request moves all of them: predictions are
@@ -13,19 +13,14 @@ ranges, over several such times.
 from __future__ import annotations
 
 import enum
-import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import product
+from typing import Final, NamedTuple
 
-from kquota.core.enforcement import (
-    FetchSensor,
-    Generation,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-)
+from kquota.core.enforcement import Generation, QuotaWindows
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
+from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.quotas.quota import QuotaKey, Value
 
 
@@ -52,6 +47,22 @@ _KEYS: Final = {
     Probe.FETCH: QuotaKey.CONSUMER_BYTE_RATE,
     Probe.REQUEST: QuotaKey.REQUEST_PERCENTAGE,
 }
+
+
+_KINDS: Final = {Probe.PRODUCE: PRODUCE, Probe.FETCH: FETCH, Probe.REQUEST: REQUEST}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One client's workload: how much, how fast and how long."""
+
+    rate: float
+    """Bytes or requests per second."""
+    size: int
+    """Bytes of a record, of a fetch response at most."""
+    duration_s: float
+    most: int
+    """Bytes or requests that are never exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,108 +158,86 @@ class Limits:
 
 
 def compare(
-    probe: Probe, exchanges: Sequence[Exchange], limits: Limits, handler_ms: Sequence[float] | None = None
+    probe: Probe,
+    exchanges: Sequence[Exchange],
+    limits: Limits,
+    load: Load,
+    handler_ms: Sequence[float] | None = None,
 ) -> Comparison:
-    """The throttling of a run beside what is predicted for it.
+    """The throttling of a run beside what is predicted for its load, as long as it lasted.
 
-    `handler_ms` is the request-handler time of each exchange where a broker's request log has it.
+    `handler_ms` is the request-handler time of each exchange where a broker's request log has it. Thread time is at
+    most the time to the answer, and at least the handler time: the log says nothing of network threads. Without a log
+    it may be none.
     """
+    steps = _steps(probe, exchanges, load, handler_ms or [0.0] * len(exchanges))
     if probe is Probe.REQUEST:
-        least, most = predict_request(exchanges, limits, handler_ms)
+        most = [step._replace(charge=max(1e6 * step.took_ms, step.charge)) for step in steps]
+        runs = [_played(probe, each, limits, load, (1.0, 1.0)) for each in (steps, most)]
     else:
-        least, most = (predict_produce if probe is Probe.PRODUCE else predict_fetch)(exchanges, limits)
-    charged = len(exchanges) if probe is Probe.REQUEST else sum(exchange.charge for exchange in exchanges)
+        runs = [_played(probe, steps, limits, load, parts) for parts in product(_PARTS, _PARTS)]
+    found = [*zip(*(astuple(Throttling.of(run)) for run in runs), strict=True)]
     return Comparison(
         events=len(exchanges),
-        charged=charged,
+        charged=len(exchanges) if probe is Probe.REQUEST else sum(exchange.charge for exchange in exchanges),
         duration_ms=round(exchanges[-1].answered_ms - exchanges[0].sent_ms) if exchanges else 0,
         observed=Throttling.of([exchange.throttle_ms for exchange in exchanges]),
-        least=Throttling.of(least),
-        most=Throttling.of(most),
+        least=Throttling(*map(min, found)),
+        most=Throttling(*map(max, found)),
     )
 
 
 _PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Which part of the time from a request's sending to its answer has gone when the broker charges it."""
-Range = tuple[list[int], list[int]]
 
 
-def _range(runs: Iterable[list[int]]) -> Range:
-    """The runs with the least and the most delay in total."""
-    found = sorted(runs, key=sum)
-    return found[0], found[-1]
+class _Step(NamedTuple):
+    """What a request takes, however long the broker delays it."""
+
+    size: int
+    """Bytes, or one request."""
+    charge: float
+    """Bytes, or ns of thread time."""
+    late_ms: float
+    """From when it was due until it was sent."""
+    took_ms: float
+    """From when it was sent, and the channel was open, to the answer."""
 
 
-def _charged_ms(exchange: Exchange, part: float) -> int:
-    return int(exchange.sent_ms + part * (exchange.answered_ms - exchange.sent_ms))
+def _steps(probe: Probe, exchanges: Sequence[Exchange], load: Load, handler_ms: Sequence[float]) -> list[_Step]:
+    """The requests of a run. A throttled fetch comes empty: what it would have brought comes with its retry."""
+    steps: list[_Step] = []
+    spent, free_ms = 0, exchanges[0].sent_ms if exchanges else 0.0
+    for each, handled in zip(exchanges, handler_ms, strict=True):
+        due_ms = max(free_ms, exchanges[0].sent_ms + 1000 * spent / load.rate)
+        sent_ms = max(each.sent_ms, free_ms)
+        free_ms = each.answered_ms + each.throttle_ms
+        if probe is not Probe.FETCH or each.throttle_ms <= 0:
+            size, charge = (1, 1e6 * handled) if probe is Probe.REQUEST else (each.charge, float(each.charge))
+            steps.append(_Step(size, charge, max(sent_ms - due_ms, 0.0), each.answered_ms - sent_ms))
+            spent += size
+    return steps
 
 
-def predict_produce(exchanges: Sequence[Exchange], limits: Limits) -> Range:
-    """The delay of each request in ms, at least and at most, by where in their time the broker charged them."""
+def _played(probe: Probe, steps: Sequence[_Step], limits: Limits, load: Load, parts: tuple[float, float]) -> list[int]:
+    """The delay of each request in ms, where the client sends its load alone.
 
-    def run(first: float, others: float) -> list[int]:
-        sensor = ProduceSensor(limits.limit, windows=limits.windows, generation=limits.generation)
-        times = [_charged_ms(each, others if index else first) for index, each in enumerate(exchanges)]
-        return [sensor.produce(now, each.charge).throttle_ms for now, each in zip(times, exchanges, strict=True)]
-
-    return _range(run(first, others) for first in _PARTS for others in _PARTS)
-
-
-def predict_fetch(exchanges: Sequence[Exchange], limits: Limits) -> Range:
-    """The delay of each response in ms, at least and at most, in a closed loop.
-
-    A fetch that is throttled comes empty, its bytes are taken back, and its retry comes just when the rate is down to
-    the limit: a ms decides what the counter holds from then on, and judging one response after the other as it came
-    goes astray. So the client is played instead, for as long as the run took: the same amounts in the same order, and
-    the same pauses after what it got. What is throttled here waits here and is asked for again. The pauses are the
-    pause of most of its retries, a quick one and a slow one.
+    The broker charges the first request, and the others, after such a `part` of their time. Where the client comes
+    further here than in the run, its requests begin anew.
     """
-    followed = list(pairwise(exchanges))
-    got = [(each.charge, after.answered_ms - each.answered_ms) for each, after in followed if each.throttle_ms <= 0]
-    if not got:
-        return [], []
-    retried = [
-        after.answered_ms - each.answered_ms - each.throttle_ms for each, after in followed if each.throttle_ms > 0
-    ]
-    pause = statistics.median(pause for _, pause in got)
-    retries = statistics.quantiles(retried, n=10) if len(retried) > 1 else [*retried, pause][:1]
-
-    def run(part: float, retry: float) -> list[int]:
-        sensor = FetchSensor(limits.limit, windows=limits.windows, generation=limits.generation)
-        delays = []
-        now, end, index = float(_charged_ms(exchanges[0], part)), exchanges[-1].answered_ms, 0
-        while now <= end:
-            size, after = got[index] if index < len(got) else (got[-1][0], pause)
-            delay = max(sensor.fetch(int(now), size).throttle_ms, 0)
-            delays.append(delay)
-            if delay:
-                now += max(delay + retry, 1)
-            else:
-                now += after
-                index += 1
-        return delays
-
-    return _range(
-        run(part, retry) for part in _PARTS for retry in {retries[0], retries[len(retries) // 2], retries[-1]}
-    )
-
-
-def predict_request(
-    exchanges: Sequence[Exchange], limits: Limits, handler_ms: Sequence[float] | None = None
-) -> tuple[list[int], list[int]]:
-    """The delay of each request in ms, at least and at most.
-
-    A client cannot see thread time. It is at most the time to the answer, as far as the channel was not muted. It is at
-    least the handler time in the request log, which says nothing of network threads. Without a log it may be none.
-    """
-    least = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)
-    most = RequestSensor(limits.limit, windows=limits.windows, generation=limits.generation)
-    bounds: tuple[list[int], list[int]] = ([], [])
-    muted_until = 0.0
-    for exchange, handled in zip(exchanges, handler_ms or [0.0] * len(exchanges), strict=True):
-        now = int(exchange.answered_ms)
-        took = max(exchange.answered_ms - max(exchange.sent_ms, muted_until), handled)
-        bounds[0].append(least.request(now, round(handled * 1e6)).throttle_ms)
-        bounds[1].append(most.request(now, round(took * 1e6)).throttle_ms)
-        muted_until = exchange.answered_ms + exchange.throttle_ms
-    return bounds
+    sensor = LimitedSensor(limits.limit, windows=limits.windows, generation=limits.generation)
+    delays: list[int] = []
+    now_ms, spent, number = 0.0, 0, 0
+    while steps:
+        step = steps[number % len(steps)]
+        sent_ms = max(now_ms, 1000 * spent / load.rate) + step.late_ms
+        if sent_ms > 1000 * load.duration_s or spent + step.size > load.most:
+            break
+        charged_ms = int(sent_ms + parts[number > 0] * step.took_ms)
+        verdict = sensor.kernel.charge_counter(sensor.counter, _KINDS[probe], charged_ms, step.charge, sensor.bound)
+        delays.append(max(verdict.throttle_ms, 0))
+        now_ms = sent_ms + step.took_ms + delays[-1]
+        if probe is not Probe.FETCH or not delays[-1]:
+            spent += step.size
+            number += 1
+    return delays
