@@ -267,11 +267,8 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
     if few and any(change.entity.ip is not None for change in made.changes):
         # Other spellings of the same address.
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.IP: ANY}))}
-    if (
-        few
-        and Entity(user=DEFAULT) in seen
-        and any(change.entity.types == {EntityType.CLIENT_ID} for change in made.changes)
-    ):
+    of_all = [change.entity for change in made.changes if not isinstance(change.entity.user, str)]
+    if few and any(each.client_id and (each.user or Entity(user=DEFAULT) in seen) for each in of_all):
         # Users whom neither the client-id nor its pair with all users reaches.
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.USER: ANY}, strict=True))}
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))

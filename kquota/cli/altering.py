@@ -14,10 +14,11 @@ from kquota.cli.streams import note, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
 from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.cli.writing import terms_of
+from kquota.core.change.lint import unreached
 from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, AlterResult
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal, name_of
@@ -219,6 +220,9 @@ def _inherited(altered: Rehearsal) -> Iterator[str]:
     changed = [result for result in altered.results if result.error is None and not result.blind]
     after = QuotaSnapshot({**altered.around, **{result.entity: result.after for result in changed}})
     for result in changed if len(changed) <= _FEW else ():
+        for key in result.after if result.entity.user is DEFAULT and result.entity.client_id is not None else ():
+            if own := unreached(entity for entity, values in after.items() if key in values):
+                yield safe(f"{result.entity}: {key} does not reach {own}")
         for key in result.before.keys() ^ result.after.keys() - result.unusable:
             there, gone = (altered.around, after) if key in result.before else (after, altered.around)
             other = governing_of(gone, result.entity, key)

@@ -1,5 +1,6 @@
 """`kquota resolve --all` and `--who`: many clients, a row for each key."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TextIO
 
 from kquota.cli.limits import CSV, PathOf, counter, level, origin, tag, with_path
 from kquota.cli.streams import note
-from kquota.cli.text import Column, entity_text
+from kquota.cli.text import Column, entity_text, safe
 from kquota.cli.views import Csv, Document, Part, View, csv_of, show, table_of
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import limit_text
@@ -76,7 +77,12 @@ class Many:
         what = "observed" if file is not None else "known"
         nothing = "" if entity in self.snapshot else " has no quotas;"
         like = f" with a name like {self.match}" if self.match else ""
-        note(f"{entity_text(entity)}{nothing} governs {counts['governed']} of {counts['seen']} {what} clients{like}")
+        names = {"user": entity.user, "client": entity.client_id}
+        named = [f" --{option} {shlex.quote(name)}" for option, name in names.items() if isinstance(name, str)]
+        others = not (file or with_ip or self.match) and counts["governed"] < counts["seen"]
+        shows = f" ('kquota resolve --all{''.join(named)}' shows the others)" if others else ""
+        found = f"{counts['governed']} of {counts['seen']} {what} clients{like}"
+        note(safe(f"{entity_text(entity)}{nothing} governs {found}{shows}"))
 
     def _has_name(self, client: Client) -> bool:
         """Whether a name of the client matches; clients of any other name have none."""

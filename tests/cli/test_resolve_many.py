@@ -85,6 +85,8 @@ def test_which_known_clients_an_entity_governs(kquota: Kquota, file: str, golden
     done = kquota("resolve", "--who", "client-id=clientA", "--quotas", file)
     assert done.code == 0
     golden("resolve_who.table", done.out + done.err)
+    some = kquota("resolve", "--who", "user=<default>", "--quotas", file)
+    assert some.complaint.endswith("known clients ('kquota resolve --all' shows the others)")
 
 
 def test_clients_come_through_a_pipe(file: str, tmp_path: Path) -> None:

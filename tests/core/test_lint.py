@@ -169,6 +169,8 @@ def test_a_user_takes_the_place_of_the_quotas_below(user: Default | None) -> Non
     below = Entity(user=user, client_id="app")
     (found,) = (each for each in lint(QuotaSnapshot({ALICE: {PRODUCER: MB}, below: {PRODUCER: 1000}})))
     assert (found.rule.name, found.entity, found.key) == ("shadowed", below, PRODUCER)
+    assert found.proof.endswith(f"users with {PRODUCER}: {ALICE}")
+    assert "'kquota resolve --all --client app' shows" in found.hint
 
 
 def test_the_worst_comes_first() -> None:

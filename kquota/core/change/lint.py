@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -144,12 +145,17 @@ def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity,
         yield key, {entity: values[key] for entity, values in snapshot.items() if key in values}
 
 
+def unreached(entities: Iterable[Entity]) -> str:
+    """The first users that have a quota of their own, which comes before one of a client-id of any user."""
+    own = [each for each in entities if isinstance(each.user, str) and each.client_id in (None, DEFAULT)]
+    users = [*dict.fromkeys(f"user={each.user}" for each in own)]
+    return f"{', '.join(users[:3])}{' and others' * (len(users) > 3)}"
+
+
 def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key, values in _by_key(snapshot):
-        own = [
-            f"user={each.user}" for each in values if isinstance(each.user, str) and each.client_id in (None, DEFAULT)
-        ]
-        beside = f", which does not reach {', '.join(own[:3])}{' and others' * (len(own) > 3)}" if own else ""
+        own = unreached(values)
+        beside = f", which does not reach {own}" if own else ""
         for entity in values:
             by = _hiding(values, entity, empty_client_id=snapshot.empty_client_id)
             if by is not None:
@@ -168,7 +174,7 @@ def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
 
 def _shadowed(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for key, values in _by_key(snapshot):
-        users = sum(entity.client_id is None and entity.user is not DEFAULT for entity in values)
+        own = unreached(values)
         for entity in values:
             if entity.client_id is None and entity.user is not None:
                 by = Entity(user=entity.user, client_id=DEFAULT)
@@ -182,15 +188,16 @@ def _shadowed(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
                         "delete one of the two",
                         by,
                     )
-            elif isinstance(entity.user, str) or entity.client_id is None or not users:
+            elif isinstance(entity.user, str) or entity.client_id is None or not own:
                 continue
             elif _hiding(values, entity) is None:
+                client = "" if entity.client_id is DEFAULT else f" --client {shlex.quote(entity.client_id)}"
                 yield (
                     entity,
                     key,
                     "does not govern the clients of users that have a quota of their own",
-                    f"user stands above client-id; named users with {key}: {users}",
-                    f"for those, set pairs; 'kquota resolve --user NAME --client {_name(entity)}' shows which",
+                    f"user stands above client-id; users with {key}: {own}",
+                    f"for those, set pairs; 'kquota resolve --all{client}' shows all",
                 )
 
 
