@@ -69,7 +69,7 @@ GROUPS = {
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
 _TRIED = {
-    "describe": "list get show ls",
+    "describe": "list get show ls quotas list-quotas",
     "alter": "set add create update",
     "delete": "rm remove",
     "undo": "revert rollback",

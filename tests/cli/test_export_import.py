@@ -112,6 +112,10 @@ def test_import_names_file_and_line(kquota: Kquota, tmp_path: Path) -> None:
         ('{\n  "version": 4,\n  "terraform_version": "1.5"\n}', "this is Terraform's state or plan"),
         ("context: a\nprojects: []\n", "this is Julie's topology"),
         ("- hosts: all\n  tasks:\n  - stephane.kafka_quotas:\n      entries: []\n", "this is an Ansible playbook's"),
+        (
+            '[2026-01-01 00:00:00,000] DEBUG Completed request:{"requestHeader":{"clientId":"a"},"principal":"b"}\n',
+            "this is Kafka's request log (kquota audit f)",
+        ),
         ("quotas:\n- principal: a\n  producer-byte-rate: 1\n", "this is kafka-helmsman's quotas"),
         ("Configs for client-id 'a' are x=1", "this is output of kafka-configs (kquota import --from kafka-configs f)"),
         ('{"error_code": 40301, "message": "Forbidden"}', "this is an error message"),

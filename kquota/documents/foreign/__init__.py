@@ -46,9 +46,11 @@ def divided(
     return QuotaSnapshot(said), unsaid
 
 
+_LOG = "Kafka's request log"
 _TOOLS = tuple(
     (what, dialect, tuple(re.compile(sign, re.MULTILINE) for sign in signs))
     for what, dialect, *signs in (
+        (_LOG, None, r"""\bCompleted request ?:|["']requestHeader["']\s*:"""),
         ("Strimzi's KafkaUser", "strimzi", r"""\bapiVersion["']?\s*:\s*["']?kafka\.strimzi\.io/"""),
         ("Jikkou's resource", "jikkou", r"""\bapiVersion["']?\s*:\s*["']?[\w.]*\bjikkou\.io/"""),
         ("Terraform's kafka_quota", "terraform", r"""^\s*resource\s+"?kafka_quota"?\s"""),
@@ -82,6 +84,7 @@ def refuse_others(name: object, text: str, dialect: str | None = None) -> None:
     what, its_dialect = tool_of(text) or ("", dialect)
     if what and (its_dialect is None or its_dialect != dialect):
         known = its_dialect and f"kquota import --from {its_dialect} {name}"
+        known = f"kquota audit {name}" if what == _LOG else known
         raise InputError(f"{name}: this is {what}", hint=known or "kquota does not read such files")
 
 
