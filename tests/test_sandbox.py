@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kquota import sandbox
 from kquota.cli.commands.sandbox import command
 from kquota.errors import MissingDependency, Refused, Unreachable
-from kquota.sandbox import Sandbox
+from kquota.sandbox import Sandbox, broker
 
 
 def alive(pid: int) -> bool:
@@ -105,11 +105,19 @@ def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_only_their_owner_reads_the_files_with_passwords(tmp_path: Path) -> None:
+    server = broker.Broker()
+    server.login = "127.0.0.1:9093"
+    server._jaas(tmp_path)
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("clients/*.properties")} == {0o600}
+
+
 def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(MissingDependency, match="needs Java"), Sandbox():
+    with pytest.raises(MissingDependency, match="needs Java") as error, Sandbox():
         pass
+    assert "Java 17 or later" in str(error.value.hint)
 
 
 def test_a_failed_start_is_told_and_cleaned_up() -> None:

@@ -324,7 +324,7 @@ def _launch(
     java = java_program()
     if java is None:
         raise MissingDependency(
-            "the sandbox needs Java, and there is no java on the PATH", hint="install Java 11 or later"
+            "the sandbox needs Java, and there is no java on the PATH", hint="install Java 17 or later"
         )
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         chosen = port if port is not None else free_port()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kquota.access import Access, xdg_directory
 from kquota.backends import cluster_of
+from kquota.documents.encoding import write_text
 from kquota.documents.foreign.prometheus import shipped
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, maven, write_config
@@ -114,7 +115,7 @@ class Broker(Server):
                 raise InputError(f"{user!r} cannot be a user of the sandbox", hint="letters, digits, '.', '_' and '-'")
             file = folder / _CLIENTS / f"{user}.properties"
             file.parent.mkdir(exist_ok=True)
-            file.write_text(_CLIENT.format(login=self.login, plain=_PLAIN, user=user), encoding="utf-8")
+            write_text(file, _CLIENT.format(login=self.login, plain=_PLAIN, user=user), mode=0o600)
         passwords = " ".join(f'user_{user}="{user}"' for user in sorted(users))
         return f"{_PLAIN} required {passwords};"
 
