@@ -146,6 +146,18 @@ def test_a_request_quota_is_known_by_what_the_broker_did(watch: Watch, tmp_path:
     assert unexplained.unknown == ("which quota throttled 16 of its requests: by the given quotas, none",)
 
 
+def test_throttle_times_are_the_brokers_own(watch: Watch, tmp_path: Path) -> None:
+    """In the last half minute, as far as the log has them; else they are computed."""
+    told, silent = tmp_path / "told.jsonl", tmp_path / "silent.jsonl"
+    write(told, *range(0, 30_000, 500), throttle_time_ms=700)
+    write(told, *range(30_000, 70_000, 500), throttle_time_ms=50)
+    write(silent, *range(0, 70_000, 500))
+    quotas = alice(producer_byte_rate=900)
+
+    assert of_key(watch(told).look(quotas)).observed.throttle_ms == 50
+    assert (of_key(watch(silent).look(quotas)).observed.throttle_ms or 0) > 200
+
+
 def test_what_cannot_be_read_is_named(watch: Watch, tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     with pytest.raises(InputError, match=r"gone\.jsonl: no such file"):

@@ -240,18 +240,18 @@ class Counters:
     def observed(self) -> list[Observed]:
         """Each counter of the quotas that recorded anything in the last hour, at the newest settled moment.
 
-        `throttle_ms` is the mean delay of an episode whose last delay began less than THROTTLE_SEEN_MS ago, else 0.
+        `throttle_ms` of a counter that delays is the mean of the broker's own throttle times in THROTTLE_SEEN_MS, of
+        clients that no other counter delays. Where the usage has none, it is the mean delay of the episode.
         The rate of a counter is a lower bound where its usage is not complete. Then only the broker's own log can show
-        a delay: of clients that no other counter delays.
+        a delay.
         """
         recent = {} if self._recent is None else self._recent.amounts()
         incomplete = self._incomplete_ms != NEVER
-        delayed = {
-            member
-            for number, members in recent.items()
-            for member, amounts in members.items()
-            if amounts.delayed and not incomplete[number]
-        }
+        delaying: dict[int, set[int]] = {}
+        for number, members in recent.items():
+            for member, amounts in members.items():
+                if amounts.delayed and not incomplete[number]:
+                    delaying.setdefault(member, set()).add(number)
         uncertain = {member for number, members in recent.items() if incomplete[number] for member in members}
         found = []
         now = self.settled_ms - 1
@@ -264,12 +264,14 @@ class Counters:
             mean: float | None = going.throttle_ms / going.throttled if going is not None and delays else 0.0
             members = recent.get(number, {})
             unknown: list[str] = []
+            count, total = _logged(members, {each for each in members if delaying.get(each, set()) - {number}})
+            if count and (mean or incomplete[number]):
+                mean = total / count
             if incomplete[number]:
-                count, total = _logged(members, delayed)
-                mean = mean or (total / count if count else None)
+                mean = mean or None
                 unknown.append(f"its rate in full: {_LACKS[ref.key is QuotaKey.REQUEST_PERCENTAGE]}")
             elif not mean:
-                count, _ = _logged(members, delayed | uncertain)
+                count, _ = _logged(members, delaying.keys() | uncertain)
                 if count:
                     unknown.append(f"which quota throttled {count:,} of its requests: by the given quotas, none")
             clients = None if self._recent is None else self._loud(members, rate)
