@@ -148,7 +148,7 @@ def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old
 
 
 @pytest.mark.parametrize("old", [False, True])
-@pytest.mark.parametrize("around", ["", "json"])
+@pytest.mark.parametrize("around", ["", "json", "csv"])
 @pytest.mark.parametrize("name", ["bare", *sorted(WRAPPERS_OF_LARGE_SEEDS), *sorted(QUOTING)])
 def test_a_request_that_was_cut_off_is_no_other_one(name: str, around: str, old: bool) -> None:
     """The end of an envelope is not the end of its message, and the half of a name is none."""

@@ -27,7 +27,7 @@ _MEMBER: Final = re.compile(r'\{\s*"[^"]*"\s*:')
 _OLD: Final = re.compile(r"\w*\(|\{api_key=")
 _TAIL: Final = re.compile(r" from connection \S+;totalTime:")
 """The beginning and the end of the text form."""
-_OPENING: Final = re.compile(r'[\[{"]')
+_OPENING: Final = re.compile(r'[\[{]|(?:(?<![\w"\\])|(?<=\bb))"')
 _DECODE: Final = json.JSONDecoder().raw_decode
 _PRINTED: Final = re.compile(r"\s*[\[\]{}]+,?\s*")
 """A line of JSON that is printed over several lines."""
@@ -139,9 +139,12 @@ def parted(line: str) -> list[str]:
         except ValueError:
             at, tries = opening.end(), tries + 1
             continue
-        if _MARK.search(line, behind, opening.start()):
-            return [line]
-        at = behind = end
+        if any(sign.search(line, behind, opening.start()) for sign in (_MARK, _MEMBER)):
+            return [line]  # a request, or an object that is cut off, is between
+        at = end
+        if opening[0] == '"' and not _holds(value):
+            continue
+        behind = end
         head = line[: opening.start()] if not parts else ""
         parts += [head + json.dumps(part, ensure_ascii=False) for part in _parts(value) if _holds(part)]
     return [line] if len(parts) < 2 or _MARK.search(line, at) else parts
@@ -200,7 +203,7 @@ def _undoubled(text: str) -> str:
     known: set[str] = set()
 
     def plain(field: re.Match[str]) -> str:
-        if _MARK.search(field[1]) is None:
+        if _MARK.search(field[1]) is None or not ('""' in field[1] or COMPLETED in field[1]):
             return field[0]
         is_again = field[1] in known
         known.add(field[1])
