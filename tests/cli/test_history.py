@@ -125,7 +125,9 @@ def test_undo_says_what_it_takes_back(kquota: Kquota, chroot: str, zed: Any) -> 
     zed("1MB")
     by = entries(kquota)[0]["by"]
     done = kquota(*BACK, "--zookeeper", chroot)
-    assert re.match(rf"undo of entry 1: alter of [-\d]+ [:\d]+ UTC, .* ago, by {re.escape(by)}\n", done.err), done.err
+    assert re.match(rf"undo of entry 1: alter of [-\d]+ [:\d]+ UTC, \d+ s ago, by {re.escape(by)}\n", done.err), (
+        done.err
+    )
 
 
 def test_an_undo_once_more_does_nothing(kquota: Kquota, chroot: str, zed: Any) -> None:

@@ -172,6 +172,10 @@ def test_a_calm_subject_is_told_about_itself(kquota: Kquota, three: tuple[str, .
     )
     assert "consumer_byte_rate on 1 of 3 brokers: WAS THROTTLED, WITHIN on 2\n" in partly.out
     assert "none of 9 counters was asked for" in nobody.err
+    assert "did you mean 'bob'?" in kquota("top", *three, "--once", "--user", "bobb").err
+    for broker in "123":
+        (tmp_path / f"b{broker}.prom").write_text(THREE.format(pair=0, delay=0, bob=0))
+    assert "enough: 0" not in kquota("top", *three, "--explain", "user=bob").out
 
 
 def test_what_would_be_enough_is_a_command_away(kquota: Kquota, three: tuple[str, ...]) -> None:

@@ -245,7 +245,7 @@ def _table(
 def _what(entry: Entry) -> str:
     """The first value that it changed, and how many more there are."""
     if entry.levels:
-        return f"{len(entry.levels)} loggers"
+        return many(len(entry.levels), "logger")
     texts = []
     if values := [(change, key) for change in entry.plan.changes for key in change.keys]:
         change, key = values[0]

@@ -33,7 +33,7 @@ from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sor
 from kquota.core.change.history import QuotaHistory
 from kquota.core.duration import duration
 from kquota.core.findings.use import Enforcers, State, Use
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.limits import top_document
@@ -205,6 +205,10 @@ class _Screen:
     def look(self, *, patient: bool = False) -> View:
         """One look as an answer."""
         seen = self.seen(patient=patient)
+        if not patient and not self.shown(seen, everything=True):
+            wanted = self.wanted
+            asked = {EntityType.USER: wanted.user, EntityType.CLIENT_ID: wanted.client, EntityType.IP: wanted.ip}
+            session.note_slips(seen.quotas, asked)
         now_ms = now()
         shown = self.shown(seen, everything=self.wanted.everything)
         return View(
@@ -623,11 +627,11 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
         yield f"  since: unknown ({safe(explained.since_unknown)})"
-    if explained.enough is not None and use.limit is not None:
+    if explained.enough and use.limit is not None:
         for_what = "" if use.state is State.THROTTLED else " for the present rate"
         least = "at least " if explained.enough_at_least else ""
         yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"
-    elif use.state is State.THROTTLED:
+    elif explained.enough is None and use.state is State.THROTTLED:
         yield f"  enough: {explained.enough_unknown}"
         if use.observed.clients is None:
             yield f"  record it, which names the commands that tell: {record_command(address)}"

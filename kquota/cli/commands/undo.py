@@ -152,7 +152,8 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
 
 def _described(entry: Entry, now: int) -> str:
     """Which entry it is, for a person who is about to say yes: its number, command, time and author."""
-    age = duration(max(now - entry.started, 0) // 1000 * 1000)
+    seconds = max(now - entry.started, 0) // 1000
+    age = f"{seconds} s" if seconds < 60 else duration(seconds * 1000)
     by = "" if entry.by is None else f", by {entry.by}"
     why = "" if entry.message is None else f": {entry.message}"
     return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}{why}")
