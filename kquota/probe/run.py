@@ -235,6 +235,12 @@ class _Run:
         lasted_s = (ended_ms - self._exchanges[0].sent_ms) / 1000 if self._exchanges else 0.0
         load = replace(request.load, duration_s=min(request.load.duration_s, lasted_s))
         comparison = compare(request.kind, self._exchanges, limits, load, handled)
+        due = load.rate * (load.duration_s - comparison.observed.total_ms / 1000)
+        if comparison.charged + load.size < 0.9 * due:
+            self._listener.warn(
+                f"while no throttle held it back, the client sent {comparison.charged / due:.0%} of what was due:"
+                " it, the network or the broker was too slow for the rate"
+            )
         charged = (request.kind, partition.leader, self._user, request.client_id)
         return ProbeResult(*charged, resolution, limits, comparison, self._ended_by, left)
 

@@ -104,12 +104,13 @@ def test_a_broker_throttles_as_predicted(broker: KafkaBroker, case: Case) -> Non
 def test_the_bound_holds_by_the_brokers_own_log(kquota: Kquota, broker: KafkaBroker, probe: str) -> None:
     client_id = f"bounded-{probe}"
     done = kquota(
-        *("probe", probe, "--topic", TOPIC, "--client-id", client_id, "--rate", "50MB", "--max-bytes", "300kB"),
+        *("probe", probe, "--topic", TOPIC, "--client-id", client_id, "--rate", "50GB", "--max-bytes", "300kB"),
         *("--duration", "5s", "--yes", "-o", "json", "--bootstrap-server", broker.bootstrap),
     )
 
     assert done.code == 0
-    assert done.complaint.endswith("ended by --max-bytes")
+    assert done.err.rstrip().endswith("ended by --max-bytes")
+    assert "was too slow for the rate" in done.err
     charged = json.loads(done.out)["charged"]
     # A broker answers before it writes the line.
     until(lambda: bytes_of(broker, client_id, probe) >= charged, "the broker's log never has what the probe counted")
