@@ -329,16 +329,17 @@ def test_undetermined_limits_do_not_bury_the_others(kquota: Kquota, tmp_path: Pa
 
 def test_a_table_for_people_has_the_worst_counters(kquota: Kquota, tmp_path: Path) -> None:
     """The others are counted; where the rows are sorted, nothing is left out before."""
-    lines = [(LINE % (1, 7)).replace("alice", f"user-{number}").replace("51822", str(number)) for number in range(502)]
-    (tmp_path / "busy.log").write_text("".join(lines))
+    # Without connections, nobody's clients are played: that would take its time.
+    rows = [f"{1_773_219_600_000 + number},user-{number},app,produce,90000" for number in range(502)]
+    (tmp_path / "busy.csv").write_text("\n".join(["time_ms,user,client_id,api,bytes", *rows]))
     (tmp_path / "quotas.json").write_text(QUOTAS.replace('"alice"', '{"default":true}'))
-    ways: tuple[tuple[str, ...], ...] = ((), ("--all",), ("--sort-by", "WHO"), ("-o", "csv"))
+    ways: tuple[tuple[str, ...], ...] = ((), ("--all",), ("--sort-by", "WHO"))
 
-    few, *every = (kquota("audit", "busy.log", "--quotas", "quotas.json", *more) for more in ways)
+    few, *every = (kquota("audit", "busy.csv", "--quotas", "quotas.json", *more) for more in ways)
 
     assert "502 of 502 limits throttled somebody" in few.err
     assert "left out, with less harm: 2 counters (--all shows all, -o csv too)" in few.err
-    assert [done.out.count("user-") for done in (few, *every)] == [500, 502, 502, 502]
+    assert [done.out.count("user-") for done in (few, *every)] == [500, 502, 502]
 
 
 def test_json_goes_to_a_file_too(kquota: Kquota, tmp_path: Path) -> None:
