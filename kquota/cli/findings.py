@@ -256,8 +256,8 @@ def _screen(
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
     if any(words.times_out(found) for found in shown):
         yield Note(
-            "times out: records may wait for longer than producers do by default (delivery.timeout.ms of Java, 2m;"
-            " socket.timeout.ms of librdkafka, 1m), which lose them then or send them again"
+            "times out: records may wait longer than a producer allows by default (delivery.timeout.ms of Java, 2m;"
+            " socket.timeout.ms of librdkafka, 1m), and are lost then or sent again"
         )
     if any(found.prediction is not None for found in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")

@@ -132,6 +132,7 @@ kquota: which command? Three to begin with:
 
 
 _WIDTH_WITHOUT_TERMINAL = 78
+"""What click leaves for text of the 80 columns that it assumes then."""
 
 
 def _version() -> str:

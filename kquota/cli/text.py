@@ -37,7 +37,7 @@ class Column:
     spare: int = 0
     """On a narrow terminal, columns are left out: the lower its number, the sooner one is let in; 0 always stays."""
     tells: bool = False
-    """Rows are told apart by it: where its cells differ, it is not to spare."""
+    """Its cells tell rows apart: while they differ, the column stays, whatever its `spare` is."""
     least: int = 0
     """Text is not folded to fewer columns than this; 0: to no fewer than `READABLE`."""
     once: bool = False
@@ -384,6 +384,11 @@ def moment(time_ms: int) -> str:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
         return f"{time_ms} ms"  # beyond the calendar
+
+
+def age(seconds: float) -> str:
+    """`5.3 s`, `6 s`, `2m10s`: how long ago something was."""
+    return f"{round(seconds, 1):g} s" if seconds < 60 else duration(round(seconds) * 1000)
 
 
 def clock(milliseconds: int) -> str:

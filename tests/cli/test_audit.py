@@ -141,8 +141,8 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
             " about 3 min 50 s (30.1 s to 9 min 12 s) at the longest,"
             " may time out, and lose records or send them again",
             "quotas: quotas.json (1 set)",
-            "times out: records may wait for longer than producers do by default (delivery.timeout.ms of Java, 2m;"
-            " socket.timeout.ms of librdkafka, 1m), which lose them then or send them again",
+            "times out: records may wait longer than a producer allows by default (delivery.timeout.ms of Java, 2m;"
+            " socket.timeout.ms of librdkafka, 1m), and are lost then or sent again",
             "muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')",
             "the log itself shows throttled requests of user alice producer_byte_rate, as these quotas would; where"
             " they were in force, add --in-force: what the brokers answered is the answer then",

@@ -145,7 +145,7 @@ def _in_processes(
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
         finally:
-            # This waits. Who still wrote made the end of the folder an error, which hid the error that counts.
+            # This waits: a process that still writes would keep the folder, and that error would hide the first.
             pool.shutdown(cancel_futures=True)
 
 

@@ -195,7 +195,7 @@ def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quote
 
 
 class _Quoted(ValueError):
-    """What is wrong with a text whose quotes are understood: no other reading may put a cut one's end to it."""
+    """A fault in a text whose quotes are understood. Another reading could complete a message that is cut off."""
 
 
 def _undoubled(text: str) -> str:

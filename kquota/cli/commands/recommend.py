@@ -240,7 +240,7 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
     kept = [quota for quota in hidden if quota.change is Change.KEEP]
     for unknown, remedy in (
         ([quota for quota in hidden if quota not in kept], "raise the quota and measure again"),
-        (kept, "it never reached its limit, which stays: another one held it back; measure again under it"),
+        (kept, "its limit stays, as it may be enough: measure again under it"),
     ):
         if unknown:
             why = "throttled each time it wanted more, so the need is unknown"

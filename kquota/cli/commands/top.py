@@ -27,11 +27,10 @@ from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
 from kquota.cli.options import by, choice, count, declared, flag, gathered, lasting, value, values
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
-from kquota.cli.text import Column, entity_text, first_of, layout, many, moment, rate_text, safe
+from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sorting, show, shown_as, table_of
 from kquota.core.change.history import QuotaHistory
-from kquota.core.duration import duration
 from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, limit_text
@@ -282,7 +281,7 @@ class _Screen:
         newest: dict[str | None, float] = {}
         for use in seen.uses:
             newest[use.counter.broker] = min(use.age_s(now_ms), newest.get(use.counter.broker, math.inf))
-        old = [age for age in newest.values() if age > OLD_S]
+        old = [seconds for seconds in newest.values() if seconds > OLD_S]
         gaps = []
         if of is not None and read < of:
             gaps.append(f"{read} of {of} brokers were read")
@@ -290,7 +289,7 @@ class _Screen:
             gaps.append(f"{many(len(seen.missing), 'source')} did not answer")
         if old:
             gaps.append(
-                f"nothing is newer than {_age(max(old))} on {many(len(old), 'broker')} ('kquota record' shows now)"
+                f"nothing is newer than {age(max(old))} on {many(len(old), 'broker')} ('kquota record' shows now)"
             )
         if unknown:
             gaps.append(f"nothing says how near {many(unknown, 'counter')} {'is' if unknown == 1 else 'are'}")
@@ -322,17 +321,13 @@ def _state(use: Use) -> str:
 
 def _ages(source: str, uses: Sequence[Use], quotas_ms: int, now_ms: int) -> str:
     """How old samples and quotas are."""
-    quotas = f"quotas read {_age((now_ms - quotas_ms) / 1000)} ago"
+    quotas = f"quotas read {age((now_ms - quotas_ms) / 1000)} ago"
     if not uses:
         return f"{source}; {quotas}"
     ages = sorted(use.age_s(now_ms) for use in uses)
-    youngest, oldest = _age(ages[0]), _age(ages[-1])
+    youngest, oldest = age(ages[0]), age(ages[-1])
     samples = youngest if youngest == oldest else f"{youngest} to {oldest}"
     return f"{source}, samples {samples} old; {quotas}"
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else duration(round(seconds) * 1000)
 
 
 def _shown(now_ms: int) -> list[Shown[Use]]:
@@ -359,11 +354,11 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         ),
         (
             Column("UNTIL", number=True, spare=3),
-            lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, _age),
+            lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, age),
         ),
         (Column("BROKER", spare=2, tells=True), lambda use: safe(use.counter.broker) or "-"),
         (Column("CLIENTS", spare=5), clients),
-        (Column("AGE", number=True, spare=6), lambda use: _age(use.age_s(now_ms))),
+        (Column("AGE", number=True, spare=6), lambda use: age(use.age_s(now_ms))),
     ]
 
 

@@ -13,11 +13,10 @@ from kquota.cli.leases import shown
 from kquota.cli.options import argument, declared
 from kquota.cli.settled import switch_back
 from kquota.cli.streams import note, say
-from kquota.cli.text import moment, safe
+from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
-from kquota.core.duration import duration
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -152,11 +151,10 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
 
 def _described(entry: Entry, now: int) -> str:
     """Which entry it is, for a person who is about to say yes: its number, command, time and author."""
-    seconds = max(now - entry.started, 0) // 1000
-    age = f"{seconds} s" if seconds < 60 else duration(seconds * 1000)
+    ago = age(max(now - entry.started, 0) // 1000)
     by = "" if entry.by is None else f", by {entry.by}"
     why = "" if entry.message is None else f": {entry.message}"
-    return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {age} ago{by}{why}")
+    return safe(f"entry {entry.name}: {entry.command} of {moment(entry.started)} UTC, {ago} ago{by}{why}")
 
 
 def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot) -> None:

@@ -30,7 +30,7 @@ _WINDOW_MS: Final = QuotaWindows().span_ms
 """Over so long brokers measure, unless their settings say otherwise."""
 
 TIMES_OUT: Final = "time out, and lose records or send them again"
-"""What producers do where records wait for longer than their library does, by its defaults."""
+"""What producers do with records that wait longer than their library allows by default."""
 
 _STEPS: Final = 3
 """Limits that a cell shows one after the other."""

@@ -262,12 +262,10 @@ def _on_one(usage: Usage, key: QuotaKey, current: Value | None, policy: Policy) 
     need = usage.estimate.value
     if need is None:
         least = usage.estimate.at_least
-        if current is not None and usage.peak < current:
-            # A limit that was never reached held nobody back: another one did, and this one may be enough.
-            value = max(rounded_up(key, least * (1 + policy.step)), current)
-        else:
-            least = max(least, current or 0)
-            value = rounded_up(key, least * (1 + policy.step))
+        if current is not None and usage.peak >= current:
+            least = max(least, current)
+        # A limit that was never reached held nobody back: another one did, and this one may be enough.
+        value = max(rounded_up(key, least * (1 + policy.step)), current or 0)
         return _Choice(value, least, value, Basis.CENSORED, usage)
     value = rounded_up(key, need * (1 + policy.headroom))
     if current is not None and current >= need and not (policy.lower and value < current):
