@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from kquota.audit.run import Audit
 from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.logged import logged_view
 from kquota.cli.options import choice, count, flag, gathered, path, value
 from kquota.cli.report import MOST, Report, check_report, write_report
+from kquota.cli.report.words import share, throttled_clients
 from kquota.cli.streams import note, wrote
-from kquota.cli.text import safe
-from kquota.cli.views import Document, View, check_sorting
+from kquota.cli.text import Column, code, duration, many, markdown, period, safe
+from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, csv_of, markdown_of, table_of
+from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.prediction import ClosedLoop, closed_loop
 from kquota.core.findings.whatif import Comparison
+from kquota.documents.audit import audit_document
 from kquota.documents.encoding import checked_parts, write_text
 from kquota.errors import InputError
 
@@ -170,7 +172,7 @@ def without_quotas(asked: usage.Asked, wanted: Wanted, settings: AuditSettings) 
         why = (
             "the quotas are not known: --quotas FILE, --bootstrap-server HOST:PORT or --zookeeper HOST:PORT names them"
         )
-    view = logged_view(result, settings, why, show_all=wanted.show_all)
+    view = _logged_view(result, settings, why, show_all=wanted.show_all)
     _write_json(view, wanted.out_json)
     return replace(view, code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK)
 
@@ -248,3 +250,106 @@ def _write_report(
     )
     write_report(report, path)
     wrote(path)
+
+
+_CSV = """broker=0.broker user=0.user client_id=0.client_id requests=0.requests events=1.events
+    throttled_events=1.throttled_events throttle_time_max_ms=1.throttle_time_max_ms
+    first_throttled_ms=1.first_throttled_ms last_throttled_ms=1.last_throttled_ms"""
+_WHICH = (
+    "by which quota: producer_byte_rate delays produce requests, consumer_byte_rate fetches,"
+    " controller_mutation_rate changes of topics, and request_percentage any request"
+)
+
+
+def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: str, *, show_all: bool) -> View:
+    """An audit without quotas: what the recording itself says, in audit's formats.
+
+    `why_no_quotas` says why no quota is known, and what to do about it.
+    """
+    answers = result.quality.answers
+    every = by_harm(answers)
+    shown = [item for item in every if show_all or item[1].throttled_events]
+
+    def document() -> Document:
+        return audit_document(
+            (),
+            auditing.data_of(result.quality),
+            auditing.enforcement_of(settings),
+            result.engine,
+            recorded_under={
+                "source": "log" if answers else "unknown",
+                "quotas": None,
+                "throttled": any(told.throttled_events for told in answers.values()) if answers else None,
+            },
+            answers=answers,
+            counted=True,
+        )
+
+    def screen() -> Iterator[Part]:
+        yield Note(safe(_what_log_says(answers)))
+        if shown:
+            yield _answers_table(shown)
+        yield Note(f"{many(result.quality.events, 'request')} read{_when(result)} ({result.engine} engine)")
+        if any(told.throttled_events for told in answers.values()):
+            yield Note(_WHICH)
+        yield Note(safe(why_no_quotas))
+
+    def text() -> Iterator[Part]:
+        said = _what_log_says(answers)
+        yield f"**{markdown(said[0].upper() + said[1:])}.**"
+        if shown:
+            yield ""
+            yield markdown_of(_answers_table(shown, names=code), " ")
+        yield ""
+        yield f"{markdown(why_no_quotas[0].upper() + why_no_quotas[1:])}."
+
+    return View(
+        screen=screen, document=document, csv=lambda: csv_of(every, _CSV), others={"wide": screen, "markdown": text}
+    )
+
+
+def _when(result: AuditResult) -> str:
+    first, last = result.quality.first_ms, result.quality.last_ms
+    return "" if first is None or last is None else f", {' '.join(period(first, last))} UTC"
+
+
+def _what_log_says(answers: AnswersOf) -> str:
+    """The answer in a sentence."""
+    if not answers:
+        return "the usage does not record what brokers answered: who was throttled is not known"
+    seen = len({name.client for name in answers})
+    throttled = throttled_clients(answers)
+    if not throttled:
+        return f"in the log itself, the brokers throttled nobody: no request of {many(seen, 'client')} was delayed"
+    return f"in the log itself, the brokers throttled {throttled} (of {many(seen, 'client')})"
+
+
+Item: TypeAlias = tuple[Answered, Answers]
+
+
+def _answers_table(items: Sequence[Item], names: Callable[[str], str] = str) -> Table:
+    def delayed(item: Item) -> tuple[str, ...]:
+        return share(item[1].throttled_events, item[1].events), f"of {item[1].events:,}"
+
+    def named(name: str) -> str:
+        return names(name) if name else ""
+
+    several = len({name.broker for name, _ in items}) > 1
+    return table_of(
+        items,
+        [
+            (several or names is not str) and (Column("BROKER", spare=1, tells=True), lambda item: item[0].broker),
+            (Column("USER", style="bold"), lambda item: named(item[0].user)),
+            (Column("CLIENT-ID"), lambda item: named(item[0].client_id)),
+            (Column("REQUESTS", whole=True), lambda item: item[0].requests),
+            (Column("DELAYED", number=True), delayed),
+            (
+                Column("LONGEST", number=True),
+                lambda item: duration(item[1].throttle_time_max_ms) if item[1].throttled_events else "-",
+            ),
+            (
+                Column("WHEN (UTC)", whole=True),
+                lambda item: period(item[1].first_throttled_ms, item[1].last_throttled_ms),
+            ),
+        ],
+    )

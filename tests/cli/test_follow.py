@@ -20,7 +20,7 @@ from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
 from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import QuotaWatch
-from kquota.cli import following
+from kquota.cli.commands import follow
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change
 from kquota.core.quotas.alteration import Alteration
@@ -116,10 +116,10 @@ def test_quotas_that_cannot_be_read_for_a_while(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said once, the quotas of before count meanwhile, and a refusal ends it."""
-    monkeypatch.setattr(following, "_QUOTAS_S", 0)
+    monkeypatch.setattr(follow, "_QUOTAS_S", 0)
     before, after = ({PRODUCER: value} for value in (100, 200))
-    quotas = following.LiveQuotas(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
-    watched = following._Watched(quotas)
+    quotas = follow.LiveQuotas(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
+    watched = follow._Watched(quotas)
     watched._latest = QuotaSnapshot({ALICE: before})
     settings = AuditSettings(QuotaHistory.of(watched._latest))
     follower = Follower([str(tmp_path)], settings, live=watched.live())
@@ -151,7 +151,7 @@ def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox
             file.writelines(json.dumps(row | {"time_ms": first_ms + at}) + "\n" for at in range(0, 20_000, 500))
 
     def periods() -> list[dict[str, Any]]:
-        path = kept / following.HISTORY
+        path = kept / follow.HISTORY
         return list(json.loads(path.read_text())["periods"]) if path.exists() else []
 
     with connect(zookeeper=chroot) as writer:
@@ -178,7 +178,7 @@ def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox
         lost.cancel()
     found = validated(rest.splitlines()[-1], "audit")
     again = kquota(*arguments, "--until-idle", "1s")
-    batch = kquota("audit", str(log), "--quotas", str(kept / following.HISTORY), "-o", "json")
+    batch = kquota("audit", str(log), "--quotas", str(kept / follow.HISTORY), "-o", "json")
 
     assert process.returncode == 0, said
     assert "the quotas have changed: others count from " in said

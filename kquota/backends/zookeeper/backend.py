@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
+from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
-from kquota.backends.zookeeper.reader import Reader
-from kquota.backends.zookeeper.requests import Acl
+from kquota.backends.zookeeper.requests import NAMES_BYTES_WARNING, Acl, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
-from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
+from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
+from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.core.change.migration import UserNode
+
 
 _IDS = "/brokers/ids"
 _USERS = znode.ENTITY_ROOTS[EntityType.USER]
@@ -62,10 +65,10 @@ class ZooKeeperBackend(QuotaBackend):
             session.close()
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
-        return Reader(self._open, filter).describe()
+        return _Reader(self._open, filter).describe()
 
     def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
-        return Reader(self._open, filter).scram_mechanisms()
+        return _Reader(self._open, filter).scram_mechanisms()
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
@@ -148,3 +151,146 @@ def _acl_text(acl: Acl) -> str:
     """As ZooKeeper's shell takes it. A digest would show the hash of a password: whoever is logged in, instead."""
     permissions = "".join(letter for bit, letter in _PERMISSIONS if acl.permissions & bit)
     return f"auth::{permissions}" if acl.scheme == "digest" else f"{acl.scheme}:{acl.id}:{permissions}"
+
+
+_USER_LEVEL = frozenset({EntityType.USER})
+_CLIENT_LEVEL = frozenset({EntityType.CLIENT_ID})
+_PAIR_LEVEL = frozenset({EntityType.USER, EntityType.CLIENT_ID})
+_IP_LEVEL = frozenset({EntityType.IP})
+_UNENCODED = "governs nobody, for the user's name in its znode is not URL-encoded as brokers expect it"
+# Nodes of named users and client-ids whose names need no decoding.
+_PLAIN = re.compile(r"/config/(?:users/([\w.-]+)(?:/clients/([\w.-]+))?|clients/([\w.-]+))\Z", re.ASCII)
+
+
+class _Reader:
+    """One describe: which nodes a filter needs, read in bulk, and what a broker makes of them.
+
+    `connect` is asked for a session when something is to be read.
+    """
+
+    def __init__(self, connect: Callable[[], Session], filter: QuotaFilter) -> None:
+        self._connect = connect
+        self._filter = filter
+
+    def describe(self) -> QuotaSnapshot:
+        """The snapshot of what matches the filter, with what a broker could not use."""
+        shapes = _shapes(self._filter)
+        if not shapes:
+            return QuotaSnapshot()
+        session = self._connect()
+        problems: list[Problem] = []
+        quotas: dict[Entity, Values] = {}
+        ignored: list[Ignored] = []
+        # Thousands of entities have the same few values.
+        known: dict[bytes | None, Values] = {}
+        for path, node in self._nodes(session, shapes, problems):
+            plain = _PLAIN.match(path)
+            if plain is not None:
+                user, client_of_user, client = plain.groups()
+                entity = trusted_entity((user, client_of_user or client, None))
+            else:
+                try:
+                    entity = znode.entity_of(path)
+                except InputError as error:
+                    problems.append(
+                        Problem(path, f"{error}: a ZooKeeper-mode broker that starts with this node stops at once")
+                    )
+                    continue
+            if not self._filter.matches(entity):
+                continue
+            values = known.get(node.data) if entity.ip is None else None
+            if values is None:
+                values, found = NodeConfig.decode(node.data).describe(entity, path)
+                problems.extend(found)
+                if not found and entity.ip is None:
+                    known[node.data] = values
+            if plain is None and entity.ip is None and (own := znode.znode_path(entity)) != path:
+                if isinstance(entity.user, str) and not path.startswith(znode.znode_path(Entity(entity.user))):
+                    # Brokers decode the name of a client-id, and compare the user's with the encoded principal.
+                    if values:
+                        problems.append(Problem(path, f"{_UNENCODED}; the node of {entity} is {own}"))
+                    ignored += [Ignored(entity, key, value, _UNENCODED) for key, value in values.items()]
+                    continue
+                problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
+                quotas.setdefault(entity, values)
+            elif values or entity in quotas:
+                quotas[entity] = values
+        return QuotaSnapshot(quotas, tuple(problems), tuple(ignored))
+
+    def scram_mechanisms(self) -> dict[Entity, tuple[str, ...]]:
+        """The mechanisms that each user who matches has credentials for; no user without any."""
+        shapes = _shapes(self._filter) & {_USER_LEVEL}
+        found: dict[Entity, tuple[str, ...]] = {}
+        for path, node in self._nodes(self._connect(), shapes, []) if shapes else ():
+            mechanisms = NodeConfig.decode(node.data).scram_mechanisms
+            if mechanisms:
+                with contextlib.suppress(InputError):  # a problem, which describe tells
+                    entity = znode.entity_of(path)
+                    if self._filter.matches(entity):
+                        found[entity] = mechanisms
+        return found
+
+    def _nodes(
+        self, session: Session, shapes: frozenset[frozenset[EntityType]], problems: list[Problem]
+    ) -> Iterator[tuple[str, Node]]:
+        """The nodes that can match, in bulk: names first, then data, then what is below users."""
+        # A pair's node is found through its user's.
+        roots = {next(kind for kind in EntityType if kind in shape) for shape in shapes}
+        listed = [kind for kind in EntityType if kind in roots]
+        names = {kind: _named(self._filter, kind) for kind in listed}
+        unnamed = [kind for kind in listed if names[kind] is None]
+        lists = session.children(znode.ENTITY_ROOTS[kind] for kind in unnamed) if unnamed else []
+        for kind, answer in zip(unnamed, lists, strict=True):
+            found = names[kind] = answer or []
+            if (size := sum(len(name) + 4 for name in found)) > NAMES_BYTES_WARNING:
+                problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(found), size)))
+        paths = {kind: [f"{znode.ENTITY_ROOTS[kind]}/{name}" for name in names[kind] or ()] for kind in listed}
+
+        clients = _named(self._filter, EntityType.CLIENT_ID)
+        by_name = _PAIR_LEVEL in shapes and clients is not None
+        users = paths.get(EntityType.USER, [])
+        skipped = EntityType.USER if by_name and _USER_LEVEL not in shapes else None
+        wanted = [path for kind in listed if kind is not skipped for path in paths[kind]]
+        if by_name:
+            # A named client-id is looked up under every user at once; most have none, and that is an answer too.
+            wanted += [f"{user}/{znode.CLIENTS}/{client}" for user in users for client in clients or ()]
+        below_users = set(users)
+        parents = []
+        for path, node in zip(wanted, session.nodes(wanted), strict=True):
+            if node is not None:
+                if path in below_users and node.children:
+                    parents.append(f"{path}/{znode.CLIENTS}")
+                yield path, node
+        if _PAIR_LEVEL not in shapes or by_name or not parents:
+            return
+        below = []
+        for parent, answer in zip(parents, session.children(parents), strict=True):
+            below += [f"{parent}/{name}" for name in answer or ()]
+        for path, node in zip(below, session.nodes(below), strict=True):
+            if node is not None:
+                yield path, node
+
+
+def _shapes(filter: QuotaFilter) -> frozenset[frozenset[EntityType]]:
+    """The combinations of entity types that the filter can match."""
+    asked = filter.components.keys()
+    every = (_USER_LEVEL, _CLIENT_LEVEL, _PAIR_LEVEL, _IP_LEVEL)
+    return frozenset(shape for shape in every if (asked == shape if filter.strict else asked <= shape))
+
+
+def _named(filter: QuotaFilter, kind: EntityType) -> list[str] | None:
+    """The node's name that the filter asks for, no name where none could be stored, None where it asks for any."""
+    match = filter.components.get(kind, ANY)
+    if match is ANY:
+        return None
+    try:
+        return [znode.encode_name(kind, match)]
+    except InputError:
+        return []
+
+
+def _too_many_names(count: int, size: int) -> str:
+    return (
+        f"{count} names take {size} bytes; beyond 1 MB Java clients, brokers among them, cannot list them"
+        " unless jute.maxbuffer is raised"
+    )

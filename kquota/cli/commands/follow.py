@@ -1,28 +1,116 @@
-"""`kquota follow`."""
+"""`kquota follow`: reads usage as it comes, says what happens at once, and gives the findings at the end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import click
 
-from kquota.cli import audited, auditing, following, usage
+from kquota.access import Access
+from kquota.audit.run import Usage
+from kquota.backends.polling import QuotaWatch
+from kquota.cli import audited, auditing, usage
+from kquota.cli.options import count, fine_duration, gathered, lasting, path, values
+from kquota.cli.session import open_backend
+from kquota.cli.streams import note, safe, stoppable, warn
+from kquota.cli.text import entity_text, many, moment, rate_text
 from kquota.cli.views import View, shown_as
+from kquota.core.change.history import QuotaHistory
+from kquota.core.change.plan import Change
+from kquota.core.findings.episode import Episode, State, Under
+from kquota.core.quotas.quota import limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.audit import episode_document
+from kquota.documents.derive import utc
+from kquota.documents.encoding import to_json, to_json_line, write_text
+from kquota.documents.history import history_document
+from kquota.documents.quotas import writable
+from kquota.errors import KquotaError, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
+    from kquota.audit.follow.follow import Follower, Live, Turn
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
+
+
+_PAUSE_S: Final = 0.2
+"""The wait between two looks at the files."""
+_SAVE_S: Final = 5.0
+"""How often a checkpoint is written."""
+_QUOTAS_S: Final = 5.0
+"""How often brokers are asked for their quotas, and how long a watch rests that is blind."""
+_TURN_S: Final = 0.5
+HISTORY: Final = "quotas.json"
+"""The file beside a checkpoint with the history of the quotas that was seen."""
+_BEHIND_S: Final = 10.0
+"""A turn that takes so long, with more to read after it, is behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How usage is followed. Lengths of time are in ms."""
+
+    until_idle: int | None = lasting("End when nothing came for so long. Only the findings are printed then.")
+    checkpoint: Path | None = path(
+        "A folder for what is read; after an end or a kill the same command goes on from there.", metavar="DIR"
+    )
+    settle: int | None = lasting(
+        "How far behind the newest line of its broker a line may come and count in an episode.",
+        type=fine_duration,
+        show_default="500ms",
+    )
+    episodes: tuple[str, ...] = values(
+        "TARGET",
+        "Where episodes go besides: a file of JSON lines, or the address of an Alertmanager (http://HOST:9093)."
+        " May be given several times.",
+    )
+    keep: int = count(
+        "The most to keep on the disk for the findings at the end, some 40 bytes a request.",
+        metavar="GB",
+        default=20,
+    )
+
+    def check(self, usage: Usage) -> None:
+        """Raises UsageError where the usage cannot be followed."""
+        if usage.table is not None or usage.prometheus is not None:
+            raise click.UsageError("kquota follow reads files or a topic; --table and --prometheus are read once")
+        if usage.engine == "spark" or usage.master is not None:
+            raise click.UsageError(
+                "kquota follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame"
+            )
+
+
+options = gathered("follow", Following)
+"""Adds the options for following, as the argument `follow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQuotas:
+    """The quotas of a cluster, whose changes count while usage is followed."""
+
+    variant: int
+    """Which quotas of the settings they are."""
+    access: Access
+    enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
+    """The part of quotas that the brokers enforce."""
 
 
 @click.command("follow", cls=audited.Command)
 @usage.asked_of_all
 @audited.options
-@following.options
+@options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     asked: usage.Asked,
     wanted: audited.Wanted,
-    follow: following.Following,
+    follow: Following,
     output: str,
 ) -> View:
     """Follow a log or a topic: when throttling begins and ends.
@@ -46,9 +134,9 @@ def command(
     settings = audited.settings_for(asked, wanted, output, "kquota follow")
     follow.check(asked.usage)
     lines = follow.until_idle is None
-    show = {"json": following.show_json, "table": following.show_text, "wide": following.show_text}.get(output)
+    show = {"json": show_json, "table": show_text, "wide": show_text}.get(output)
     live = _live(asked, settings, wanted.against)
-    followed, seen = following.follow(asked.usage, settings, follow, show if lines else None, live)
+    followed, seen = _follow(asked.usage, settings, follow, show if lines else None, live)
 
     def run(its: AuditSettings) -> AuditResult:
         """Other settings than those that were followed are audited on the files that are there in the end."""
@@ -60,11 +148,249 @@ def command(
     return audited.answered(asked, wanted, seen, run, output, in_a_line=lines)
 
 
-def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> following.LiveQuotas | None:
+def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> LiveQuotas | None:
     """The quotas whose changes count while files are followed: those of a cluster, unless a journal leads to them."""
     variant = 1 if against == "live" else 0
     access = asked.named.live.access if variant else asked.named.access
     if access is None or asked.quotas_journal is not None:
         return None
     known = asked.facts.settings()
-    return following.LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
+    return LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
+
+
+class _News(NamedTuple):
+    """What the watch on live quotas reports: their changes, why it is blind, or that it sees again."""
+
+    time_ms: int
+    changes: tuple[Change, ...]
+    error: Exception | None = None
+
+
+class _Watched:
+    """The quotas of a cluster, watched by a thread of its own: no slow answer holds up the log."""
+
+    def __init__(self, quotas: LiveQuotas) -> None:
+        self._quotas = quotas
+        self._news: SimpleQueue[_News] = SimpleQueue()
+        self._over = threading.Event()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            watching = QuotaWatch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
+            # What cannot be read of the quotas was said when they were read first.
+            self._latest = replace(watching.start(), problems=())
+            thread = threading.Thread(target=self._run, args=(watching,), daemon=True)
+            thread.start()
+            stack.callback(thread.join, _QUOTAS_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def live(self) -> Live:
+        """The quotas as they begin, for a follower."""
+        from kquota.audit.follow.follow import Live
+
+        return Live(self._quotas.variant, QuotaHistory.of(self._latest), self._quotas.enforced)
+
+    def begin(self, follower: Follower, folder: Path | None) -> None:
+        """Has the present quotas count, where a checkpoint ended with others."""
+        self._take(follower, folder, _now())
+        _keep(follower, folder)
+
+    def changes(self, follower: Follower, folder: Path | None) -> None:
+        """Has the changes since the last call count. Raises Unauthorized, and what nobody expected of the watch."""
+        while not self._news.empty():
+            news = self._news.get()
+            if news.error is not None:
+                if isinstance(news.error, Unauthorized) or not isinstance(news.error, KquotaError):
+                    raise news.error
+                warn(f"{news.error.message}; the quotas of before count until they can be read again")
+                continue
+            if not news.changes:
+                note("the quotas can be read again")
+            quotas = {**self._latest, **{change.entity: change.after for change in news.changes}}
+            self._latest = replace(self._latest, quotas=quotas)
+            self._take(follower, folder, news.time_ms)
+
+    def _take(self, follower: Follower, folder: Path | None, time_ms: int) -> None:
+        since = follower.change(self._latest, time_ms)
+        if since is not None:
+            _keep(follower, folder)
+            note(f"the quotas have changed: others count from {utc(since)} on")
+
+    def _run(self, watching: QuotaWatch) -> None:
+        lost = False
+        while not self._over.is_set():
+            try:
+                changes = watching.wait(_TURN_S)
+            except Exception as error:  # for the thread that follows
+                if not lost or not isinstance(error, Unreachable):
+                    self._news.put(_News(_now(), (), error))
+                lost = True
+                self._over.wait(_QUOTAS_S)
+                continue
+            if lost or changes:
+                self._news.put(_News(_now(), changes))
+            lost = False
+
+
+def _keep(follower: Follower, folder: Path | None) -> None:
+    """Writes the history of the quotas beside a checkpoint, for an audit of the same files later."""
+    if folder is None or follower.history is None:
+        return
+    write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda each: writable(each)[0]))))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _follow(
+    usage: Usage,
+    settings: AuditSettings,
+    following: Following,
+    show: Callable[[Episode], None] | None,
+    live: LiveQuotas | None,
+) -> tuple[AuditResult, AuditSettings]:
+    """Follows the files until it is stopped or nothing comes; `show` gets each episode.
+
+    Returns the findings, and the settings with the history of the live quotas that was seen. Raises InputError where
+    nothing was read, Refused for a checkpoint of other settings, and what reading live quotas, and a target of
+    episodes, raises.
+    """
+    from kquota.audit.follow import sinks
+    from kquota.audit.follow.follow import SETTLE_MS, Follower
+
+    with stoppable() as stop, ExitStack() as opened, nullcontext() if live is None else _Watched(live) as quotas:
+        paths = usage.paths if usage.topic is None else (usage.topic,)
+        follower = Follower(
+            paths,
+            settings,
+            dialect=usage.dialect,
+            checkpoint_folder=following.checkpoint,
+            settle_ms=SETTLE_MS if following.settle is None else following.settle,
+            spool_bytes=following.keep * 10**9,
+            live=None if quotas is None else quotas.live(),
+            topic=usage.topic is not None,
+        )
+        opened.callback(follower.close)
+        targets = []
+        for target in following.episodes:
+            targets.append(sinks.open_sink(target, warn))
+            opened.callback(targets[-1].close)
+            if targets[-1].forgets and follower.restarted:
+                targets[-1].put(follower.open_episodes())
+        troubles = _Troubles()
+        _say_beginning(follower, usage.paths)
+        if quotas is not None:
+            quotas.begin(follower, following.checkpoint)
+
+        def report(episodes: Sequence[Episode]) -> None:
+            if show is not None:
+                for episode in episodes:
+                    show(episode)
+            for target in targets:
+                target.put(episodes)
+
+        def save() -> None:
+            if following.checkpoint is not None:
+                follower.save()
+
+        saved = idle_since = time.monotonic()
+        unread = -1
+        while not stop():
+            begun = time.monotonic()
+            if quotas is not None:
+                quotas.changes(follower, following.checkpoint)
+            turn = follower.turn()
+            report(turn.episodes)
+            now = time.monotonic()
+            troubles.turn(turn, now - begun)
+            if turn.read_bytes or turn.unread_bytes != unread:
+                idle_since, unread = now, turn.unread_bytes
+            if following.until_idle is not None and 1000 * (now - idle_since) >= following.until_idle:
+                break
+            if now - saved >= _SAVE_S:
+                save()
+                saved = time.monotonic()
+            if not turn.read_bytes:
+                time.sleep(_PAUSE_S)
+        save()
+        report(follower.end().episodes)
+        report(follower.open_episodes())
+        what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
+        return follower.result(what), follower.settings
+
+
+def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
+    for name in paths:
+        if not Path(name).exists():
+            warn(f"{name}: no such file or folder yet; waiting for it")
+    if follower.restarted:
+        note("going on from the checkpoint")
+
+
+class _Troubles:
+    """The troubles of the turns so far: each is reported when it begins, and not in every turn."""
+
+    def __init__(self) -> None:
+        self._late = 0
+        self._full = self._caught_up = False
+
+    def turn(self, turn: Turn, took_s: float) -> None:
+        """Warns of the new troubles of a turn that took so many seconds."""
+        if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
+            newest = "" if turn.newest_ms is None else f"; the newest line is of {moment(turn.newest_ms)}"
+            warn(f"falling behind: {turn.unread_bytes:,} bytes came while {took_s:.0f} s were spent{newest}")
+        self._caught_up |= not turn.read_bytes
+        if turn.late > self._late:
+            many = f"{turn.late - self._late:,} requests came later than the settle time allows"
+            warn(f"{many}: no episode has them, the findings do (a longer --settle waits for them)")
+            self._late = turn.late
+        if turn.full and not self._full:
+            warn("what --keep allows is full: episodes go on, the findings at the end lack what comes from now on")
+            self._full = True
+
+
+def show_json(episode: Episode) -> None:
+    """Prints an episode as a line of JSON, at once."""
+    click.echo(to_json_line(episode_document(episode)))
+
+
+def show_text(episode: Episode) -> None:
+    """Prints an episode as a line for people, at once."""
+    click.echo(click.style(line(episode), fg="yellow" if episode.state.value == "began" else None))
+
+
+def line(episode: Episode) -> str:
+    """An episode in a line."""
+    key = episode.key
+    value = int(episode.limit) if key.value_type.integral else episode.limit
+    began = episode.state is State.BEGAN
+    parts = [
+        utc(episode.begin_ms if began else episode.end_ms),
+        f"{episode.state.value:<5}",
+        f"{episode.subject}{f' on broker {episode.broker}' if episode.broker else ''}",
+        f"{key} {limit_text(key, value)} of {entity_text(episode.entity)}",
+    ]
+    if episode.under is Under.AGAINST:
+        parts.append("(under --against)")
+    loudest = next((client.client_id or client.user for client in episode.clients), "")
+    if began:
+        parts.append(f"at {rate_text(episode.peak_rate, key.unit)}")
+        parts += [f"by {loudest}"] if loudest else []
+    else:
+        least = "at least " if episode.at_least else ""
+        parts += [
+            f"for {(episode.end_ms - episode.begin_ms) / 1000:,.1f} s",
+            f"peak {rate_text(episode.peak_rate, key.unit)}",
+            f"{episode.throttled_events:,} of {many(episode.events, 'request')} delayed,"
+            f" {episode.throttle_time_max_ms:,} ms at most",
+            f"loudest {loudest} of {episode.client_count:,}" if loudest else "",
+            f"enough: {least}{rate_text(episode.enough, key.unit)}",
+        ]
+    return safe("  ".join(part for part in parts if part))

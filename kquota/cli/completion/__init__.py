@@ -1,8 +1,8 @@
 """What the shells complete when Tab is pressed: click's own completion, with what its scripts do not do.
 
 Click's scripts insert words unquoted and split words where bash does. The scripts beside this module hand over the line
-as typed, and take the answer in the form that each shell can take. `candidates` knows the values of options, `names`
-asks the cluster.
+as typed, and take the answer in the form that each shell can take. `candidates` knows the values of options,
+and asks the cluster for names.
 """
 
 import functools
