@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.nodes import new_cluster_id
+from tests.support import here
 from tests.support.processes import free_ports
 from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, unit_of
 from tests.support.warm import Forks
@@ -130,7 +131,7 @@ def test_every_module_that_is_scheduled_is_there() -> None:
         "simulate --nonsense",
     ],
 )
-def test_a_fork_does_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
+def test_a_fork_and_this_process_do_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
     """With its folder, environment, streams and exit code."""
     (tmp_path / "quotas.yaml").write_text(
         "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 1}}\n"
@@ -139,13 +140,18 @@ def test_a_fork_does_what_a_process_does(forks: Forks, tmp_path: Path, line: str
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     arguments = line.split()
 
-    forked = forks.run(arguments, tmp_path, environment, timeout=300)
+    before = dict(os.environ), Path.cwd(), sys.stdin, sys.stdout, sys.stderr
 
+    forked = forks.run(arguments, tmp_path, environment, timeout=300)
+    in_process = here.run(arguments, tmp_path, environment)
+
+    assert (dict(os.environ), Path.cwd(), sys.stdin, sys.stdout, sys.stderr) == before
     command = [sys.executable, "-m", "kquota", *arguments]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    assert (forked.returncode, forked.stdout, forked.stderr) == (done.returncode, done.stdout, done.stderr)
+    for other in (forked, in_process):
+        assert (other.returncode, other.stdout, other.stderr) == (done.returncode, done.stdout, done.stderr)
 
 
 def test_a_fork_that_takes_too_long_is_ended(forks: Forks, tmp_path: Path) -> None:

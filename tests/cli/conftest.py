@@ -9,7 +9,9 @@ from typing import Protocol
 
 import pytest
 
-from tests.support.warm import Forks
+from tests.support import here
+from tests.support.scheduling import by_day
+from tests.support.warm import Forks, can_fork
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,17 @@ class Kquota(Protocol):
 
 @pytest.fixture
 def kquota(tmp_path: Path, forks: Forks) -> Kquota:
-    """A kquota that runs in an empty folder, without the developer's own settings."""
+    """A kquota that runs in an empty folder, without the developer's own settings: a process, or by day mostly not."""
 
     def run(*arguments: str, **environment: str) -> Ran:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KQUOTA_")}
         clean |= {"XDG_CONFIG_HOME": str(tmp_path / ".config"), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
         clean |= {"XDG_STATE_HOME": str(tmp_path / ".state")}
         clean |= {"PYTHONPATH": str(Path(__file__).parents[2])} | environment
-        done = forks.run(arguments, tmp_path, clean, timeout=300)
+        if by_day() and can_fork(clean) and here.will_do(arguments, clean):
+            done = here.run(arguments, tmp_path, clean)
+        else:
+            done = forks.run(arguments, tmp_path, clean, timeout=300)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

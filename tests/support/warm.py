@@ -205,8 +205,8 @@ def _serve(listener: socket.socket, alive: int) -> Sequence[str] | None:
             head, streams, _, _ = socket.recv_fds(reply, 8, 3)
             request = reply.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
             arguments, folder, environment = json.loads(request.decode("utf-8", "surrogateescape"))
-            can_fork = _can_fork(environment)
-            if can_fork and (pid := os.fork()) == 0:
+            can_do = can_fork(environment)
+            if can_do and (pid := os.fork()) == 0:
                 for theirs in (listener, reply, *(each.reply for each in running)):
                     theirs.close()
                 for descriptor in (alive, *(each.fileno() for each in running)):
@@ -215,7 +215,7 @@ def _serve(listener: socket.socket, alive: int) -> Sequence[str] | None:
                 return arguments  # type: ignore[no-any-return]
             for descriptor in streams:
                 os.close(descriptor)
-            if can_fork:
+            if can_do:
                 running.append(Running(pid, reply))
             else:
                 with reply:
@@ -245,7 +245,7 @@ class Running:
             self.reply.sendall(b"%d\n" % code)
 
 
-def _can_fork(environment: Mapping[str, str]) -> bool:
+def can_fork(environment: Mapping[str, str]) -> bool:
     """Whether a fork of this process runs as a new process with that environment would."""
 
     def start(variables: Mapping[str, str]) -> dict[str, str]:
