@@ -14,7 +14,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
-from tests.audit.test_job import QUOTAS, many_events
+from tests.audit.test_job import QUOTAS, many_events, many_findings
 
 EVENTS = many_events()
 SETTINGS = AuditSettings(QuotaHistory.of(QUOTAS))
@@ -29,7 +29,7 @@ def test_a_table_of_the_catalogue(spark: Any, tmp_path: Path) -> None:
 
     result = job.audit_table(spark, "usage_view", SETTINGS)
 
-    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, SETTINGS)
+    assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 

@@ -26,7 +26,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
-from tests.audit.test_job import QUOTAS, many_events
+from tests.audit.test_job import QUOTAS, many_events, many_findings
 
 EVENTS = many_events()
 TABLE = oracle.usage_table(EVENTS)
@@ -85,7 +85,7 @@ def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> 
 
     result = local.audit(plan_splits([str(write(tmp_path, TABLE))], "auto"), settings, "usage", processes=1)
 
-    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
 
 
@@ -99,7 +99,7 @@ def test_share_fetches_are_charged_like_fetches(tmp_path: Path) -> None:
 
     result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
 
-    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert oracle.as_expected(result.findings) == many_findings()
 
 
 def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table]
 
     result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
 
-    assert oracle.as_expected(result.findings) == oracle.findings(EVENTS, settings)
+    assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
 
 

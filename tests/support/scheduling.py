@@ -142,7 +142,10 @@ NIGHTLY: Sequence[str] = (
     ),
     *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_cuts.py"),
     *("tests/audit/test_dataframe.py", "tests/audit/test_faults.py", "tests/audit/test_stream.py"),
-    "tests/audit/test_judge.py::test_requests_and_samples_side_by_side",
+    *(
+        f"tests/audit/test_judge.py::test_{name}"
+        for name in ("requests_and_samples_side_by_side", "spark_finds_the_same")
+    ),
     "tests/audit/test_mutations.py::test_a_rotated_log_tells_what_a_whole_one_does[spark]",
     "tests/audit/test_recorded.py::test_from_the_shell_and_by_spark_submit",
     "tests/audit/test_recorded.py::test_spark_finds_the_same",
