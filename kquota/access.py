@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kquota.backends.secrets import Ask, nobody
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,15 +16,6 @@ if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.documents.config import Config, Context
-
-Ask = Callable[[str], str]
-"""Asks a person for a secret, which it names."""
-
-
-def ask_nobody(what: str) -> str:
-    """For programs without a terminal. Raises InputError."""
-    raise InputError(f"the {what} is missing")
-
 
 _SCHEMES = {"bootstrap_controller": "controller", "bootstrap_server": "kafka", "zookeeper": "zookeeper"}
 """kquota's own schemes of the addresses, which count in this order."""
@@ -84,7 +76,7 @@ class Access:
         """Whether a ZooKeeper answers."""
         return bool(self.zookeeper) and not self.bootstrap_controller and not self.bootstrap_server
 
-    def kafka_security(self, ask: Ask = ask_nobody) -> KafkaSecurity | None:
+    def kafka_security(self, ask: Ask = nobody) -> KafkaSecurity | None:
         """How to log in to brokers; None without a `command_config`. Raises InputError, MissingDependency."""
         if self.command_config is None:
             return None
@@ -92,7 +84,7 @@ class Access:
 
         return clientprops.kafka_security(self.command_config, ask)
 
-    def zookeeper_security(self, ask: Ask = ask_nobody) -> ZooKeeperSecurity | None:
+    def zookeeper_security(self, ask: Ask = nobody) -> ZooKeeperSecurity | None:
         """How to log in to ZooKeeper, by the files or KQUOTA_ZOOKEEPER_*; None where neither says.
 
         Raises InputError, MissingDependency.
@@ -104,7 +96,7 @@ class Access:
 
         return clientprops.zookeeper_security(self.zk_tls_config_file, self.zk_jaas_file, environment, ask)
 
-    def security(self, ask: Ask = ask_nobody) -> KafkaSecurity | ZooKeeperSecurity | None:
+    def security(self, ask: Ask = nobody) -> KafkaSecurity | ZooKeeperSecurity | None:
         """How to log in to whoever answers."""
         return self.zookeeper_security(ask) if self.is_zookeeper else self.kafka_security(ask)
 

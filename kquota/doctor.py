@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kquota import __version__
-from kquota.access import Access, Ask, ask_nobody
+from kquota.access import Access
 from kquota.backends import cluster_of
+from kquota.backends.secrets import Ask, nobody
 from kquota.core.check import Check, failure, ok, warning
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
@@ -176,7 +177,7 @@ def check_login_file(file: Path | None) -> Iterator[Check]:
         yield ok("settings", str(file), "readable for its owner only")
 
 
-def check_cluster(access: Access, ask: Ask = ask_nobody) -> Iterator[Check]:
+def check_cluster(access: Access, ask: Ask = nobody) -> Iterator[Check]:
     """The way to the cluster, the login, and what it may do, each as soon as it is known."""
     try:
         if access.command_config is not None and not access.is_zookeeper:

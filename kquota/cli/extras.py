@@ -44,7 +44,7 @@ def _origin() -> tuple[str, bool] | None:
         installed = distribution("kquota")
     except PackageNotFoundError:
         return None
-    if not _can_grow(str(installed.locate_file(""))):
+    if not Path(str(installed.locate_file(""))).is_dir():  # in a zipapp, nothing can be added beside kquota
         return None
     record = installed.read_text("direct_url.json")
     if record is None:
@@ -59,8 +59,3 @@ def _origin() -> tuple[str, bool] | None:
     # Without a user and a password: a hint is no place for them.
     host = address.netloc.rpartition("@")[2]
     return f"kquota[] @ {prefix}{address._replace(netloc=host).geturl()}", editable
-
-
-def _can_grow(place: str) -> bool:
-    """Whether packages can be added beside kquota: not in a zipapp."""
-    return Path(place).is_dir()

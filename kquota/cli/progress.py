@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kquota.cli.streams import console, quiet, say, shows_progress
+from kquota.cli.streams import console, quiet, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -67,7 +67,7 @@ class Bar:
 @contextlib.contextmanager
 def progress(doing: str) -> Iterator[Bar]:
     """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every half minute."""
-    if shows_progress():
+    if sys.stderr.isatty() and not quiet():
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -294,11 +294,6 @@ def _lost_output() -> OSError | None:
     return raw.error if isinstance(raw, Stream) else None
 
 
-def shows_progress() -> bool:
-    """Whether somebody looks at stderr and wants to see how far it is."""
-    return sys.stderr.isatty() and not quiet()
-
-
 def coloured(stream: TextIO) -> bool:
     """Whether to colour what is printed there."""
     wanted = _wanted()

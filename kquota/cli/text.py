@@ -77,11 +77,6 @@ class Layout:
     hint: str = ""
     """The option that shows all columns, where the command has one."""
 
-    @property
-    def is_usual(self) -> bool:
-        """Whether nothing was asked for."""
-        return self.headings and not self.sort_by
-
     def place(self, headings: Sequence[str]) -> int | None:
         """Which of the columns the rows are sorted by, if it is one of them. Case and blanks do not count."""
         wanted = _plain_name(self.sort_by.removeprefix("-"))

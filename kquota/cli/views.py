@@ -230,7 +230,7 @@ def shown_as(*formats: str, takes_output: bool = False, tables: bool = True) -> 
         def command(*args: Any, output: str, no_headers: bool = False, sort_by: str = "", **given: Any) -> Any:
             has_wide = "wide" in formats and output != "wide"
             wanted = Layout(not no_headers, sort_by, output == "wide", "-o wide" if has_wide else "")
-            if not wanted.is_usual and output not in laid_out:
+            if (no_headers or sort_by) and output not in laid_out:
                 option = "--no-headers" if no_headers else "--sort-by"
                 raise click.UsageError(f"{option} is for tables: -o {' or '.join(laid_out)}")
             set_layout(wanted)

@@ -464,10 +464,6 @@ def _kept(document: Sequence[Document]) -> Kept:
     return tuple((read_entity(each["entity"]), tuple(map(QuotaKey.parse, each["keys"]))) for each in document)
 
 
-def _level(document: Document) -> LevelChange:
-    return LevelChange(document["node"], Level(document["before"], document["inherited"]), document["after"])
-
-
 def _bytes(entry: Entry) -> bytes:
     """The entry as a line."""
     return to_json_line(entry_document(entry)).encode()
@@ -484,7 +480,10 @@ def _entry(name: str, data: bytes) -> Entry:
         plan=plan_of(document["plan"]),
         untouched=tuple(map(read_entity, document.get("untouched", ()))),
         unknown=tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
-        levels=tuple(map(_level, document.get("levels", ()))),
+        levels=tuple(
+            LevelChange(each["node"], Level(each["before"], each["inherited"]), each["after"])
+            for each in document.get("levels", ())
+        ),
         kept=_kept(document.get("kept", ())),
         part=_kept(document.get("part", ())),
         **same,

@@ -208,10 +208,6 @@ def _ms(raw: Any, key: str) -> int:
     return number
 
 
-def _timeout(raw: Any, key: str) -> int | None:
-    return None if raw == "never" else _ms(raw, key)
-
-
 def _bytes(raw: Any, key: str) -> int:
     if raw == 0:
         return 0
@@ -248,7 +244,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "network_time": ("network_nanos", _ns),
     "max_bytes": ("max_bytes", _bytes),
     "backlog": ("backlog", _bytes),
-    "api_timeout": ("api_timeout_ms", _timeout),
+    "api_timeout": ("api_timeout_ms", lambda raw, key: None if raw == "never" else _ms(raw, key)),
 }
 """The keys of a client that stand for one field each, and how they are read."""
 

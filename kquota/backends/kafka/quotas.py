@@ -115,12 +115,10 @@ def alter_entry(alteration: Alteration) -> wire.AlterEntry:
     ops = [wire.OpData(_NAMES[key], float(value), False) for key, value in alteration.set.items()]
     if alteration.remove:
         ops += [wire.OpData(name, 0.0, True) for key, name in _NAMES.items() if key in alteration.remove]
-    return wire.AlterEntry(entity_data(alteration.entity), ops)
-
-
-def entity_data(entity: Entity) -> list[wire.EntityData]:
-    """The entity's parts; the default's name is null."""
-    return [wire.EntityData(kind.value, None if name is DEFAULT else name) for kind, name in entity.parts]
+    parts = alteration.entity.parts
+    return wire.AlterEntry(
+        [wire.EntityData(kind.value, None if name is DEFAULT else name) for kind, name in parts], ops
+    )
 
 
 def check_names(entity: Entity) -> None:

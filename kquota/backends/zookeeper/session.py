@@ -147,7 +147,8 @@ class Session:
         self._patient = patient
         self._trouble = _Trouble()
         self._auth_failed = False
-        self._silent = False
+        self.is_silent = False
+        """Whether it is over as the servers did not answer in time."""
         self._waiting_since: float | None = None
         """Since when for an answer that the loss of the connection left open."""
         self._multi_read: bool | None = None
@@ -181,7 +182,7 @@ class Session:
                     hint="the chroot is that of the brokers' zookeeper.connect",
                 )
         except BaseException as error:
-            self._silent = self._silent or isinstance(error, Unreachable)
+            self.is_silent = self.is_silent or isinstance(error, Unreachable)
             self.close()
             raise
 
@@ -253,15 +254,10 @@ class Session:
                 self._trouble.wake.wait(remaining)
 
     @property
-    def is_silent(self) -> bool:
-        """Whether it is over as the servers did not answer in time."""
-        return self._silent
-
-    @property
     def is_open(self) -> bool:
         """Whether the session can still be used."""
         closed = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
-        usable = self._client is not None and not self._auth_failed and not self._silent
+        usable = self._client is not None and not self._auth_failed and not self.is_silent
         return usable and self._client.client_state not in closed
 
     def close(self) -> None:
@@ -278,7 +274,7 @@ class Session:
 
         closer = threading.Thread(target=shut, daemon=True)
         closer.start()
-        if not self._silent:
+        if not self.is_silent:
             closer.join(_CLOSE_TIMEOUT_S)
 
     # Errors
@@ -323,7 +319,7 @@ class Session:
 
     def _call(self, request: object) -> Any:
         handle = self._client.handler.async_result()
-        if self._silent:
+        if self.is_silent:
             handle.set_exception(NotSent())
         else:
             self._client._call(request, handle)
@@ -333,9 +329,9 @@ class Session:
         """The answer. Raises Lost when there is none, kazoo's own error for a definite no, Unreachable for garbage."""
         began = self._waiting_since or time.monotonic()
         try:
-            answer = handle.get(timeout=0 if self._silent else max(began + self._timeout_s - time.monotonic(), 0))
+            answer = handle.get(timeout=0 if self.is_silent else max(began + self._timeout_s - time.monotonic(), 0))
         except KazooTimeoutError as error:
-            self._silent = True
+            self.is_silent = True
             raise Lost(str(error)) from error
         except _LOST_ERRORS as error:
             self._waiting_since = began
@@ -364,7 +360,8 @@ class Session:
                 if self.is_open:
                     self.settle()
                 if fresh:
-                    self._sync()
+                    # The server catches up with its leader; nobody waits for the answer, later reads queue behind it.
+                    self._call(Sync(self.address.chroot or "/"))
                 return self._read_once(reads)
             except Lost:
                 if attempt == _READ_ATTEMPTS or not self.is_open:
@@ -380,10 +377,6 @@ class Session:
     def children(self, paths: Iterable[str], *, fresh: bool = False) -> list[list[str] | None]:
         """The names below each node, None for one that is not there. As `read`."""
         return cast("list[list[str] | None]", self.read([(GET_CHILDREN, path) for path in paths], fresh=fresh))
-
-    def _sync(self) -> None:
-        """Has the server catch up with its leader; nobody waits for the answer, later reads queue behind it."""
-        self._call(Sync(self.address.chroot or "/"))
 
     def _read_once(self, reads: Sequence[Read]) -> list[Answer]:
         requests = list(requests_of(reads, self.address.chroot))
@@ -534,5 +527,5 @@ class Session:
         try:
             self._await_connection((self._waiting_since or time.monotonic()) + self._timeout_s)
         except Unreachable:
-            self._silent = True
+            self.is_silent = True
             raise

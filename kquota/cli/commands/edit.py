@@ -70,7 +70,8 @@ def command(selection: params.Selection, strict: bool, match: NamePatterns, writ
         path = folder / "quotas.yaml"
         keep = False
         try:
-            text = _head(terms.named) + _body(quotas_text(shown))
+            lines = quotas_text(shown).splitlines(keepends=True)
+            text = _head(terms.named) + "".join(line for line in lines if not line.startswith("#"))
             path.write_text(text, encoding="utf-8")
             file = _edited(editor, path, text, is_asked)
             if file is None:
@@ -198,11 +199,6 @@ def _head(named: str) -> str:
         f"# Quotas of {' '.join(named.split())}\n"
         "# A deleted entry or value is deleted from the cluster. An empty or unchanged file does nothing.\n"
     )
-
-
-def _body(text: str) -> str:
-    """A quotas file without its comments."""
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
 
 
 def _explained(text: str, error: InputError) -> str:

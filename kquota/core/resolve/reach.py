@@ -96,7 +96,8 @@ class Reach:
         """Those of the clients whom the entity governs, each with what it is governed in."""
         named = _one_spelling(entity)
         for client in clients:
-            if any(_differ(*names) for names in zip(named, _one_spelling(client), strict=True)):
+            pairs = zip(named, _one_spelling(client), strict=True)
+            if any(isinstance(name, str) and name != of_client for name, of_client in pairs):
                 continue
             found = tuple(each for each in self.resolve(client) if each.entity == entity)
             if found:
@@ -129,8 +130,3 @@ def _one_spelling(parts: Entity | Client) -> tuple[object, object, object]:
     """User, client-id and ip, which is compared as an address."""
     user, client_id, ip = parts
     return user, client_id, address(ip) if isinstance(ip, str) else ip
-
-
-def _differ(name: object, of_client: object) -> bool:
-    """Whether an entity with that name in one of its parts cannot be the client's."""
-    return isinstance(name, str) and name != of_client
