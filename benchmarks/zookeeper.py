@@ -21,7 +21,7 @@ from kquota.backends.zookeeper.requests import ENTITIES_PER_TRANSACTION, GET_DAT
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.sandbox import Sandbox
+from tests.support.sandbox import Sandbox
 
 TIERS = 20
 """How many different values the entities have, as where a platform hands out small, medium and large."""

@@ -23,13 +23,13 @@ from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.garbage import look_seldom
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.support import compiled
 from tests.support.browser import Browser
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
+from tests.support.sandbox import Sandbox
 from tests.support.scheduling import (
     LONG_WITHOUT_SERVERS,
     WITH_SERVERS,

@@ -38,13 +38,13 @@ from kquota.core.quotas.snapshot import Values
 from kquota.documents.config import read_config
 from kquota.documents.quotas import read_quota_file, read_quotas
 from kquota.documents.workload import read_workload
-from kquota.sandbox import Sandbox
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
 from tests.support.processes import QUICK_SPARK, spark_options
+from tests.support.sandbox import Sandbox
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]

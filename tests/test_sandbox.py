@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from kquota import sandbox
 from kquota.cli.commands.sandbox import command
 from kquota.errors import MissingDependency, Refused, Unreachable
-from kquota.sandbox import Sandbox, broker
+from kquota.sandbox import broker
+from tests.support.sandbox import Sandbox
 
 
 def alive(pid: int) -> bool:

@@ -18,10 +18,10 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kquota.documents.foreign.prometheus import shipped
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
 from tests.support.processes import free_ports
+from tests.support.sandbox import Sandbox
 from tools.recording.samples import agent_flag
 
 RELEASES = ("4.4.0", "4.3.1", "3.9.2", "2.8.2", "2.6.3")

@@ -1,8 +1,7 @@
 """A real ZooKeeper or a real broker on the loopback address: for demos, tests and first steps.
 
-`Sandbox` is a ZooKeeper that lives as long as its `with` block and leaves nothing behind; `start`, `status` and `stop`
-keep a detached server in a folder of its own. `ZooKeeper` runs from the jars of PySpark's wheel, and
-`kquota.sandbox.broker.Broker` from Kafka's jars.
+`start`, `status` and `stop` keep a detached server in a folder of its own. `ZooKeeper` runs from the jars of PySpark's
+wheel, and `kquota.sandbox.broker.Broker` from Kafka's jars.
 """
 
 import contextlib
@@ -10,19 +9,17 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Protocol
 
 from kquota.errors import InputError, KquotaError, MissingDependency, Refused, Unreachable
 from kquota.files import java_program
@@ -93,23 +90,17 @@ class Server(Protocol):
 
 
 class ZooKeeper(Server):
-    """A ZooKeeper; `extra_config`, `jvm_flags` and `extra_jars` as `Sandbox` has them."""
+    """A ZooKeeper; its attributes may be replaced before it is started."""
 
     title = "ZooKeeper"
     config_file = "zoo.cfg"
     log_file = "zookeeper.log"
     patience_s = 90.0
-
-    def __init__(
-        self,
-        extra_config: Mapping[str, str] | None = None,
-        jvm_flags: Sequence[str] = (),
-        extra_jars: Sequence[str] = (),
-    ) -> None:
-        self._extra_config = dict(extra_config or {})
-        # A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB.
-        self._jvm_flags = (*JVM_FLAGS, "-Xmx1g", *jvm_flags)
-        self._extra_jars = tuple(extra_jars)
+    config: Mapping[str, str] = MappingProxyType({})
+    """More lines of zoo.cfg."""
+    # A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB.
+    jvm_flags: Sequence[str] = (*JVM_FLAGS, "-Xmx1g")
+    jars: Sequence[str] = JARS
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         # ZooKeeper reads a backslash as an escape, hence the POSIX form.
@@ -121,12 +112,12 @@ class ZooKeeper(Server):
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
-            **self._extra_config,
+            **self.config,
         }
         write_config(folder / self.config_file, settings)
-        classpath = os.pathsep.join(str(jar) for jar in pyspark_jars((*JARS, *self._extra_jars)))
+        classpath = os.pathsep.join(str(jar) for jar in pyspark_jars(self.jars))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        return [*self._jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
+        return [*self.jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
 
     def port(self, config: str) -> int | None:
         found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
@@ -144,71 +135,6 @@ class ZooKeeper(Server):
         # The JVM's locale decides what becomes of other characters.
         data = (folder / "data").as_posix()
         return f"dataDir={data if data.isascii() else ''}".encode() in answer
-
-
-class Sandbox:
-    """A ZooKeeper in a temporary folder, for as long as the `with` block lasts.
-
-    Writes are not forced to the disk. `extra_config` are more lines of zoo.cfg, `jvm_flags` more flags of the JVM,
-    `extra_jars` more jars of PySpark's as regular expressions of their file names. Raises MissingDependency without
-    PySpark or Java, Unreachable when it does not start.
-    """
-
-    def __init__(
-        self,
-        *,
-        extra_config: Mapping[str, str] | None = None,
-        jvm_flags: Sequence[str] = (),
-        extra_jars: Sequence[str] = (),
-    ) -> None:
-        self._server = ZooKeeper(extra_config, ("-Dzookeeper.forceSync=no", *jvm_flags), extra_jars)
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-
-    @property
-    def port(self) -> int:
-        """The port on the loopback address."""
-        return self._port
-
-    @property
-    def connect(self) -> str:
-        """The connect string, without a chroot."""
-        return f"{HOST}:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process, while there is one."""
-        return None if self._process is None else self._process.pid
-
-    def start(self) -> Self:
-        """Starts the server and waits until it serves."""
-        if self._process is not None:
-            return self
-        self._folder = Path(tempfile.mkdtemp(prefix="kquota-sandbox-"))
-        try:
-            self._process, self._port = _launch(self._server, self._folder, None, uuid.uuid4().hex, False)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Ends the server and removes its folder; a second call does nothing."""
-        if self._process is not None:
-            _end(self._process)
-            self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def start(directory: Path, port: int | None = None, server: Server | None = None) -> SandboxState:
@@ -232,7 +158,7 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
     last = last_port(directory, chosen)
     if port is None and last is not None and not _is_taken(last):
         port = last
-    process, port = _launch(chosen, directory, port, token, True)
+    process, port = launch(chosen, directory, port, token, True)
     state = SandboxState(process.pid, port, str(directory), token, chosen.metrics, chosen.login)
     # Replaced as a whole: a reader finds the old state or the new one.
     draft = directory / f"{STATE_FILE}.{token}"
@@ -240,7 +166,7 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
         draft.write_text(json.dumps(asdict(state)) + "\n", encoding="utf-8")
         draft.replace(directory / STATE_FILE)
     except BaseException:
-        _end(process)
+        end(process)
         raise
     # From here on nobody waits for the child: it outlives this process on purpose.
     process.returncode = 0
@@ -317,10 +243,14 @@ def _claim(directory: Path, server: Server) -> None:
         raise InputError(f"{directory} cannot hold a sandbox: {error.strerror or error}") from None
 
 
-def _launch(
+def launch(
     server: Server, folder: Path, port: int | None, token: str, detached: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Starts a server and waits until it serves. A free port can be lost to someone else, hence another attempt."""
+    """Starts a server and waits until it serves; returns its process and its port, a free one unless one is given.
+
+    Raises MissingDependency without Java, and Unreachable when it does not start.
+    """
+    # A free port can be lost to someone else, hence another attempt.
     java = java_program()
     if java is None:
         raise MissingDependency(
@@ -350,7 +280,7 @@ def _launch(
                 raise _start_failure(server, folder, f"ended with code {process.returncode}")
             raise _start_failure(server, folder, f"does not serve after {server.patience_s:g} s")
         except BaseException:
-            _end(process)
+            end(process)
             raise
     raise AssertionError("unreachable")
 
@@ -409,7 +339,8 @@ def _is_ours(pid: int, token: str) -> bool:
     return f"{_MARKER}{token}".encode() in command
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a server that was launched, and waits for that."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -18,11 +18,11 @@ from confluent_kafka.admin import (
 
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.quotas.alteration import Alteration
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker, Listener, password_of
 from tests.support.certificates import Certificate, authority, keytool
 from tests.support.oauth import AuthorizationServer
 from tests.support.processes import free_ports
+from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -22,12 +22,12 @@ from kquota.backends.zookeeper.checks import check_ensemble
 from kquota.core.check import Check, State
 from kquota.core.quotas.entity import Entity
 from kquota.errors import KquotaError, Unauthorized, Unreachable
-from kquota.sandbox import Sandbox
 from tests.backends.conftest import Certificates, Cluster, SecuredZooKeeper
 from tests.backends.contract import rate
 from tests.brokers.kafka import password_of
 from tests.support.certificates import tls_from_files
 from tests.support.processes import free_ports
+from tests.support.sandbox import Sandbox
 
 
 def plain(user: str, password: str | None = None) -> Plain:

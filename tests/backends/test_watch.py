@@ -13,10 +13,10 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Unreachable
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.support.relay import Relay
+from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

@@ -20,10 +20,10 @@ from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import resolve
 from kquota.errors import InputError, InvalidRequest, KquotaError, Rejected, Unreachable
-from kquota.sandbox import Sandbox
 from tests.backends.contract import CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import CREDENTIALS, ZooKeeperNeighbour
 from tests.support.processes import free_ports
+from tests.support.sandbox import Sandbox
 
 USER = Entity(user="u")
 

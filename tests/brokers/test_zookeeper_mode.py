@@ -18,11 +18,11 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InvalidRequest, Rejected, Unauthorized
-from kquota.sandbox import Sandbox
 from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, REQUEST, U1, rate
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import password_of
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
+from tests.support.sandbox import Sandbox
 
 TOPIC = "load"
 PAYLOAD_BYTES = 10_000

@@ -21,10 +21,10 @@ from kquota.cli.completion import quoted_rest, split
 from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
+from tests.support.sandbox import Sandbox
 from tests.support.scheduling import part
 from tests.support.waiting import settled, until
 from tests.support.warm import Forks

@@ -28,10 +28,10 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError, Unauthorized, Unreachable
-from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.test_config import validated
 from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 RECORDED = Path("tests/data/request_log").resolve()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
 from tests.cli.test_leases import entries, let_time_pass
 from tests.cli.test_screens import STYLED
 from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 
 BACK = ("undo", "--yes")
 

@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from kazoo.client import KazooClient
 
 from kquota.documents.encoding import schema
-from kquota.sandbox import Sandbox
 from tests.cli.conftest import Kquota, Ran
 from tests.cli.test_describe_alter import Golden, validated
 from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 
 FILE = """\
 kind: kquota.quotas

@@ -18,12 +18,12 @@ import pytest
 from kquota.backends.kafka.raw import RawQuotas
 from kquota.core.quotas.entity import EntityType
 from kquota.core.quotas.filter import QuotaFilter
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.differential import scripts
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand
 from tests.differential.scripts import ADDRESS, Words
 from tests.support.kafka_configs import ZooKeeper, run_as
+from tests.support.sandbox import Sandbox
 
 SCRIPTED = 12
 """How many sequences of mutated lines each cluster sees."""

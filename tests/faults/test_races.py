@@ -25,9 +25,9 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, Rejected
 from kquota.reconcile import Terms, apply
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
 rounds = pytest.mark.parametrize("turn", range(ROUNDS))

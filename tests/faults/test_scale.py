@@ -21,8 +21,8 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.sandbox import Sandbox
 from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 
 PERCENT = int(os.environ.get("SCALE", "1"))
 ENTITIES = 1_000 * PERCENT

@@ -27,8 +27,8 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
-from kquota.sandbox import Sandbox
 from tests.support.processes import stand_still
+from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 KEYS = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]

@@ -31,9 +31,9 @@ from kquota.backends import znode
 from kquota.backends.kafka.raw import RawQuotas
 from kquota.cli.kafka_configs import run
 from kquota.cli.kafka_configs.configs import double_text, parse_double
-from kquota.sandbox import Sandbox
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
+from tests.support.sandbox import Sandbox
 
 Case = Mapping[str, Any]
 Expected = Mapping[str, Any]

@@ -17,8 +17,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.sandbox import Sandbox
 from tests.brokers.zookeeper_mode import ZooKeeperModeBroker
+from tests.support.sandbox import Sandbox
 from tools.recording.kept import check_private
 
 QUOTAS = (
