@@ -1,7 +1,7 @@
 """How librdkafka connects as this package's own client does, and its errors as kquota's."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, MutableSequence
+from collections.abc import Iterator
 from typing import Any
 
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
@@ -28,42 +28,26 @@ def settings_of(bootstrap: str, security: KafkaSecurity, client_id: str) -> dict
     return settings
 
 
-def quiet(settings: dict[str, Any], reported: MutableSequence[Any]) -> dict[str, Any]:
-    """The settings of a client that logs nothing; `reported` gets the errors of its connections."""
-    return {**settings, "log_level": 0, "error_cb": reported.append}
-
-
 @contextlib.contextmanager
-def errors(where: str, reported: Collection[Any] = ()) -> Iterator[None]:
+def errors(where: str) -> Iterator[None]:
     """Raises librdkafka's errors inside as kquota's; see `error_of`."""
     from confluent_kafka import KafkaException
 
     try:
         yield
     except KafkaException as error:
-        raise error_of(error.args[0], where, reported) from None
+        raise error_of(error.args[0], where) from None
     except TimeoutError:
         raise Unreachable(f"{where}: no answer in time") from None
 
 
-def refusal(reported: Iterable[Any]) -> Any | None:
-    """The first of the errors that connections `reported` that says that a login is refused."""
-    from confluent_kafka import KafkaError
-
-    return next((each for each in reported if each.code() == KafkaError._AUTHENTICATION), None)
-
-
-def error_of(error: Any, where: str, reported: Collection[Any] = ()) -> KquotaError:
-    """The error for a KafkaError. A time-out has its cause among the errors that connections `reported` before."""
+def error_of(error: Any, where: str) -> KquotaError:
+    """The error for a KafkaError."""
     from confluent_kafka import KafkaError
 
     code = error.code()
     if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MSG_TIMED_OUT):
-        refused = refusal(reported)
-        if refused is None:
-            down = [each.str() for each in reported if each.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE)]
-            return Unreachable(f"{where}: {down[-1] if down else error.str()}")
-        error, code = refused, refused.code()
+        return Unreachable(f"{where}: {error.str()}")
     message = f"{where}: {error.str()}"
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return InputError(f"{where}: there is no such topic or partition")
