@@ -58,6 +58,8 @@ if _HOME not in os.environ.get("XDG_STATE_HOME", ""):  # workers have what the f
 # One compilation of the kernel serves all workers, all processes, and executors that have kquota in an archive.
 os.environ["NUMBA_CACHE_DIR"] = str(compiled.COMPILED)
 _numbers = itertools.count()
+_clients: dict[str, Any] = {}
+"""Who makes chroots, by the ZooKeeper: to connect takes longer."""
 # How long an example takes says nothing where servers and other tests run beside it.
 _SLOW = (HealthCheck.too_slow,)
 settings.register_profile("here", deadline=None, suppress_health_check=_SLOW)
@@ -145,22 +147,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[Sandbox]:
     """A running ZooKeeper."""
+    from kazoo.client import KazooClient
+
     with Sandbox() as sandbox:
+        _clients[sandbox.connect] = client = KazooClient(sandbox.connect)
+        client.start()
         yield sandbox
+        client.stop()
+        client.close()
 
 
 def new_chroot(zookeeper: Sandbox) -> str:
     """The connect string of an empty chroot that nobody else has."""
-    from kazoo.client import KazooClient
-
     path = f"/test-{next(_numbers)}"
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    try:
-        client.create(path)
-    finally:
-        client.stop()
-        client.close()
+    client = _clients[zookeeper.connect]
+    client.retry(client.create, path)
     return zookeeper.connect + path
 
 

@@ -16,6 +16,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.config import read_config
 from kquota.documents.encoding import Document, schema
 from kquota.documents.quotas import read_quota_file
+from tests.support.scheduling import part
 
 MAN = Path(__file__).resolve().parents[1] / "man"
 PAGES = sorted(path.name for path in MAN.iterdir())
@@ -37,7 +38,7 @@ def section(text: str, name: str) -> str:
     return textwrap.dedent(found[1])
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", part(PAGES, 0))
 def test_a_page_is_shown_without_warnings(page: str) -> None:
     """It says what it is about and leads on to others, which are there."""
     text, complaints = shown(page)
@@ -112,9 +113,9 @@ def test_every_key_of_a_file_is_explained(page: str, name: str) -> None:
         for key, member in node.get("properties", {}).items():
             yield key
             yield from keys(member)
-        for part in ("items", "additionalProperties"):
-            if isinstance(node.get(part), dict):
-                yield from keys(node[part])
+        for below in ("items", "additionalProperties"):
+            if isinstance(node.get(below), dict):
+                yield from keys(node[below])
 
     rules = schema(name)
     text = shown(page)[0]

@@ -29,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, Rejected, Uncertain
+from tests.support.scheduling import part
 
 COUNT = 300
 """So many that their table does not fit into a buffer."""
@@ -113,9 +114,9 @@ def test_writes_do_not_depend_on_who_reads_stdout(shell: Shell, unbuffered: str)
 
 
 def test_an_answer_in_the_exit_code_needs_no_reader(shell: Shell) -> None:
-    for streams in GONE.values():
+    for streams in part([*GONE.values()], 0):
         assert shell("plan one.json --exit-code", streams)[0] == 1
-    for streams in FULL.values():
+    for streams in part([*FULL.values()], 0):
         assert shell("plan one.json --exit-code", streams)[0] == 74
         assert shell("help concepts", streams)[0] == 74
     assert shell("help concepts", "| head -1") == (0, "")
@@ -126,7 +127,7 @@ def test_an_answer_in_the_exit_code_needs_no_reader(shell: Shell) -> None:
 @pytest.mark.parametrize("verb", ["--alter --add-config producer_byte_rate=5", "--describe"])
 def test_the_drop_in_does_not_look_at_its_output_as_kafkas_tool(shell: Shell, verb: str) -> None:
     command = f"kafka-configs --zookeeper $KQUOTA_ZOOKEEPER --entity-type users --entity-name a {verb}"
-    for streams in (*GONE.values(), *FULL.values()):
+    for streams in part([*GONE.values(), *FULL.values()], "--alter" in verb):
         assert shell(command, streams)[0] == 0
     assert shell.rates() == ({5} if "--alter" in verb else set())
 

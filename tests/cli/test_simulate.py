@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from kquota import simulations
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.enforcement import (
     FetchSensor,
@@ -53,6 +54,12 @@ quotas:
 """
 GOLDEN = Path(__file__).parent / "golden" / "simulate"
 """The answer to both, in each format: `test_every_format` says that it is."""
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By day command lines share this process, and its machine code; `test_kernel.py` compares both kernels."""
+    monkeypatch.setattr(simulations, "COMPILED_FROM", 0)
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
 from tests.support.processes import stand_still
 from tests.support.sandbox import Sandbox
+from tests.support.scheduling import examples
 from tests.support.waiting import until
 
 KEYS = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
@@ -218,7 +219,7 @@ def look(client: Any, root: str, path: str, prepared: list[str]) -> bool:
 
 
 def test_concurrent_writers_lose_no_update(zookeeper: Sandbox, chroot: str, znodes: Any, tmp_path: Path) -> None:
-    writers, rounds = 8, 125
+    writers, rounds = 8, examples(125)
     jobs = [["alter_in_turn", chroot, writer, rounds, writers] for writer in range(writers)]
     codes, errors = run(jobs, tmp_path, at_once=writers)
     assert codes == [0] * writers, errors
