@@ -350,12 +350,7 @@ def switch_back(loggers: BrokerLoggers, change: LevelChange) -> Settled:
 
 
 def take_back(
-    entry: Entry,
-    loggers: BrokerLoggers,
-    *,
-    journal: Journal,
-    clock: Callable[[], int],
-    command: Command,
+    entry: Entry, loggers: BrokerLoggers, *, journal: Journal, clock: Callable[[], int], command: Command
 ) -> tuple[Settled, ...]:
     """Switches back what a recording left on: the end of undo and reconcile. The journal gets an entry of its own.
 

@@ -12,11 +12,7 @@ from typing import Final
 from kquota.backends import secrets
 from kquota.errors import InputError
 
-OPTIONS: Final = {
-    "kafka": "--bootstrap-server",
-    "controller": "--bootstrap-controller",
-    "zookeeper": "--zookeeper",
-}
+OPTIONS: Final = {"kafka": "--bootstrap-server", "controller": "--bootstrap-controller", "zookeeper": "--zookeeper"}
 """kquota's own schemes, with the option that takes what follows them."""
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols, which its addresses may begin with."""

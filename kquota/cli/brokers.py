@@ -47,12 +47,7 @@ def described(broker: Broker | None, access: Access) -> View:
 
 
 def alter(
-    broker: Broker,
-    additions: Mapping[str, str],
-    deletions: list[str],
-    writing: Writing,
-    *,
-    strict_delete: bool,
+    broker: Broker, additions: Mapping[str, str], deletions: list[str], writing: Writing, *, strict_delete: bool
 ) -> None:
     """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}

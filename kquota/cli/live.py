@@ -24,8 +24,7 @@ class Asked:
     """Where live metrics are read: pages of exporters, or a Prometheus."""
 
     metrics: tuple[str, ...] = values(
-        "[BROKER=]URL|FILE",
-        "The page of a broker's exporter, http://broker-1:7071/metrics; repeat it for each broker.",
+        "[BROKER=]URL|FILE", "The page of a broker's exporter, http://broker-1:7071/metrics; repeat it for each broker."
     )
     prometheus: str | None = value("URL", "Ask a Prometheus for the brokers' quota metrics instead.")
     prometheus_match: str | None = value("MATCHERS", "Which series of it, besides their names: 'cluster=\"prod\"'.")

@@ -318,10 +318,7 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
         counters,
         [
             several and (Column("BROKER"), lambda counter: counter.broker),
-            (
-                Column("WHO", style="bold"),
-                lambda counter: (counter_subject(counter), limited_by(counter), counter.key),
-            ),
+            (Column("WHO", style="bold"), lambda counter: (counter_subject(counter), limited_by(counter), counter.key)),
             wide and (Column("TAG"), lambda counter: counter.sensor),
             (Column("LIMIT", number=True), _limits),
             (Column("THROTTLE TIME", number=True), _throttled),

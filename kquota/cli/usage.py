@@ -69,8 +69,7 @@ class Asked:
     paths: tuple[str, ...] = argument(nargs=-1, type=click.Path(), metavar="PATH…")
     table: str | None = value("NAME", "Instead of files: a usage table of Spark's catalogue.")
     topic: str | None = value(
-        "NAME",
-        "Instead of files: a topic of usage records in JSON, on --bootstrap-server, up to its end of now.",
+        "NAME", "Instead of files: a topic of usage records in JSON, on --bootstrap-server, up to its end of now."
     )
     quotas: Path | None = params.QUOTAS
     quotas_journal: Path | None = path(
@@ -170,12 +169,7 @@ class Asked:
         session.warn_approximations(facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
-        read = replace(
-            settings.read,
-            broker=self.broker,
-            zone=self.log_timezone,
-            num_partitions=self.num_partitions,
-        )
+        read = replace(settings.read, broker=self.broker, zone=self.log_timezone, num_partitions=self.num_partitions)
         if topic is not None:
             kafka, timeout_s = topic
             read = replace(read, kafka=kafka, timeout_s=timeout_s)

@@ -181,11 +181,7 @@ def apply_document(report: ApplyReport, plan: Plan) -> Document:
         "objections": objection_documents(plan.objections),
         "journal": report.entry,
         "changes": [
-            {
-                **picked(change, "entity action"),
-                "status": status[change.entity],
-                "error": errors.get(change.entity),
-            }
+            {**picked(change, "entity action"), "status": status[change.entity], "error": errors.get(change.entity)}
             for change in plan.changes
         ],
     }

@@ -90,8 +90,7 @@ _QUOTA: Final = re.compile(
     rf"kafka_server_(?:quota_)?(?:(?P<type>produce|fetch|request|controllermutation)_)?{_ATTRIBUTE}", re.I
 )
 _IN_NAME: Final = re.compile(
-    rf"kafka_server_(?:quota_)?(?P<type>produce|fetch|request|controllermutation)_.+_{_ATTRIBUTE}",
-    re.I,
+    rf"kafka_server_(?:quota_)?(?P<type>produce|fetch|request|controllermutation)_.+_{_ATTRIBUTE}", re.I
 )
 """What rules such as `kafka.server<type=(.+), client-id=(.+)><>(.+)` make of a user or a client-id."""
 _REDPANDA: Final = re.compile(r"(?:redpanda|vectorized)_kafka_quotas_client_quota_throughput_by_entity(?:_total)?")

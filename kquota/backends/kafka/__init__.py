@@ -10,10 +10,4 @@ from kquota.backends.addresses import Servers
 from kquota.backends.kafka.backend import KafkaBackend
 from kquota.backends.kafka.security import KafkaSecurity, Plain, Scram
 
-__all__ = [
-    "KafkaBackend",
-    "KafkaSecurity",
-    "Plain",
-    "Scram",
-    "Servers",
-]
+__all__ = ["KafkaBackend", "KafkaSecurity", "Plain", "Scram", "Servers"]

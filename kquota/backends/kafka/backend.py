@@ -62,12 +62,7 @@ class KafkaBackend(QuotaBackend):
     """
 
     def __init__(
-        self,
-        bootstrap: str,
-        *,
-        timeout_s: float = 10.0,
-        security: KafkaSecurity | None = None,
-        patient: bool = False,
+        self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None, patient: bool = False
     ) -> None:
         self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
         self._for_journal = (timeout_s, security)

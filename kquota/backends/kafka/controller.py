@@ -34,12 +34,7 @@ class ControllerBackend(QuotaBackend):
     """
 
     def __init__(
-        self,
-        bootstrap: str,
-        *,
-        timeout_s: float = 10.0,
-        security: KafkaSecurity | None = None,
-        patient: bool = False,
+        self, bootstrap: str, *, timeout_s: float = 10.0, security: KafkaSecurity | None = None, patient: bool = False
     ) -> None:
         self._session = _ControllerSession(
             Servers.parse(bootstrap, "controller"), timeout_s, security or KafkaSecurity(), patient=patient

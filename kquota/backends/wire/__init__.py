@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota.backends.wire.messages import *  # noqa: F403 - every message, and the numbers in them
 from kquota.backends.wire.messages import APIS, MESSAGES, UNSUPPORTED_VERSION, Api, ApiKey, Request
-from kquota.backends.wire.types import (
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    Codec,
-    decode,
-    decode_whole,
-    encode,
-    struct_of,
-)
+from kquota.backends.wire.types import INT16, INT32, NULLABLE_STRING, Codec, decode, decode_whole, encode, struct_of
 from kquota.backends.wire.types import LONGEST_STRING as LONGEST_STRING
 from kquota.backends.wire.types import FrameError as FrameError
 

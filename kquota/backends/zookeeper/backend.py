@@ -42,12 +42,7 @@ class ZooKeeperBackend(QuotaBackend):
     """
 
     def __init__(
-        self,
-        connect: str,
-        *,
-        timeout_s: float = 10.0,
-        security: ZooKeeperSecurity | None = None,
-        patient: bool = False,
+        self, connect: str, *, timeout_s: float = 10.0, security: ZooKeeperSecurity | None = None, patient: bool = False
     ) -> None:
         self._address = Address.parse(connect)
         self.cluster_address = f"zookeeper://{without_scheme(connect, 'zookeeper')}"

@@ -62,9 +62,7 @@ class RawConfigs(Closable):
         def changed(data: bytes | None) -> NodeChange:
             config = change(data)
             return NodeChange(
-                NodeConfig.decode(data).values(entity),
-                NodeConfig(config).values(entity),
-                encode_config(config),
+                NodeConfig.decode(data).values(entity), NodeConfig(config).values(entity), encode_config(config)
             )
 
         if self.data(["/"]) == [None]:

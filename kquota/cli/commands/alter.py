@@ -42,9 +42,7 @@ def command(
         shell_complete=params.completed_by("additions"),
     ),
     delete_config: tuple[str, ...] = values(
-        "KEY[,…]",
-        "Keys to delete; all: every one that is set.",
-        shell_complete=params.completed_by("deletions"),
+        "KEY[,…]", "Keys to delete; all: every one that is set.", shell_complete=params.completed_by("deletions")
     ),
     strict_delete: bool = flag("It is an error to delete a key that is not set; with all, where none is set."),
     selection: params.Selection,
@@ -163,11 +161,7 @@ def _alter_broker(
     if writing.lasts_ms is not None:
         raise click.UsageError("--for needs the journal, and limits of brokers are not in it")
     brokers.alter(
-        broker,
-        brokers.parse_additions(_items(add_config)),
-        _items(delete_config),
-        writing,
-        strict_delete=strict_delete,
+        broker, brokers.parse_additions(_items(add_config)), _items(delete_config), writing, strict_delete=strict_delete
     )
 
 

@@ -216,9 +216,4 @@ def described(
         entities = sorted({*snapshot, *mechanisms}, key=lambda entity: entity.sort_key) if mechanisms else snapshot
         return [Table(columns, map(row, entities))]
 
-    return View(
-        screen=table,
-        document=document,
-        csv=csv,
-        others={"wide": wide, "name": lambda: map(safe, snapshot)},
-    )
+    return View(screen=table, document=document, csv=csv, others={"wide": wide, "name": lambda: map(safe, snapshot)})

@@ -72,9 +72,7 @@ class Following:
         " May be given several times.",
     )
     keep: int = count(
-        "The most to keep on the disk for the findings at the end, some 40 bytes a request.",
-        metavar="GB",
-        default=20,
+        "The most to keep on the disk for the findings at the end, some 40 bytes a request.", metavar="GB", default=20
     )
 
     def check(self, usage: Usage) -> None:
@@ -107,12 +105,7 @@ class LiveQuotas:
 @audited.options
 @options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
-def command(
-    asked: usage.Asked,
-    wanted: audited.Wanted,
-    follow: Following,
-    output: str,
-) -> View:
+def command(asked: usage.Asked, wanted: audited.Wanted, follow: Following, output: str) -> View:
     """Follow a log or a topic: when throttling begins and ends.
 
     Files are read as they grow, are rotated and come anew. A line is printed when a counter begins to throttle its

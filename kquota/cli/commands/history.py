@@ -196,12 +196,7 @@ def _leases(leases: Sequence[Lease], now: int) -> Table:
 
 
 def _table(
-    entries: Sequence[Entry],
-    pages: Pages,
-    leases: Mapping[str, Sequence[Lease]],
-    now: int,
-    *,
-    unreadable: Pages | None,
+    entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence[Lease]], now: int, *, unreadable: Pages | None
 ) -> Table:
     # Who, when, what and why stay on a narrow terminal: two of them in a column, and no word is broken.
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE and not layout().sort_by

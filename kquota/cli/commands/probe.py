@@ -205,11 +205,7 @@ def _view(found: ProbeResult) -> View:
         yield _table(found)
         yield _VERDICTS[found.comparison.agreement.value]
 
-    return View(
-        screen=screen,
-        document=lambda: probe_document(found),
-        csv=lambda: csv_of([found], _CSV),
-    )
+    return View(screen=screen, document=lambda: probe_document(found), csv=lambda: csv_of([found], _CSV))
 
 
 _CSV = """probe=kind broker sensor=resolution.sensor limit=resolution.limit events=comparison.events

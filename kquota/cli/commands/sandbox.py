@@ -25,10 +25,7 @@ class Which:
     """A sandbox of the user."""
 
     dir: Path | None = path(
-        "The sandbox's own folder.",
-        metavar="DIR",
-        envvar="KQUOTA_SANDBOX",
-        show_default="the user's state folder",
+        "The sandbox's own folder.", metavar="DIR", envvar="KQUOTA_SANDBOX", show_default="the user's state folder"
     )
     broker: bool = flag("A Kafka broker in place of a ZooKeeper.")
     user: Sequence[str] = values("NAME", "Who may log in to the broker, besides alice and bob.")

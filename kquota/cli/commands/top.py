@@ -153,10 +153,7 @@ def command(
     brokers = watched.enforcers(facts)
     looked = _followed(logs, log_timezone, live, facts) if logs else live.open(source.cluster.timeout_s)
     screen = _Screen(
-        Watching(looked, brokers),
-        watched.quotas_reader(source, facts),
-        wanted,
-        lambda: session.count_brokers(source),
+        Watching(looked, brokers), watched.quotas_reader(source, facts), wanted, lambda: session.count_brokers(source)
     )
     if subject is not None:
         return _explained(subject, screen, looked, brokers, source)
@@ -556,10 +553,7 @@ def _explained(
             nobody.append(screen.nobody(seen, (), now(), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
-        raise InputError(
-            "; ".join(nobody),
-            hint="'kquota top --all' shows all; a counter is gone after an idle hour",
-        )
+        raise InputError("; ".join(nobody), hint="'kquota top --all' shows all; a counter is gone after an idle hour")
     limited = [use for use in found if use.limit is not None]
     explanations = [explain(uses, seen, source, brokers) for uses in together(limited) or together(found)[:1]]
     now_ms = now()

@@ -29,12 +29,7 @@ _TURN_S = 0.5
 @shown_as("text", "json", takes_output=True)
 def command(
     *,
-    interval: float = value(
-        "SECONDS",
-        "How often the cluster is asked.",
-        type=click.FloatRange(min=0.1),
-        default=1.0,
-    ),
+    interval: float = value("SECONDS", "How often the cluster is asked.", type=click.FloatRange(min=0.1), default=1.0),
     count: int | None = count("End after N lines."),
     for_ms: int | None = lasting("End after that time, such as 30m or 2h.", "--for"),
     access: Access,

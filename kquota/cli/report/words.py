@@ -263,9 +263,7 @@ def suffering(found: Finding) -> str:
 
 
 def answer(
-    findings: Sequence[Finding],
-    answers: AnswersOf = MappingProxyType({}),
-    quotas: Sequence[QuotaVerdict] = (),
+    findings: Sequence[Finding], answers: AnswersOf = MappingProxyType({}), quotas: Sequence[QuotaVerdict] = ()
 ) -> str:
     """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst.
 

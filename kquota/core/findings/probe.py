@@ -158,11 +158,7 @@ class Limits:
 
 
 def compare(
-    probe: Probe,
-    exchanges: Sequence[Exchange],
-    limits: Limits,
-    load: Load,
-    handler_ms: Sequence[float] | None = None,
+    probe: Probe, exchanges: Sequence[Exchange], limits: Limits, load: Load, handler_ms: Sequence[float] | None = None
 ) -> Comparison:
     """The throttling of a run beside what is predicted for its load, as long as it lasted.
 

@@ -309,10 +309,7 @@ def recommend_default(
         len(order),
         len(order) - len(outliers),
     )
-    return [
-        default,
-        *(_recommendation(choices[name], name, key, current, len(usages[name])) for name in outliers),
-    ]
+    return [default, *(_recommendation(choices[name], name, key, current, len(usages[name])) for name in outliers)]
 
 
 def _between(needs: Sequence[float], policy: Policy) -> tuple[float | None, float | None]:

@@ -231,8 +231,7 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
     shown = format_number(number) if plain else f"{exact:g}"
     if exact <= 0:
         raise InputError(
-            f"{key}: {shown} must be greater than 0",
-            hint=f"{_LIFTED}; Kafka cannot forbid traffic by a quota of 0",
+            f"{key}: {shown} must be greater than 0", hint=f"{_LIFTED}; Kafka cannot forbid traffic by a quota of 0"
         )
     if maximum is None:
         value = float(exact)

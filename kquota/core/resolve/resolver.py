@@ -304,11 +304,7 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
 
 
 def resolve(
-    snapshot: QuotaSnapshot,
-    user: str,
-    client_id: str,
-    ip: str | None = None,
-    static: StaticQuotas = NO_STATIC_QUOTAS,
+    snapshot: QuotaSnapshot, user: str, client_id: str, ip: str | None = None, static: StaticQuotas = NO_STATIC_QUOTAS
 ) -> tuple[Resolution, ...]:
     """Every quota key for one client; the connection quota only where an ip is given."""
     resolutions = [Resolver.of(snapshot, key, static).resolve(user, client_id) for key in CLIENT_KEYS]

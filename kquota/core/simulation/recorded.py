@@ -220,12 +220,7 @@ class Mutating(NamedTuple):
 
 
 def run_mutations(
-    requests: Sequence[Mutating],
-    limit: float,
-    recorded_ms: int,
-    *,
-    windows: QuotaWindows,
-    retries: bool,
+    requests: Sequence[Mutating], limit: float, recorded_ms: int, *, windows: QuotaWindows, retries: bool
 ) -> Met:
     """Runs the requests of one client, in time, which sends none while it is muted.
 

@@ -27,10 +27,7 @@ _KEYS: Final = {
     FETCH_API: QuotaKey.CONSUMER_BYTE_RATE,
     CONNECT_API: QuotaKey.CONNECTION_CREATION_RATE,
 }
-_UNITS: Final = {
-    QuotaKey.CONTROLLER_MUTATION_RATE: "partitions",
-    QuotaKey.CONNECTION_CREATION_RATE: "connections",
-}
+_UNITS: Final = {QuotaKey.CONTROLLER_MUTATION_RATE: "partitions", QuotaKey.CONNECTION_CREATION_RATE: "connections"}
 ORIGIN_MS: Final = 1_700_000_000_000
 """Any moment will do, but a late one: only a clock of epoch ms finds a new token bucket full."""
 _MOST_SEGMENTS: Final = 200_000

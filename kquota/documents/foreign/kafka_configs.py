@@ -112,7 +112,7 @@ def _described(name: str, lines: list[str]) -> QuotaSnapshot:
                 *(
                     names[part] or names.get(f"old_{part}") or DEFAULT if part in names else None
                     for part in ("user", "client", "ip")
-                ),
+                )
             )
             values = _values(_STORED_SCRAM.sub("", match["pairs"] or ""))
             known = found.quotas.setdefault(entity, {})
@@ -288,8 +288,7 @@ def _texts(options: _Options, option: str) -> list[str]:
 def _plain(option: str, word: _Word) -> str:
     if word.expands:
         raise InputError(
-            f"--{option} has a variable in it",
-            hint="run the script, and import what 'kafka-configs --describe' prints",
+            f"--{option} has a variable in it", hint="run the script, and import what 'kafka-configs --describe' prints"
         )
     return word.text
 
