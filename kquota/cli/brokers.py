@@ -23,7 +23,7 @@ from kquota.core.change.broker import (
 )
 from kquota.core.change.plan import Cluster
 from kquota.documents.clusters import broker_alter_document, brokers_document
-from kquota.errors import Conflict, InputError
+from kquota.errors import Conflict
 
 
 def described(broker: Broker | None, access: Access) -> View:
@@ -67,19 +67,6 @@ def alter(
             f"written, but not shown by the broker within {access.timeout_s:g} s: {broker_text(broker)}",
             hint="the broker lags behind, or somebody else altered it meanwhile: describe it",
         )
-
-
-def parse_additions(items: list[str]) -> dict[str, str]:
-    """KEY=VALUE items as texts by key. Raises InputError for another form and for a key given twice."""
-    texts: dict[str, str] = {}
-    for item in items:
-        name, separator, text = (part.strip() for part in item.partition("="))
-        if not separator:
-            raise InputError(f"{item!r}: all configs to be added must be in the format key=value")
-        if name in texts:
-            raise InputError(f"{name} is given twice")
-        texts[name] = text
-    return texts
 
 
 _CSV = "broker=0 config=1.name value=2.value source=2.source effective=3 set_as=2.name"

@@ -27,7 +27,6 @@ from kquota.cli.text import (
     safe,
 )
 from kquota.cli.text import markdown as as_markdown
-from kquota.cli.verdicts import lines, markdown_lines
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import Closed
@@ -154,7 +153,7 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
     if quality.unread_files:
         unread = first_of(quality.unread_files, lambda file: f"{code(file.path)} ({file.reason})", MOST_ROWS)
         paragraphs.append(f"Not read to the end: {unread}.")
-    return "\n\n".join([*paragraphs, *markdown_lines(result.quotas)])
+    return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas)])
 
 
 def _undetermined(found: Finding) -> str:
@@ -357,7 +356,7 @@ def _times(found: Finding) -> tuple[str, ...]:
 
 def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
     """What became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
-    return map(Note, lines(result.quotas, counts=counts))
+    return map(Note, words.verdict_lines(result.quotas, counts=counts))
 
 
 _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")

@@ -14,7 +14,6 @@ from kquota.cli.report import words
 from kquota.cli.streams import warn
 from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
-from kquota.cli.verdicts import lines, markdown_lines
 from kquota.cli.views import Csv, Note, Part, Shown, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import subject
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
@@ -210,7 +209,7 @@ def usage_view(comparison: Comparison, replayed: Replayed) -> View:
             yield ""
             yield clients_table(comparison)
         yield Note(f"{summary(comparison)}; {replayed.usage}")
-        yield from map(Note, lines(comparison.quotas, counts=False))
+        yield from map(Note, words.verdict_lines(comparison.quotas, counts=False))
 
     return View(
         screen=screen,
@@ -250,7 +249,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
         yield f"\n<details><summary>{many(len(better), 'client')} throttled less, or no longer</summary>\n"
         yield from table(better, with_outcome=True)
         yield "\n</details>"
-    for line in markdown_lines(comparison.quotas, counts=False):
+    for line in words.markdown_lines(comparison.quotas, counts=False):
         yield f"\n{line}"
 
 

@@ -16,11 +16,11 @@ from kquota.cli.options import declared, flag, path, values
 from kquota.cli.text import entity_text, safe
 from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
-from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.alteration import Alteration, values_of
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import ANY
 from kquota.core.quotas.filter import Any as AnyName
-from kquota.core.quotas.quota import QuotaKey, Value, parse_value
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import selected
 from kquota.documents.quotas import read_quota_file
 from kquota.errors import InputError
@@ -106,7 +106,7 @@ def command(
                     f"each {option} would be for every entity; give one list for all, as {option} {','.join(lists)},"
                     " or different values by --file"
                 )
-        additions = _additions(add_config)
+        additions = values_of(_additions(add_config))
         everything = _ALL in _items(delete_config)
         alterations = [
             Alteration(
@@ -160,9 +160,7 @@ def _alter_broker(
     _check_changes(add_config, delete_config)
     if writing.lasts_ms is not None:
         raise click.UsageError("--for needs the journal, and limits of brokers are not in it")
-    brokers.alter(
-        broker, brokers.parse_additions(_items(add_config)), _items(delete_config), writing, strict_delete=strict_delete
-    )
+    brokers.alter(broker, _additions(add_config), _items(delete_config), writing, strict_delete=strict_delete)
 
 
 def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
@@ -193,19 +191,17 @@ def _items(texts: Iterable[str]) -> list[str]:
     return items
 
 
-def _additions(texts: Iterable[str]) -> dict[QuotaKey, Value]:
-    values: dict[QuotaKey, Value] = {}
+def _additions(texts: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE items as texts by key. Raises InputError for another form and for a key given twice."""
+    values: dict[str, str] = {}
     for item in _items(texts):
-        name, separator, text = item.partition("=")
+        name, separator, text = (part.strip() for part in item.partition("="))
         if not separator:
-            hint = (
-                "a number has no commas: 1000000, or 1MB" if values and re.fullmatch(r"\d{3}", item.strip()) else None
-            )
+            hint = "a number has no commas: 1000000, or 1MB" if values and re.fullmatch(r"\d{3}", item) else None
             raise InputError(f"{item!r}: all configs to be added must be in the format key=value", hint=hint)
-        key = QuotaKey.parse(name.strip())
-        if key in values:
-            raise InputError(f"{key} is given twice")
-        values[key] = parse_value(key, text)
+        if name in values:
+            raise InputError(f"{name} is given twice")
+        values[name] = text
     return values
 
 

@@ -12,9 +12,9 @@ import click
 from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, declared, flag, option, value, values
+from kquota.cli.report.words import quota_kinds, quota_names, verdict_lines
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
-from kquota.cli.verdicts import kinds, lines, names
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
 from kquota.core.findings.verdicts import Verdict
@@ -250,11 +250,11 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)
         others = many(len(found.left_out), "other quota")
         yield Note(f"{many(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
-    for (kind, key), quotas in kinds(() if wanted.only else found.left_out).items():
+    for (kind, key), quotas in quota_kinds(() if wanted.only else found.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
-        text = f"{many(counters, 'throttled counter')} of {kind} quotas left out: {names(quotas)}"
+        text = f"{many(counters, 'throttled counter')} of {kind} quotas left out: {quota_names(quotas)}"
         yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)
-    for line in lines(found.verdicts, counts=False):
+    for line in verdict_lines(found.verdicts, counts=False):
         yield Note(line)
     for key, counters in found.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"

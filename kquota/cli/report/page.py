@@ -13,7 +13,6 @@ from kquota import __version__
 from kquota.cli.report import words
 from kquota.cli.report.content import MOST, Report
 from kquota.cli.text import many, moment, rate_text, records_text, safe
-from kquota.cli.verdicts import lines as verdict_lines
 from kquota.core.findings.finding import Finding
 from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
@@ -103,7 +102,7 @@ def _values(report: Report) -> dict[str, Any]:
         "mutations": any(row.key is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
         "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
-        "quotas": [f"{text[0].upper()}{text[1:]}." for text in verdict_lines(report.quotas)],
+        "quotas": [f"{text[0].upper()}{text[1:]}." for text in words.verdict_lines(report.quotas)],
         "outcomes": Outcome,
         "changes_meanwhile": [
             (f"{moment(time_ms)} UTC", reason)
