@@ -14,7 +14,7 @@ import pytest
 from tests.brokers.nodes import new_cluster_id
 from tests.support import here
 from tests.support.processes import free_ports
-from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, unit_of
+from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, part, unit_of
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,14 +122,17 @@ def test_every_module_that_is_scheduled_is_there() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "--version",
-        "resolve --quotas quotas.yaml --user aliceé\udcff -o json",
-        "resolve --quotas none.yaml --user alice",
-        "describe --zookeeper 127.0.0.1:1",
-        "audit usage.csv --quotas quotas.yaml --fail-on throttled",
-        "simulate --nonsense",
-    ],
+    part(
+        [
+            "--version",
+            "resolve --quotas quotas.yaml --user aliceé\udcff -o json",
+            "resolve --quotas none.yaml --user alice",
+            "describe --zookeeper 127.0.0.1:1",
+            "audit usage.csv --quotas quotas.yaml --fail-on throttled",
+            "simulate --nonsense",
+        ],
+        0,
+    ),
 )
 def test_a_fork_and_this_process_do_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
     """With its folder, environment, streams and exit code."""

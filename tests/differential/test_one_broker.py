@@ -41,7 +41,7 @@ from tests.differential.oracle import Oracle
 from tests.support.scheduling import by_day
 
 # Each day draws the same: more rounds would play the same events again.
-EVENTS = 20_000 if by_day() else 100_000
+EVENTS = 10_000 if by_day() else 100_000
 LENGTH = 5_000
 START = 1_700_000_000_000
 IP = "10.0.0.2"

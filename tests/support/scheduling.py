@@ -161,7 +161,12 @@ NIGHTLY: Sequence[str] = (
         f"tests/audit/test_judge.py::test_{name}"
         for name in ("requests_and_samples_side_by_side", "spark_finds_the_same")
     ),
-    "tests/audit/test_mutations.py::test_a_rotated_log_tells_what_a_whole_one_does[spark]",
+    # Two processes: test_job.py compares them with a plain replay each day.
+    *(
+        f"tests/audit/test_mutations.py::test_a_rotated_log_tells_what_a_whole_one_does[{how}"
+        for how in ("spark", "two")
+    ),
+    "tests/audit/test_files.py::test_usage_tables_in_s3[2-parquet]",
     "tests/audit/test_recorded.py::test_from_the_shell_and_by_spark_submit",
     "tests/audit/test_recorded.py::test_spark_finds_the_same",
     "tests/audit/test_verdicts.py::test_every_engine_says_the_same",
@@ -221,6 +226,10 @@ NIGHTLY: Sequence[str] = (
     # Kills and races: each day one writer is killed at each of its steps.
     *("tests/faults/test_apply_faults.py", "tests/faults/test_kills.py", "tests/faults/test_races.py"),
     *("tests/faults/test_ensemble.py", "tests/faults/test_scale.py", "tests/faults/test_record_kills.py"),
+    *(
+        f"tests/faults/test_zookeeper_faults.py::test_a_writer_killed_at_any_step_leaves_both_or_neither[{which}"
+        for which in ("existing node", "new node")
+    ),
     *(
         f"tests/faults/test_zookeeper_faults.py::test_a_{what}"
         for what in ("server_that_falls_silent", "restarted_server", "server_that_never_comes_back")
