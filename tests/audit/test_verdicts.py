@@ -22,8 +22,8 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, plan_splits, sight_of, usage, usage_topic
 from kquota.audit.sources.connections import LOWER_BOUND
-from kquota.cli import verdicts as words
 from kquota.cli.main import cli
+from kquota.cli.report.words import verdict_lines
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, MutationSensor
 from kquota.core.enforcement.exempt import EXEMPTIONS
@@ -214,7 +214,7 @@ def test_a_quota_that_the_brokers_ignore_has_its_verdict(tmp_path: Path, version
     for entity, key, _, reason in quotas.ignored:
         assert reasons[entity, key] == (FREE, reason)
         assert f"not enforced by Kafka {version}" in reason
-    assert any("not enforced" in line for line in words.lines(result.quotas))
+    assert any("not enforced" in line for line in verdict_lines(result.quotas))
 
 
 @pytest.mark.parametrize(
