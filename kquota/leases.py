@@ -155,14 +155,12 @@ class Leases:
             due.setdefault(lease.entry.id, []).append(lease)
         return {id: tuple(leases) for id, leases in due.items()}
 
-    def shown_in(self, snapshot: QuotaSnapshot, keys: Iterable[QuotaKey] = QuotaKey) -> tuple[Lease, ...]:
+    def shown_in(self, snapshot: QuotaSnapshot) -> tuple[Lease, ...]:
         """The leases whose values a snapshot shows, of entities that are in it."""
-        wanted = set(keys)
         return tuple(
             lease
             for lease in self.on
             if not lease.covered
-            and lease.key in wanted
             and lease.entity in snapshot
             and not differ(snapshot[lease.entity].get(lease.key), lease.value)
         )

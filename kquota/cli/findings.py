@@ -50,13 +50,13 @@ def compared_view(
         yield Note(whatif.summary(comparison))
         yield from whatif.comparison_screen(comparison)
         yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
-        yield from _about_quotas(result, counts=False)
+        yield from map(Note, words.verdict_lines(result.quotas, counts=False))
         yield from _how_on_spark(result)
         yield from map(Note, _closed_loop_lines(result))
 
     def csv() -> Iterator[Part]:
         yield whatif.comparison_csv(comparison)
-        yield from _about_quotas(result, counts=False)
+        yield from map(Note, words.verdict_lines(result.quotas, counts=False))
 
     def markdown() -> Iterator[Part]:
         live = "the live quotas"
@@ -101,7 +101,7 @@ def audited_view(
 
     def csv() -> Iterator[Part]:
         yield _csv(result, findings)
-        yield from _about_quotas(result, counts=False)
+        yield from map(Note, words.verdict_lines(result.quotas, counts=False))
 
     def markdown() -> Iterator[Part]:
         yield summary(result, settings)
@@ -280,7 +280,7 @@ def _screen(
         f"{_spared(quality)}{_unread(quality)}"
         f" ({result.engine} engine)"
     )
-    yield from _about_quotas(result, counts=False)
+    yield from map(Note, words.verdict_lines(result.quotas, counts=False))
     yield from map(Note, _closed_loop_lines(result))
 
 
@@ -352,11 +352,6 @@ def _day(shown: Sequence[Finding]) -> str:
 def _times(found: Finding) -> tuple[str, ...]:
     """The first and the last throttle."""
     return period(found.first_throttled_ms, found.last_throttled_ms)
-
-
-def _about_quotas(result: AuditResult, *, counts: bool = True) -> Iterator[Part]:
-    """What became of each quota that is set; without `counts` only of those that nobody can judge, or meets."""
-    return map(Note, words.verdict_lines(result.quotas, counts=counts))
 
 
 _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")

@@ -154,10 +154,10 @@ def probe(
     kind = Probe(kind)
     usual = USUAL[kind]
     load = Load(
-        rate=_amount(kind, usual.rate if rate is None else rate),
-        size=int(_amount(kind, usual.size if size is None else size)),
+        rate=amount(kind, usual.rate if rate is None else rate),
+        size=int(amount(kind, usual.size if size is None else size)),
         duration_s=duration_s,
-        most=int(_amount(kind, usual.most if most is None else most)),
+        most=int(amount(kind, usual.most if most is None else most)),
     )
     access = (
         Access(bootstrap_server, isolated=True)
@@ -173,13 +173,12 @@ def probe(
     return run(request, access.bootstrap_server, security or login.kafka_security(), listener)
 
 
-def _amount(kind: Probe, given: float | str) -> float:
-    """A number in the unit of the probe. Raises InputError unless it is above 0."""
-    if isinstance(given, str) and kind.unit == "bytes":
-        return parse_value(QuotaKey.PRODUCER_BYTE_RATE, given)
+def amount(kind: Probe, given: float | str) -> float:
+    """A number in the unit of the probe, such as `500kB`. Raises InputError unless it is above 0."""
     try:
-        value = float(given)
-    except ValueError:
+        in_words = isinstance(given, str) and kind.unit == "bytes"
+        value = float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, str(given)) if in_words else given)
+    except (InputError, ValueError):
         value = 0.0
     if not 0 < value < float("inf"):
         raise InputError(f"{given!r} is not a number above 0")

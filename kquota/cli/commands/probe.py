@@ -20,12 +20,12 @@ from kquota.cli.text import Column, amount_text, duration, range_text, rate_text
 from kquota.cli.views import Part, Table, View, check_sorting, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Load, Probe
-from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
+from kquota.core.quotas.quota import humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
 from kquota.documents.limits import probe_document
-from kquota.errors import InputError, Refused
-from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, run
+from kquota.errors import Refused, placed
+from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, amount, run
 
 PROBES = ("produce", "fetch", "request")
 
@@ -113,7 +113,7 @@ def command(
         with progress("probing") as bar:
             begun = time.monotonic()
             bar.watch(lambda: (min(time.monotonic() - begun, load.duration_s), load.duration_s))
-            result = run(request, bootstrap, security, _listener())
+            result = run(request, bootstrap, security, _Listening())
         show(_view(result), output)
     if result.ended_by == "bound":
         warn(f"ended by --max-{'bytes' if kind.unit == 'bytes' else 'count'}")
@@ -135,21 +135,18 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _listener() -> Listener:
-    class Listening(Listener):
-        """Warns on stderr."""
+class _Listening(Listener):
+    """Warns on stderr."""
 
-        def warn(self, text: str) -> None:
-            warn(text)
+    def warn(self, text: str) -> None:
+        warn(text)
 
-        def read(self, snapshot: QuotaSnapshot) -> None:
-            session.warn_problems(snapshot)
-            session.warn_ignored(snapshot.ignored)
+    def read(self, snapshot: QuotaSnapshot) -> None:
+        session.warn_problems(snapshot)
+        session.warn_ignored(snapshot.ignored)
 
-        def ending(self) -> None:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
-
-    return Listening()
+    def ending(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway
 
 
 def _check(kind: Probe) -> None:
@@ -166,25 +163,17 @@ def _check(kind: Probe) -> None:
 
 
 def _load(kind: Probe, rate: str | None, size: str | None, duration_s: float, max_bytes: str, max_count: int) -> Load:
-    in_bytes = kind.unit == "bytes"
-    usual = USUAL[kind]
-    amount = usual.size if size is None else int(_number("size", size, as_bytes=True))
-    most = int(_number("max-bytes", max_bytes, as_bytes=True)) if in_bytes else max_count
-    if in_bytes and amount > most:
-        raise Refused(f"--size is more than {most} bytes", hint="--max-bytes is the bound")
-    speed = usual.rate if rate is None else _number("rate", rate, as_bytes=in_bytes)
-    return Load(rate=speed, size=amount, duration_s=duration_s, most=most)
-
-
-def _number(name: str, text: str, *, as_bytes: bool) -> float:
-    """The number of an option, in bytes with a unit. Raises InputError."""
-    try:
-        value = float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, text) if as_bytes else text)
-    except (InputError, ValueError):
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"--{name}: {text!r} is not a number above 0")
-    return value
+    usual, most = USUAL[kind], max_count
+    with placed("--size"):
+        of_each = usual.size if size is None else int(amount(kind, size))
+    if kind.unit == "bytes":
+        with placed("--max-bytes"):
+            most = int(amount(kind, max_bytes))
+        if of_each > most:
+            raise Refused(f"--size is more than {most} bytes", hint="--max-bytes is the bound")
+    with placed("--rate"):
+        speed = usual.rate if rate is None else amount(kind, rate)
+    return Load(rate=speed, size=of_each, duration_s=duration_s, most=most)
 
 
 def _ask(request: ProbeRequest, bootstrap: str) -> None:

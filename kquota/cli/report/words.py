@@ -300,7 +300,7 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
     return f"{pages}'{recommend}' proposes limits that are enough"
 
 
-def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
+def throttled_clients(answers: AnswersOf) -> str:
     """`3 clients: user alice with client-id app up to 2.0 s, …`: whom brokers throttled; empty where it was nobody."""
     longest: dict[tuple[str, str], int] = {}
     for name, told in by_harm(answers):
@@ -308,7 +308,7 @@ def throttled_clients(answers: AnswersOf, most: int = 3) -> str:
             longest.setdefault(name.client, told.throttle_time_max_ms)
     if not longest:
         return ""
-    named = first_of([*longest.items()], lambda each: f"{_client(*each[0])} up to {duration(each[1])}", most)
+    named = first_of([*longest.items()], lambda each: f"{_client(*each[0])} up to {duration(each[1])}")
     return f"{many(len(longest), 'client')}: {named}"
 
 
@@ -438,9 +438,9 @@ def count_text(quotas: Sequence[QuotaVerdict]) -> str:
     return f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"
 
 
-def quota_names(quotas: Sequence[QuotaVerdict], most: int = _NAMED_QUOTAS) -> str:
+def quota_names(quotas: Sequence[QuotaVerdict]) -> str:
     """The first of these quotas by name, and how many more there are."""
-    return first_of(quotas, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}", most)
+    return first_of(quotas, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}", _NAMED_QUOTAS)
 
 
 def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
