@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from kquota.backends import BrokerLoggers
-from kquota.core.change.plan import Objection, Plan
+from kquota.core.change.plan import Plan
 from kquota.core.change.recording import (
     Bounds,
+    Draft,
     Estimate,
     Fate,
-    Level,
     LevelChange,
     Reading,
     Settled,
@@ -34,27 +34,6 @@ _TICK_S = 0.2
 _SPACE_S = 10.0
 _NOTHING = Reading(0, 0, exact=True)
 Ended: TypeAlias = Literal["time", "requests", "size", "space", "signal", "error", "nothing to do"]
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A recording that nobody has begun: what it would change, how much it would write, and what speaks against it.
-
-    `on` are the nodes whose logger is on already: these are left alone.
-    """
-
-    nodes: tuple[int, ...]
-    levels: Mapping[int, Level]
-    changes: tuple[LevelChange, ...]
-    bounds: Bounds
-    estimates: tuple[Estimate, ...] = ()
-    spaces: tuple[Space, ...] = ()
-    objections: tuple[Objection, ...] = ()
-
-    @property
-    def on(self) -> tuple[int, ...]:
-        """The nodes that log their requests already."""
-        return tuple(node for node in self.nodes if self.levels[node].records)
 
 
 @dataclass(frozen=True)

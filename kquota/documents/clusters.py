@@ -4,13 +4,13 @@ Their schemas have these names. `commands` are the command lines that mend what 
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kquota.core.change.broker import Broker, BrokerAlterResult, BrokerSnapshot, beside
 from kquota.core.change.migration import Finding
-from kquota.core.change.plan import Change, Cluster, Objection
-from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate, Level, Settled, Space
+from kquota.core.change.plan import Change, Cluster
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Draft, Settled
 from kquota.core.check import Check, State
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT
@@ -122,20 +122,12 @@ def _alter(alteration: Alteration, bootstrap_server: str) -> str:
 
 
 def record_document(
-    cluster: Cluster,
-    noun: str,
-    levels: Mapping[int, Level],
-    bounds: Bounds | None,
-    estimates: Iterable[Estimate],
-    spaces: Iterable[Space],
-    objections: Iterable[Objection],
-    recorded: Document | None,
-    settled: Iterable[Settled] = (),
+    cluster: Cluster, noun: str, draft: Draft, recorded: Document | None, settled: Iterable[Settled] = ()
 ) -> Document:
     """A recording; `recorded` is null for a dry run, and `settled` what became of each node's logger."""
     nodes: dict[int, Document] = {
         node: {"node": node, "before": level.name, "outcome": None, "now": level.name, "on_ms": 0, "error": None}
-        for node, level in levels.items()
+        for node, level in draft.levels.items()
     }
     nodes |= {became.node: picked(became, "node before outcome=fate now on_ms error") for became in settled}
     return {
@@ -144,10 +136,10 @@ def record_document(
         "node_type": noun,
         "logger": LOGGER,
         "level": RECORDING,
-        "bounds": None if bounds is None else picked(bounds, "for_ms requests size rotate_ms=rotate"),
-        "estimates": each(estimates, "node on_ms requests_per_second bytes_per_second bytes"),
-        "log_dirs": each(spaces, "node log_dir total_bytes=total usable_bytes=usable"),
-        "objections": objection_documents(objections),
+        "bounds": None if draft is _UNKNOWN else picked(draft.bounds, "for_ms requests size rotate_ms=rotate"),
+        "estimates": each(draft.estimates, "node on_ms requests_per_second bytes_per_second bytes"),
+        "log_dirs": each(draft.spaces, "node log_dir total_bytes=total usable_bytes=usable"),
+        "objections": objection_documents(draft.objections),
         "recorded": recorded,
         "nodes": [*nodes.values()],
     }
@@ -158,10 +150,14 @@ RECORDED: Final = """journal=entry started finished ended_by error requests=tota
 """What a document has of a recording that was made. Times are ms since the epoch."""
 
 
+_UNKNOWN: Final = Draft((), {}, (), Bounds(0))
+"""Of a recording that `undo` ends: the journal does not keep what was planned."""
+
+
 def taken_back_document(entry: Entry, settled: Iterable[Settled]) -> Document:
     """What `undo` made of a recording that had not switched everything back."""
     noun = "controller" if entry.cluster.startswith("controller://") else "broker"
     ended = {"finished": entry.finished or entry.started, "ended_by": "undo"}
     unknown = dict.fromkeys(("error", "requests", "bytes", "exact"))
     recorded = {**picked(entry, "journal=id started"), **ended, **unknown}
-    return record_document(entry.place, noun, {}, None, (), (), (), recorded, settled)
+    return record_document(entry.place, noun, _UNKNOWN, recorded, settled)

@@ -22,9 +22,9 @@ from kquota.cli.progress import progress
 from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
-from kquota.cli.views import Document, Note, Part, View, check_sorting, show, table_of
+from kquota.cli.views import Note, Part, View, check_sorting, show, table_of
 from kquota.core.change.broker import parse_broker
-from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Estimate
+from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Draft, Estimate
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.clusters import RECORDED, record_document
@@ -33,7 +33,7 @@ from kquota.documents.journal import Entry, Journal, name_of
 from kquota.errors import InputError
 from kquota.metrics.meters import LogMeter, Meter, PageMeter
 from kquota.reconcile import now
-from kquota.recorder import Draft, Recorded
+from kquota.recorder import Recorded
 
 APPENDERS = {"log4j2": "log4j2.yaml", "log4j1": "log4j1.properties"}
 """Which log4j: the file that configures an appender for the request log."""
@@ -146,7 +146,7 @@ def command(
             _say_who(drafted, loggers, journal)
         if dry_run or not drafted.changes:
             if output == "json":
-                show(View(document=lambda: _document(drafted, loggers, None)), output)
+                show(View(document=lambda: record_document(loggers.place(), loggers.noun, drafted, None)), output)
             consent.name_cluster(named)
             note("dry run: nothing was switched" if dry_run else "every request logger is on already: nothing to do")
             return ExitCode.OK
@@ -178,7 +178,9 @@ def command(
                 raise
         view = View(
             screen=lambda: [settled_table(recorded.settled, loggers.noun)],
-            document=lambda: _document(drafted, loggers, recorded),
+            document=lambda: record_document(
+                loggers.place(), loggers.noun, drafted, picked(recorded, RECORDED), recorded.settled
+            ),
         )
         show(view, output, written=True)
         return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access))
@@ -293,17 +295,3 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> in
     if recorded.ended_by == "signal":
         return stopped
     return ExitCode.OUTPUT if recorded.unfinished is not None and code is ExitCode.OK else code
-
-
-def _document(draft: Draft, loggers: BrokerLoggers, recorded: Recorded | None) -> Document:
-    return record_document(
-        loggers.place(),
-        loggers.noun,
-        draft.levels,
-        draft.bounds,
-        draft.estimates,
-        draft.spaces,
-        draft.objections,
-        None if recorded is None else picked(recorded, RECORDED),
-        () if recorded is None else recorded.settled,
-    )

@@ -179,6 +179,27 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """A recording that nobody has begun: what it would change, how much it would write, and what speaks against it.
+
+    `on` are the nodes whose logger is on already: these are left alone.
+    """
+
+    nodes: tuple[int, ...]
+    levels: Mapping[int, Level]
+    changes: tuple[LevelChange, ...]
+    bounds: Bounds
+    estimates: tuple[Estimate, ...] = ()
+    spaces: tuple[Space, ...] = ()
+    objections: tuple[Objection, ...] = ()
+
+    @property
+    def on(self) -> tuple[int, ...]:
+        """The nodes that log their requests already."""
+        return tuple(node for node in self.nodes if self.levels[node].records)
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What was recorded so far: lines (= requests) and bytes; `exact` where lines of the file were counted."""
 
