@@ -1,6 +1,5 @@
 """From samples to findings, with the local engine; what may follow from a series and what may not."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
 from kquota.metrics.series import Nature, Series
+from tests.cli.conftest import validated
 from tests.core.enforcement.strategies import START
 
 DATA = Path(__file__).parents[1] / "data" / "samples"
@@ -497,12 +497,11 @@ def test_a_verdict_is_never_wrong(
 
 def test_findings_are_a_document() -> None:
     """The JSON of sampled findings is what its schema says, also where a counter has throttle times and no rates."""
-    from jsonschema import Draft202012Validator
 
     from kquota.audit.findings import Findings
     from kquota.cli.auditing import data_of
     from kquota.documents.audit import audit_document
-    from kquota.documents.encoding import schema, to_json
+    from kquota.documents.encoding import to_json
 
     free = [gauge([0.0] * 9, nature=Nature.THROTTLE)]
     ((table,), _) = judge(free, AuditSettings(quotas({Entity(user="u"): {PRODUCE: 1000}}), in_force=True))
@@ -513,4 +512,4 @@ def test_findings_are_a_document() -> None:
 
     document = audit_document(Findings(result.findings), data_of(result.quality), brokers, "local")
 
-    Draft202012Validator(schema("audit")).validate(json.loads(to_json(document)))
+    validated(to_json(document), "audit")

@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.audit.engines import spark as job
 from kquota.audit.follow.follow import SETTLE_MS
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit import oracle, recorded
 from tests.audit.recorded import Recording
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 from tools.accuracy.throttles import logs_of
 
 CLUSTERS = [recording for recording in recorded.RECORDINGS if recording is not recorded.ONE]
@@ -191,8 +189,7 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
 
     assert shell.code == 1
     assert shell.err == "exit code 1, as --fail-on asks: throttled\n"
-    document = json.loads(shell.out)
-    Draft202012Validator(schema("audit")).validate(document)
+    document = validated(shell.out, "audit")
     assert submitted.returncode == 0, submitted.stderr[-2000:]
     assert document["engine"] == "local"
     assert json.loads(submitted.stdout) == document | {"engine": "spark"}

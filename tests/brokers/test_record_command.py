@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.cli.commands.record import appender_text
 from kquota.core.change.recording import LOGGER, Level
-from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota, Ran, kquota  # noqa: F401 - a fixture
+from tests.cli.conftest import Kquota, Ran, kquota, validated  # noqa: F401 - a fixture
 from tests.support.waiting import PATIENCE_S, interrupted, until
 
 _ROOT = """\
@@ -54,9 +52,7 @@ def run(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> Callable[..., Ra
 
 
 def document(ran: Ran) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ran.out)
-    Draft202012Validator(schema("record")).validate(found)
-    return found
+    return validated(ran.out, "record")
 
 
 def test_it_counts_what_it_recorded_and_sets_the_old_level_again(

@@ -1,14 +1,17 @@
 """Running kquota as a process, as scripts do."""
 
+import json
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from kquota.documents.encoding import schema
 from tests.support import here
 from tests.support.scheduling import by_day
 from tests.support.warm import Forks, can_fork
@@ -63,8 +66,18 @@ def kquota(tmp_path: Path, forks: Forks) -> Kquota:
     return run
 
 
+def validated(text: str, name: str) -> dict[str, Any]:
+    """A JSON document, held against the schema of that name."""
+    document: dict[str, Any] = json.loads(text)
+    Draft202012Validator(schema(name)).validate(document)
+    return document
+
+
+Golden = Callable[[str, str], None]
+
+
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def golden(request: pytest.FixtureRequest) -> Golden:
     """Compares text with a file in `golden/`; `pytest --update-golden` writes it."""
 
     def compare(name: str, text: str) -> None:

@@ -19,8 +19,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Journal
 from tests.backends.test_kafka_peers import Peer
-from tests.cli.conftest import Kquota
-from tests.cli.test_describe_alter import validated
+from tests.cli.conftest import Kquota, validated
 
 SECRET = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
 NODES = {

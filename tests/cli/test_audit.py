@@ -6,16 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.waiting import interrupted, until
 
 QUOTAS = (
@@ -126,7 +123,7 @@ def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["table", "csv"])
 def test_garbage_is_quarantined_and_the_rest_is_audited(
-    kquota: Kquota, tmp_path: Path, golden: Callable[[str, str], None], output: str
+    kquota: Kquota, tmp_path: Path, golden: Golden, output: str
 ) -> None:
     """One folder gives no broker a name; the bad line is kept with its reason; how to do so on Spark is said."""
     done = kquota("audit", "broker-7", "--quotas", "quotas.json", "-o", output)
@@ -169,8 +166,7 @@ def test_a_file_that_is_not_read_is_named_and_not_passed_over(kquota: Kquota, tm
     assert "warning: not read to its end: " in table.err
     assert "broker-7/bad.parquet: not a Parquet file" in table.err
     assert "; 1 file not read to the end (local engine)" in table.err
-    data = json.loads(document.out)
-    Draft202012Validator(schema("audit")).validate(data)
+    data = validated(document.out, "audit")
     (unread,) = data["data"]["unread_files"]
     assert (Path(unread["path"]).name, unread["reason"][:18]) == ("bad.parquet", "not a Parquet file")
     assert "Not read to the end: " in markdown.out
@@ -238,8 +234,7 @@ def test_without_quotas_the_log_itself_answers(kquota: Kquota, tmp_path: Path, q
         ["alice", "app-1", "produce", "5", "4"],
         ["bob", "app-7", "produce", "1", "0"],
     ]
-    data = json.loads(document.out)
-    Draft202012Validator(schema("audit")).validate(data)
+    data = validated(document.out, "audit")
     assert (data["findings"], data["quotas"], data["recorded_under"]["throttled"]) == ([], [], True)
     assert [each["throttled_share"] for each in data["logged"]] == [1, 0.8, 0]
     assert "| `alice` | `app-1` | produce | 80 % of 5 | 398 ms |" in comment.out

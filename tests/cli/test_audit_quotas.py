@@ -2,7 +2,6 @@
 
 import html
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from kquota.core.change.plan import plan
 from kquota.documents.encoding import schema
 from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quotas
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 
 START_MS = 1_773_219_600_000
 """2026-03-11 09:00:00 UTC."""
@@ -135,7 +134,7 @@ def test_a_journal_with_a_topic(kquota: Kquota, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "csv", "json", "markdown"])
-def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+def test_what_changes(kquota: Kquota, golden: Golden, output: str) -> None:
     """Some are throttled anew, though their counter is another one now."""
     done = kquota("audit", "usage.csv", "--quotas", "shifted.yaml", "--against", "high.json", "-o", output)
 
@@ -147,7 +146,7 @@ def test_what_changes(kquota: Kquota, golden: Callable[[str, str], None], output
     ]
     assert done.err.splitlines() == (said if output == "table" else [])
     if output == "json":
-        Draft202012Validator(schema("audit")).validate(json.loads(done.out))
+        validated(done.out, "audit")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_a_rejection_without_a_wait_counts_for_its_client(kquota: Kquota, tmp_pa
     assert "newly throttled  carol" in done.out
 
 
-def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Callable[[str, str], None]) -> None:
+def test_against_the_live_cluster(kquota: Kquota, chroot: str, golden: Golden) -> None:
     """The live quotas are those before."""
     assert kquota("apply", "high.json", "--zookeeper", chroot, "--yes").code == 0
     arguments = ["--quotas", "shifted.yaml", "--against", "live", "--prune", "--zookeeper", chroot, "-o", "markdown"]

@@ -3,15 +3,12 @@
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from kquota.documents.encoding import schema
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 
 DATA = RECORDED.parent
 QUOTAS = ["--quotas", str(DATA / "quotas.json")]
@@ -25,7 +22,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("output", ["table", "csv", "json"])
-def test_every_format(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+def test_every_format(kquota: Kquota, golden: Golden, output: str) -> None:
     """Bounds where requests have numbers."""
     done = kquota("audit", str(DATA / "kafka-jmx.csv"), *QUOTAS, "--all", "-o", output)
 
@@ -43,8 +40,7 @@ def test_every_source(kquota: Kquota, tmp_path: Path, file: str) -> None:
     done = kquota("audit", str(DATA / file), "--quotas", str(quotas), "--broker", "1", "-o", "json")
 
     assert done.code == 0, done.err
-    document = json.loads(done.out)
-    Draft202012Validator(schema("audit")).validate(document)
+    document = validated(done.out, "audit")
     assert any(finding["verdict"] == "throttled" for finding in document["findings"])
     assert document["data"]["rejected"] == 0
 

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker, password_of
-from tests.cli.conftest import Kquota, Ran
+from tests.cli.conftest import Golden, Kquota, Ran, validated
 
 RATE = "max.connection.creation.rate"
 LISTENER = f"listener.name.sasl_plaintext.{RATE}"
@@ -40,12 +38,6 @@ def run(kquota: Kquota, broker: KafkaBroker) -> Iterator[Callable[..., Ran]]:
     yield on_broker
     for where in (("--broker", "1"), ("--broker-defaults",)):
         assert on_broker("alter", *where, "--delete-config", f"{RATE},{LISTENER}", "--wait").code == 0
-
-
-def validated(text: str, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(text)
-    Draft202012Validator(schema(name)).validate(document)
-    return document
 
 
 def in_effect(ran: Ran, broker: object = 1) -> dict[str, tuple[object, str, list[object]]]:
@@ -98,7 +90,7 @@ def test_kafkas_own_tool_agrees(run: Callable[..., Ran], broker: KafkaBroker) ->
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])
-def test_describe_prints_every_format(run: Callable[..., Ran], golden: Callable[[str, str], None], output: str) -> None:
+def test_describe_prints_every_format(run: Callable[..., Ran], golden: Golden, output: str) -> None:
     """The cluster-wide default and the broker."""
     where = ("--entity-type", "brokers", "--entity-default")
     assert run("alter", *where, "--add-config", f"{RATE}=400,{LISTENER}=90", "--wait").code == 0

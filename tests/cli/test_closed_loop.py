@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.cli.text import duration
-from kquota.documents.encoding import schema
 from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as IN_FORCE
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 
 START_MS = 1_700_000_000_000
 HEADER = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection\n"
@@ -34,8 +32,7 @@ def test_a_recorded_log_from_end_to_end(kquota: Kquota) -> None:
     done = kquota(*arguments, "-o", "json")
 
     assert done.code == 0, done.err
-    document = json.loads(done.out)
-    Draft202012Validator(schema("audit")).validate(document)
+    document = validated(done.out, "audit")
     sums = dict.fromkeys(("closed_loop", "logged"), 0)
     for finding in document["findings"]:
         assert (finding["closed_loop"] is None) == (finding["key"] == "request_percentage")

@@ -1,14 +1,11 @@
 """Contexts on the command line: which cluster is meant, and whose credentials it gets."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 
 CONFIG = """\
 current-context: prod
@@ -34,13 +31,6 @@ def config(tmp_path: Path) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text(CONFIG)
     return path
-
-
-def validated(text: str, name: str) -> dict[str, Any]:
-    """The JSON on stdout, held against its schema."""
-    document: dict[str, Any] = json.loads(text)
-    Draft202012Validator(schema(name)).validate(document)
-    return document
 
 
 def view(kquota: Kquota, arguments: str, **environment: str) -> dict[str, tuple[str, str]]:

@@ -1,20 +1,14 @@
 """`kquota describe` and `kquota alter` against a real ZooKeeper."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota import Alteration, Entity, QuotaKey, connect
 from kquota.core.quotas.entity import DEFAULT
-from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
-
-Golden = Callable[[str, str], None]
-
+from tests.cli.conftest import Golden, Kquota, validated
 
 FILLED: dict[str, tuple[Entity, dict[QuotaKey, float]]] = {
     "--user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB": (
@@ -69,13 +63,6 @@ def test_alter_sets_each_kind_of_entity(kquota: Kquota, chroot: str) -> None:
         assert (done.code, done.rest) == (0, held if "--user alice --client-defaults" in arguments else "")
     with connect(zookeeper=chroot) as backend:
         assert dict(backend.describe()) == dict(FILLED.values())
-
-
-def validated(text: str, name: str) -> dict[str, Any]:
-    """The JSON on stdout, held against its schema."""
-    document: dict[str, Any] = json.loads(text)
-    Draft202012Validator(schema(name)).validate(document)
-    return document
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])

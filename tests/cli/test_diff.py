@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Kquota
-from tests.cli.test_describe_alter import Golden, validated
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.test_plan_apply import stable
 from tests.conftest import new_chroot
 from tests.support.sandbox import Sandbox

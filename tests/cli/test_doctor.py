@@ -1,17 +1,14 @@
 """`kquota doctor`: the lines, the exit codes, and the JSON document."""
 
-import json
 import stat
 import tomllib
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota import doctor
 from kquota.core.check import State
-from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 from tests.support.processes import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +28,7 @@ def test_the_document(kquota: Kquota) -> None:
     (port,) = free_ports(1)
     ran = kquota("doctor", "--bootstrap-server", f"127.0.0.1:{port}", "-o", "json")
     assert ran.code == 4
-    document = json.loads(ran.out)
-    Draft202012Validator(schema("doctor")).validate(document)
+    document = validated(ran.out, "doctor")
     assert document["cluster"] == f"kafka://127.0.0.1:{port}"
     failed = [check for check in document["checks"] if check["state"] == "fail"]
     assert [check["area"] for check in failed] == ["cluster"]

@@ -21,8 +21,8 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.foreign import kafka_configs
 from kquota.documents.quotas import quotas_text, read_quota_file
 from tests.brokers.kafka import AT_ONCE, CONFIG_COMMAND, KafkaBroker
-from tests.cli.conftest import Kquota
-from tests.cli.test_describe_alter import Golden, filled
+from tests.cli.conftest import Golden, Kquota
+from tests.cli.test_describe_alter import filled
 
 __all__ = ["filled"]
 

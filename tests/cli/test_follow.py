@@ -28,8 +28,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError, Unauthorized, Unreachable
-from tests.cli.conftest import Kquota
-from tests.cli.test_config import validated
+from tests.cli.conftest import Kquota, validated
 from tests.conftest import new_chroot
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import until

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Kquota
-from tests.cli.test_describe_alter import Golden, validated
+from tests.cli.conftest import Golden, Kquota, validated
 
 FILE = """\
 kind: kquota.quotas

@@ -2,20 +2,18 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.access import connect
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, parse_value
-from kquota.documents.encoding import schema
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.waiting import until
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
@@ -71,7 +69,7 @@ def sides(chroot: str, znodes: Any, broker: KafkaBroker) -> Iterator[tuple[str, 
 
 
 def test_every_damage_is_named_and_mended(
-    kquota: Kquota, sides: tuple[str, ...], golden: Callable[[str, str], None], chroot: str, broker: KafkaBroker
+    kquota: Kquota, sides: tuple[str, ...], golden: Golden, chroot: str, broker: KafkaBroker
 ) -> None:
     """The report is as the schema has it, shows no credential, and its commands make both sides equal."""
     check = ("migrate", "check", *sides)
@@ -82,8 +80,7 @@ def test_every_damage_is_named_and_mended(
 
     assert (table.code, plain.code, failing.code) == (0, 0, 1)
     golden("migrate.table", table.out.replace(chroot, "ZOOKEEPER").replace(broker.bootstrap, "BROKER"))
-    document = json.loads(plain.out)
-    Draft202012Validator(schema("migration")).validate(document)
+    document = validated(plain.out, "migration")
     found = {(each["damage"], each["where"]) for each in document["findings"]}
     assert found == {
         ("named-default", r"KRaft user=\<default>"),

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -15,10 +14,9 @@ from kquota.cli import auditing, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.encoding import schema
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.test_audit_quotas import START_MS, quotas
 
 ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
@@ -39,7 +37,7 @@ def files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "markdown", "json"])
-def test_who_is_newly_throttled(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+def test_who_is_newly_throttled(kquota: Kquota, golden: Golden, output: str) -> None:
     """Under what is there and under what would be; an entity that the file does not name keeps what it has."""
     done = kquota(*ARGUMENTS, "--quotas", "current.json", "-o", output)
 
@@ -54,7 +52,7 @@ def test_who_is_newly_throttled(kquota: Kquota, golden: Callable[[str, str], Non
             " (producer_byte_rate 20 kB/s to 5 kB/s)",
         ]
     if output == "json":
-        Draft202012Validator(schema("plan")).validate(json.loads(done.out))
+        validated(done.out, "plan")
 
 
 CONNECTED = "time_ms,broker,user,client_id,api,bytes,connection,throttle_time_ms\n" + "".join(

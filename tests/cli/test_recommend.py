@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -46,7 +45,7 @@ def files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
-def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+def test_output(kquota: Kquota, golden: Golden, output: str) -> None:
     """Evidence for each quota, and what is not known is said."""
     done = kquota("recommend", "usage.csv", "--quotas", "quotas.yaml", "-o", output)
 
@@ -62,7 +61,7 @@ def test_output(kquota: Kquota, golden: Callable[[str, str], None], output: str)
         *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
     ]
     if output == "json":
-        Draft202012Validator(schema("recommendation")).validate(json.loads(done.out))
+        validated(done.out, "recommendation")
 
 
 def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path) -> None:
@@ -120,15 +119,14 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
         " user=erin controller_mutation_rate" in lines
     )
     assert "undetermined (the table has no ip column): ip=10.0.0.1 connection_creation_rate" in lines
-    report = json.loads(done.out)
-    Draft202012Validator(schema("recommendation")).validate(report)
+    report = validated(done.out, "recommendation")
     assert [quota["entity"] for quota in report["left_out"]] == [
         {"user": "erin"},
         {"user": "bob", "client-id": "app"},
     ]
 
 
-def test_a_default(kquota: Kquota, golden: Callable[[str, str], None]) -> None:
+def test_a_default(kquota: Kquota, golden: Golden) -> None:
     """With lines for those that need more, and those that have one."""
     command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--entities", "default-user", "--covers", "75%"]
     done = kquota(*command, "--key", "producer_byte_rate", "-o", "yaml")
@@ -159,8 +157,7 @@ def test_a_quota_at_another_level_is_not_lowered_in_passing(kquota: Kquota, tmp_
     assert " keep " in alice
     assert alice.endswith("as now")
     assert "user: alice" not in kept.out
-    report = json.loads(lowered.out)
-    Draft202012Validator(schema("recommendation")).validate(report)
+    report = validated(lowered.out, "recommendation")
     changes = {quota["entity"]["user"]: quota for quota in report["recommendations"]}
     assert changes["alice"]["change"] == "lower"
     assert changes["alice"]["current"] == 50_000_000

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
@@ -28,10 +27,9 @@ from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Stand
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.audit.recorded import LOG, QUOTAS
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 from tests.support.browser import Browser
 
 EVIL = "<script>alert(1)</script><img src=http://evil.test/x onerror=alert(2)>{{ 7*7 }}\"'&amp;"
@@ -274,8 +272,7 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     show(audited_view(result, settings, None, show_all=True), "table")
     assert f"{rate} B/s  " in capsys.readouterr().out
     show(audited_view(result, settings, None, show_all=True), "json")
-    document = json.loads(capsys.readouterr().out)
-    Draft202012Validator(schema("audit")).validate(document)
+    document = validated(capsys.readouterr().out, "audit")
     shares = {finding["key"]: finding["peak_share"] for finding in document["findings"]}
     assert shares == {"producer_byte_rate": None, "request_percentage": 0.0 if limit == math.inf else None}
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from kquota.cli import main, session
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
-from tests.cli.test_describe_alter import validated
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -77,7 +75,7 @@ def test_the_produce_quota_of_a_client(
     assert [shadow["level"] for shadow in found["shadows"]] == shadows
 
 
-def test_table(kquota: Kquota, file: str, golden: Callable[[str, str], None]) -> None:
+def test_table(kquota: Kquota, file: str, golden: Golden) -> None:
     """All keys of a client, for people."""
     done = kquota("resolve", "--user", "user2", "--client", "clientA", "--ip", "10.0.0.7", "--quotas", file)
 

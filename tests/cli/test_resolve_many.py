@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
-from tests.cli.test_describe_alter import Golden, validated
 from tests.cli.test_resolve import QUOTAS
 
 CLIENTS = "user,client_id,ip\nuser1,clientA,10.0.0.7\nuser2,clientB,10.0.0.8\nuser3,,10.0.0.9\nuser3,clientA,\n"

@@ -6,17 +6,15 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from kquota import sandbox
 from kquota.cli.main import run
-from kquota.documents.encoding import schema
 from kquota.metrics.meters import requests_of
 from kquota.sandbox import SandboxState
 from tests.brokers.kafka import CONFIG_COMMAND, COORDINATES, NAME
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, validated
 
 
 def test_start_use_status_stop(kquota: Kquota) -> None:
@@ -32,7 +30,7 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
         assert kquota(*alter).code == 0
         status = kquota("sandbox", "status", "-o", "json", **kept)
         assert status.code == 0
-        Draft202012Validator(schema("sandbox")).validate(json.loads(status.out))
+        validated(status.out, "sandbox")
         assert json.loads(status.out)["connect"] == connect
         assert Path(json.loads(status.out)["log"]).is_file()
         assert json.loads(status.out)["log"] in kquota("sandbox", "status", **kept).complaint
@@ -45,7 +43,7 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
     assert kquota("sandbox", "stop", **kept).complaint == "not running"
     gone = kquota("sandbox", "status", "-o", "json", **kept)
     assert gone.code == 4
-    Draft202012Validator(schema("sandbox")).validate(json.loads(gone.out))
+    validated(gone.out, "sandbox")
 
     restarted = kquota("sandbox", "start", **kept).out.strip()
     try:
@@ -89,7 +87,7 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         assert kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", **there).code == 0
         kquota("sandbox", "stop", "--broker", **sandbox)
         again = kquota("sandbox", "start", "--broker", "--user", "carol.1", "-o", "json", **sandbox)
-        Draft202012Validator(schema("sandbox")).validate(json.loads(again.out))
+        validated(again.out, "sandbox")
         assert json.loads(again.out)["connect"] == connect
         assert "alice" in kquota("describe", **there).out
         other = kquota("sandbox", "start", KQUOTA_SANDBOX="here")

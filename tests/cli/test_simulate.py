@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -24,7 +23,7 @@ from kquota.core.enforcement import (
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Golden, Kquota
 from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
 
 WORKLOAD = """\
@@ -75,7 +74,7 @@ def files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv", "markdown"])
-def test_every_format(kquota: Kquota, golden: Callable[[str, str], None], output: str) -> None:
+def test_every_format(kquota: Kquota, golden: Golden, output: str) -> None:
     """The whole answer, in each format; what is left to say goes to stderr."""
     done = kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml", "-o", output)
 

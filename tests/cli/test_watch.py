@@ -23,8 +23,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import Rejected, Unauthorized, Unreachable
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota
-from tests.cli.test_describe_alter import Golden, validated
+from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.relay import Relay
 from tests.support.waiting import PATIENCE_S, interrupted
 

@@ -175,9 +175,6 @@ def test_the_plan_of_an_edit_leaves_alone_what_was_not_shown() -> None:
     assert not plan_of_edit(current, shown, shown)
 
 
-PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
-
-
 @given(snapshots, snapshots)
 def test_it_turns_the_one_into_the_other(one: QuotaSnapshot, other: QuotaSnapshot) -> None:
     found = difference(one, other)
