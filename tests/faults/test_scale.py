@@ -114,7 +114,7 @@ def test_an_audit_of_all_clients(tmp_path: Path) -> None:
 
     assert found.code == 0
     with (tmp_path / "out").open(encoding="utf-8") as rows:
-        assert sum(row.startswith("user user-") for row in rows) == CLIENTS // 10
+        assert sum(row.startswith("user user-") for row in rows) == min(500, CLIENTS // 10)
     assert found.memory_mb <= 2000, found
     assert found.cpu_s <= 120, found
 
