@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from kquota.audit.evidence.simulate import (
     MOST_TIME,
     OTHER_QUOTA,
     SimulatedCounter,
-    all_taken_back,
     kind_of,
     models_of,
     simulated,
@@ -65,7 +64,7 @@ class _Rows:
     """The rows of each counter of a part, and what they come to."""
 
     def __init__(self, part: Part) -> None:
-        self._part = part
+        self.part = part
         self.kinds = part.kinds
         longest = int(np.diff(part.offsets).max(initial=0))
         self._none, self._untold = np.zeros(longest, np.int64), np.full(longest, -1)
@@ -77,11 +76,20 @@ class _Rows:
         self.bare = (self.counts > 0) & (np.logical_or.reduceat(bare, starts) if some else False)
         """Of each counter whether some of its rows have no connection."""
 
+    def is_fetch(self) -> Any:
+        """Of each row of thread time whether it is of a fetch; where no row of its counter says so, it may be."""
+        part = self.part
+        if part.detail is None:
+            return np.ones(len(part.times), bool)
+        told = (part.detail > 0) & (part.detail < 2 * UNANSWERED)
+        untold = ~np.logical_or.reduceat(told, np.minimum(part.offsets[:-1], max(len(told) - 1, 0)))
+        return (part.detail == FETCH) | np.repeat(untold, np.diff(part.offsets))
+
     def traffic(self, counters: Int64s) -> Iterator[tuple[int, float]]:
         """(from the first row to the last one in ms, units per second) of each of these counters, which have rows."""
-        offsets, times = self._part.offsets, self._part.times
+        offsets, times = self.part.offsets, self.part.times
         lengths = times[offsets[counters + 1] - 1] - times[offsets[counters]]
-        scales = np.where(self._part.kinds[counters] == REQUEST, scale_of(QuotaKey.REQUEST_PERCENTAGE), 1)
+        scales = np.where(self.part.kinds[counters] == REQUEST, scale_of(QuotaKey.REQUEST_PERCENTAGE), 1)
         rates = self._totals[counters] / scales / (np.maximum(lengths, 1000) / 1000)
         return zip(lengths.tolist(), rates.tolist(), strict=True)
 
@@ -95,7 +103,7 @@ class _Rows:
 
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
-        part = self._part
+        part = self.part
         which = slice(*part.offsets[counter : counter + 2].tolist())
         count = which.stop - which.start
         detail = self._none[:count]
@@ -122,7 +130,7 @@ class _Predicting:
     def __init__(self, replayed: Replay) -> None:
         self._refs, self._judged, self._settings = replayed.refs, replayed.judged, replayed.settings
         self._is_calm, self._throttles, self._told = replayed.is_calm, replayed.throttles, replayed.told
-        self._first_ms, self._limits = replayed.first_ms, replayed.limits
+        self._first_ms = replayed.first_ms
         self._rows = _Rows(replayed.part)
         self._in_force = InForce(replayed.settings)
 
@@ -173,34 +181,45 @@ class _Predicting:
 
     def _take_back(self, found: Sequence[Predictions]) -> None:
         """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
-        rows = self._rows
+        rows, part = self._rows, self._rows.part
         few = rows.bare & (rows.counts <= MOST_MUTATIONS)
         timed: dict[tuple[int, str, str], list[int]] = {}
         for number in np.flatnonzero(few & (rows.kinds == REQUEST)).tolist():
             ref = self._refs[number]
             timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
-        fetched = np.flatnonzero(few & self._throttles & (rows.kinds == FETCH)).tolist() if timed else []
-        using = kernel_for(sum(map(rows.count, fetched)) // 10)  # a tenth of what the simulator does
-        for number in fetched:
+        pairs: list[tuple[int, int]] = []
+        for number in np.flatnonzero(few & self._throttles & (rows.kinds == FETCH)).tolist() if timed else ():
             ref = self._refs[number]
             tags = sorted({ref.sensor.partition(":")[0], ""})
             others = [other for tag in tags for other in timed.get((ref.variant, ref.broker, tag), ())]
             # Before the other one throttles, nothing has been taken back.
-            others = [other for other in others[:MOST_OTHERS] if self._first_ms[other] <= self._first_ms[number]]
-            for other in others:
-                fetches, times = ((self._limits(each), rows.read(each)) for each in (number, other))
-                if all_taken_back(fetches, times, int(self._first_ms[number]), self._settings, using):
-                    mine = self._judged(number)
-                    if self._in_force.holds(mine):
-                        break
-                    known = self._judged(other).verdict is not Verdict.UNDETERMINED
-                    verdict = Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED
-                    settled = replace(mine, verdict=verdict)
-                    reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
-                    found[ref.variant].update(
-                        {ref.name: _unknown(settled, self._in_force.recorded_under(mine), reason)}
-                    )
-                    break
+            pairs += (
+                (number, other) for other in others[:MOST_OTHERS] if self._first_ms[other] <= self._first_ms[number]
+            )
+        if not pairs:
+            return
+        using = kernel_for(len(part.times) // 10)  # a tenth of what the simulator does
+        spared = using.column([False] * len(pairs), "bool")
+        limits = np.repeat(part.limits, np.diff(part.offsets)) if part.event_limits is None else part.event_limits
+        using.spares_many(
+            using.new_counters(2, self._settings.windows, self._settings.generation),
+            *(using.column(each, "int64") for each in (part.offsets, part.times, part.values)),
+            using.column(limits, "float64"),
+            using.column(rows.is_fetch(), "bool"),
+            *(using.column(each, "int64") for each in zip(*pairs, strict=True)),
+            spared,
+        )
+        # Of several that spare the same fetches, the first one.
+        by = dict(pair for pair, does in zip(reversed(pairs), reversed(spared), strict=True) if does)
+        for number, other in by.items():
+            mine = self._judged(number)
+            if self._in_force.holds(mine):
+                continue
+            known = self._judged(other).verdict is not Verdict.UNDETERMINED
+            verdict = replace(mine, verdict=Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED)
+            reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
+            ref = mine.ref
+            found[ref.variant].update({ref.name: _unknown(verdict, self._in_force.recorded_under(mine), reason)})
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""

@@ -31,8 +31,7 @@ from kquota.audit.evidence.clients import (
 from kquota.audit.evidence.in_force import scale_of
 from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.retries import keys_of
-from kquota.audit.ledger.rows import NEVER, Judged
-from kquota.core.enforcement import UNLIMITED
+from kquota.audit.ledger.rows import Judged
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic.state import NONE
@@ -236,53 +235,6 @@ def _requests(rows: Rows, kinds: Any) -> Any:
     number = np.empty(len(rows), np.int64)
     number[order] = np.arange(len(rows)) - np.maximum.accumulate(starts)
     return keys_of(number * 8 + kinds, rows.time, rows.connection)
-
-
-def all_taken_back(
-    mine: tuple[Limits, Rows], theirs: tuple[Limits, Rows], first_ms: int, settings: AuditSettings, using: Kernel
-) -> bool:
-    """Whether a counter of fetches throttles nobody beside one of thread time, which is charged for the same requests.
-
-    A broker takes the bytes of a fetch back where either of the quotas throttles it. The rows of both are in the
-    order of time, and lack connections. Alone the counter first throttles at `first_ms`.
-    """
-    # Most throttle somebody at that time beside the other one, too: the later rows are not needed.
-    return all(_taken_back(mine, theirs, end_ms, settings, using) for end_ms in (first_ms, NEVER))
-
-
-def _taken_back(
-    mine: tuple[Limits, Rows], theirs: tuple[Limits, Rows], end_ms: int, settings: AuditSettings, using: Kernel
-) -> bool:
-    """The same of the rows until a time."""
-    fetches, times = (rows.take(slice(rows.time.searchsorted(end_ms, "right"))) for _, rows in (mine, theirs))
-    # Without the kinds of requests, those of one millisecond are taken in their order.
-    shared = np.flatnonzero(times.detail == FETCH) if times.detail.any() else np.arange(len(times))
-    moments = times.time[shared]
-    place = np.searchsorted(moments, fetches.time) + np.arange(len(fetches))
-    place -= np.searchsorted(fetches.time, fetches.time)
-    known = place < np.searchsorted(moments, fetches.time, "right")
-    if not known.any():
-        return False
-    alone = fetches.time[~known]
-    sizes = np.concatenate([fetches.size[~known], np.full(len(times), -1.0)])
-    sizes[len(alone) + shared[place[known]]] = fetches.size[known]
-    nanos = np.concatenate([np.full(len(alone), -1.0), times.size])
-    moments = np.concatenate([alone, times.time])
-    order = np.argsort(moments, kind="stable")
-    moments = moments[order]
-    return using.spares(
-        *(using.new_counter(settings.windows, settings.generation) for _ in range(2)),
-        using.column(moments, "int64"),
-        *(using.column(column[order], "float64") for column in (sizes, nanos)),
-        *(using.column(_limits_at(each, moments), "float64") for each, _ in (mine, theirs)),
-    )
-
-
-def _limits_at(limits_since: Limits, times: Int64s) -> Any:
-    """The limit of a counter at each of some times; the first one before that."""
-    since, limits = zip(*limits_since, strict=True)
-    known = np.array([UNLIMITED if limit is None else limit for limit in limits])
-    return known[np.maximum(np.searchsorted(since, times, "right") - 1, 0)]
 
 
 def _prediction(

@@ -11,7 +11,6 @@ Sources: `Sensor.record` and `checkQuotas`, `QuotaUtils.throttleTime` and `bound
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kquota.core.enforcement.arithmetic import double_to_int, long_to_int, round_half_up
@@ -199,31 +198,6 @@ def charge_request(
     if counts_bytes and kind == FETCH and outcome.throttle_ms > 0:
         note(bandwidth, kind, now, -size)
     return bytes_verdict, time_verdict, outcome
-
-
-@compilable
-def spares(
-    bandwidth: Counter,
-    requests: Counter,
-    times: Sequence[int],
-    sizes: Sequence[float],
-    nanos: Sequence[float],
-    byte_limits: Sequence[float],
-    request_limits: Sequence[float],
-) -> bool:
-    """Whether no fetch is throttled for its bytes, where the thread time of some is charged to a second counter.
-
-    The columns have an entry for each request. A negative size is a request that is no fetch of the first counter. With
-    negative thread time, the second counter knows nothing of the fetch.
-    """
-    for i in range(len(times)):
-        size, spent, limits = sizes[i], nanos[i], (byte_limits[i], request_limits[i])
-        _, _, throttle_ms = charge_request(
-            FETCH, bandwidth, limits[0], requests, limits[1], times[i], size, spent, size >= 0.0, spent >= 0.0
-        )
-        if throttle_ms.bandwidth_ms > 0:
-            return False
-    return True
 
 
 @compilable

@@ -60,9 +60,9 @@ class Kernel:
     charge_request: Callable[
         [int, Counter, float, Counter, float, int, float, float, bool, bool], tuple[Verdict, Verdict, Throttle]
     ]
-    spares: Callable[..., bool]
     max_fetch_bytes: Callable[[float, int, int], int]
     replay_many: Callable[..., None]
+    spares_many: Callable[..., None]
     run_traffic: Callable[[Traffic, int], int]
     end_traffic: Callable[[Traffic], None]
 

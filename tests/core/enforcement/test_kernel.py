@@ -25,7 +25,6 @@ from kquota.core.enforcement import (
     kernel,
 )
 from kquota.core.enforcement import kernel as kernel_function
-from kquota.core.enforcement.counter import Counter
 from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
 from kquota.core.enforcement.kind import FETCH, REQUEST
 from kquota.core.quotas.quota import Value
@@ -54,31 +53,45 @@ def state(sensor: ProduceSensor | FetchSensor | RequestSensor) -> list[object]:
 def test_spares_is_one_request_after_another(
     events: list[tuple[int, int | None, int]], generation: Generation, byte_limit: float, request_limit: float
 ) -> None:
-    """A request of which only one counter knows is charged to that one."""
-
-    def counters(using: Kernel) -> list[Counter]:
-        return [using.new_counter(QuotaWindows(), generation) for _ in range(2)]
-
-    times = list(itertools.accumulate((gap for gap, _, _ in events), initial=given_.START))[1:]
-    sizes = [-1.0 if size is None else float(size) for _, size, _ in events]
+    """A request of which only one counter knows is charged to that one. No pair meets the counters of another one."""
+    times = itertools.accumulate((max(gap, 0) for gap, _, _ in events), initial=given_.START)
+    requests = [
+        (now, size, spent) for (_, size, spent), now in zip(events, itertools.islice(times, 1, None), strict=True)
+    ]
     # Every third fetch is known to the counter of bytes alone.
-    nanos = [-1.0 if size is not None and not size % 3 else float(spent) for _, size, spent in events]
-    bandwidth, requests = counters(PLAIN)
-    delays = []
-    for now, size, spent in zip(times, sizes, nanos, strict=True):
-        if size < 0:
-            PLAIN.charge_counter(requests, REQUEST, now, spent, request_limit)
-        elif spent < 0:
-            delays.append(PLAIN.charge_counter(bandwidth, FETCH, now, size, byte_limit).throttle_ms)
-        else:
-            given = (FETCH, bandwidth, byte_limit, requests, request_limit, now, size, spent, True, True)
-            delays.append(PLAIN.charge_request(*given)[2].bandwidth_ms)
+    fetched = [(now, float(size)) for now, size, _ in requests if size is not None]
+    timed = [(now, float(spent), size is not None) for now, size, spent in requests if size is None or size % 3]
+    of_bytes, of_time = (PLAIN.new_counter(QuotaWindows(), generation) for _ in range(2))
+    delays, shares = [0], False
+    for now in sorted({now for now, *_ in requests}):
+        sizes = [size for at, size in fetched if at == now]
+        known = sum(is_fetch for at, _, is_fetch in timed if at == now)
+        for size in sizes[known:]:
+            delays.append(PLAIN.charge_counter(of_bytes, FETCH, now, size, byte_limit).throttle_ms)
+        shared = iter(sizes[:known])
+        for spent, is_fetch in [(spent, is_fetch) for at, spent, is_fetch in timed if at == now]:
+            own = next(shared, None) if is_fetch else None
+            if own is None:
+                PLAIN.charge_counter(of_time, REQUEST, now, spent, request_limit)
+            else:
+                given = (FETCH, of_bytes, byte_limit, of_time, request_limit, now, own, spent, True, True)
+                delays.append(PLAIN.charge_request(*given)[2].bandwidth_ms)
+        shares = shares or min(known, len(sizes)) > 0
+
+    rows = [*((*row, byte_limit, False) for row in fetched), *((*row[:2], request_limit, row[2]) for row in timed)]
+    rows += rows[: len(fetched)]
+    offsets = [0, len(fetched), len(fetched) + len(timed), len(rows)]
     for using in (PLAIN, COMPILED):
-        columns = (using.column(column, "float64") for column in (sizes, nanos))
-        limits = (using.column([limit] * len(times), "float64") for limit in (byte_limit, request_limit))
-        assert using.spares(*counters(using), using.column(times, "int64"), *columns, *limits) == (
-            max(delays, default=0) <= 0
+        out = using.column([False] * 3, "bool")
+        columns = zip(zip(*rows, strict=True), ("int64", "float64", "float64", "bool"), strict=True)
+        using.spares_many(
+            using.new_counters(2, QuotaWindows(), generation),
+            using.column(offsets, "int64"),
+            *(using.column(column, kind) for column, kind in columns),
+            *(using.column(numbers, "int64") for numbers in ([0, 0, 2], [1, 1, 1])),
+            out,
         )
+        assert list(out) == [shares and max(delays) <= 0] * 3
 
 
 @settings(deadline=None)
