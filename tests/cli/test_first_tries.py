@@ -52,9 +52,11 @@ def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> No
     assert "is written" not in kquota("audit", "-o", "findings.json", "log").err
 
 
-def test_a_number_with_commas(kquota: Kquota) -> None:
-    ran = kquota("alter", "--user", "u", "--add-config", "producer_byte_rate=1,000,000", KQUOTA_ZOOKEEPER="127.0.0.1:1")
-    assert (ran.code, "a number has no commas: 1000000, or 1MB" in ran.err) == (3, True)
+@pytest.mark.parametrize("number", ["1,000,000", "1,5MB"])
+def test_a_number_with_commas(kquota: Kquota, number: str) -> None:
+    given = ("--user", "u", "--add-config", f"producer_byte_rate={number}")
+    ran = kquota("alter", *given, KQUOTA_ZOOKEEPER="127.0.0.1:1")
+    assert (ran.code, "a number has no commas: 1000000, or 1.5MB" in ran.err) == (3, True)
 
 
 def test_names_in_capitals_and_patterns(kquota: Kquota, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
         (
             "usage.csv --quotas quotas.yaml --only grace --entities clients",
             3,
-            "--only 'grace' is matched with the name of a",
+            "a client-id; --entities users or user-clients matches it otherwise",
         ),
         ("usage.csv --quotas quotas.yaml --max-throttled 60%", 2, "between 0% and 50%"),
         ("usage.csv --quotas quotas.yaml --only nobody", 3, "nothing to recommend"),

@@ -124,9 +124,10 @@ def _why_nothing(wanted: Wanted) -> str:
     """What to change where nothing is left to recommend."""
     if not wanted.only:
         return "see --entities and --key"
-    kind, other = ("client-id", "users") if wanted.scope is Scope.CLIENTS else ("user", "clients")
+    kind = "client-id" if wanted.scope is Scope.CLIENTS else "user"
+    others = " or ".join(scope.value for scope in Scope if scope is not wanted.scope)
     patterns = " or ".join(repr(pattern) for pattern in wanted.only)
-    return f"--only {patterns} is matched with the name of a {kind}; --entities {other} matches it otherwise"
+    return f"--only {patterns} is matched with the name of a {kind}; --entities {others} matches it otherwise"
 
 
 def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:

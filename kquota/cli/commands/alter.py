@@ -197,7 +197,7 @@ def _additions(texts: Iterable[str]) -> dict[str, str]:
     for item in _items(texts):
         name, separator, text = (part.strip() for part in item.partition("="))
         if not separator:
-            hint = "a number has no commas: 1000000, or 1MB" if values and re.fullmatch(r"\d{3}", item) else None
+            hint = "a number has no commas: 1000000, or 1.5MB" if values and re.match(r"\d", item) else None
             raise InputError(f"{item!r}: all configs to be added must be in the format key=value", hint=hint)
         if name in values:
             raise InputError(f"{name} is given twice")
