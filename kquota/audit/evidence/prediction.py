@@ -34,6 +34,7 @@ from kquota.audit.ledger.rows import Judged
 from kquota.audit.settings import Together
 from kquota.core.enforcement.kernel import Kernel, kernel_for
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
+from kquota.core.enforcement.replay import Charged
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
@@ -201,14 +202,10 @@ class _Predicting:
         using = kernel_for(len(part.times) // 10)  # a tenth of what the simulator does
         spared = using.column([False] * len(pairs), "bool")
         limits = np.repeat(part.limits, np.diff(part.offsets)) if part.event_limits is None else part.event_limits
-        using.spares_many(
-            using.new_counters(2, self._settings.windows, self._settings.generation),
-            *(using.column(each, "int64") for each in (part.offsets, part.times, part.values)),
-            using.column(limits, "float64"),
-            using.column(rows.is_fetch(), "bool"),
-            *(using.column(each, "int64") for each in zip(*pairs, strict=True)),
-            spared,
-        )
+        offsets, times, values = (using.column(each, "int64") for each in (part.offsets, part.times, part.values))
+        events = Charged(offsets, times, values, using.column(limits, "float64"), using.column(rows.is_fetch(), "bool"))
+        working = using.new_counters(2, self._settings.windows, self._settings.generation)
+        using.spares_many(working, events, *(using.column(each, "int64") for each in zip(*pairs, strict=True)), spared)
         # Of several that spare the same fetches, the first one.
         by = dict(pair for pair, does in zip(reversed(pairs), reversed(spared), strict=True) if does)
         for number, other in by.items():

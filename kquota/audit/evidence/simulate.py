@@ -67,10 +67,6 @@ MOST_TIME: Final = 2
 """A request takes at most so many times the thread time that a log holds: network threads take half of it."""
 
 
-Limits = Sequence[tuple[int, float | None]]
-"""(since when, limit), epoch ms."""
-
-
 class SimulatedCounter(NamedTuple):
     """A counter whose clients are to be simulated."""
 

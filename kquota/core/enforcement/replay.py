@@ -182,42 +182,38 @@ def replay_many(
         out.first_ms[row], out.last_ms[row], out.peak_rate[row], out.peak_ms[row] = tally[4:]
 
 
+class Charged(NamedTuple):
+    """The events of counters of fetches and of thread time, as columns. Events says more of the first three."""
+
+    offsets: Sequence[int]
+    times: Sequence[int]
+    values: Sequence[float]
+    limits: Sequence[float]
+    """What each event meets: bytes per second, or percent of one thread; UNLIMITED for none."""
+    is_fetch: Sequence[bool]
+    """Whether thread time is of a fetch."""
+
+
 @compilable
 def spares_many(
-    counters: Counters,
-    offsets: Sequence[int],
-    times: Sequence[int],
-    values: Sequence[float],
-    limits: Sequence[float],
-    is_fetch: Sequence[bool],
-    fetches: Sequence[int],
-    others: Sequence[int],
-    out: MutableSequence[bool],
+    counters: Counters, events: Charged, fetches: Sequence[int], others: Sequence[int], out: MutableSequence[bool]
 ) -> None:
     """Whether counters of fetches throttle nobody beside counters of thread time that are charged for the same fetches.
 
-    A broker takes the bytes of a fetch back where either of the quotas throttles it. `fetches[i]` and `others[i]` are
-    such a pair, by number; pairs of the same fetches follow each other, and one that spares them is enough. The columns
-    of Events come with the limit of each event, and whether thread time is of a fetch. `counters` are two working rows.
+    A broker takes the bytes of a fetch back where either of the quotas throttles it (`KafkaApis.handleFetchRequest`).
+    `fetches[i]` and `others[i]` are such a pair, by their places in `offsets`; `out[i]` receives the answer. Pairs of
+    the same fetches follow each other, and one that spares them is enough. `counters` are two rows to work in.
     """
     for i in range(len(out)):
         out[i] = (i > 0 and fetches[i] == fetches[i - 1] and out[i - 1]) or spares(
-            counters, offsets, times, values, limits, is_fetch, fetches[i], others[i]
+            counters, events, fetches[i], others[i]
         )
 
 
 @compilable
-def spares(
-    counters: Counters,
-    offsets: Sequence[int],
-    times: Sequence[int],
-    values: Sequence[float],
-    limits: Sequence[float],
-    is_fetch: Sequence[bool],
-    fetches: int,
-    other: int,
-) -> bool:
+def spares(counters: Counters, events: Charged, fetches: int, other: int) -> bool:
     """The same of one pair. The n-th fetch of a millisecond in one counter is the n-th one of it in the other."""
+    offsets, times, values, limits, is_fetch = events
     bandwidth, requests = counter_of(counters, 0, FETCH), counter_of(counters, 1, REQUEST)
     bandwidth.ints[RECORDED] = requests.ints[RECORDED] = NEW
     i, end = offsets[fetches], offsets[fetches + 1]

@@ -27,6 +27,7 @@ from kquota.core.enforcement import (
 from kquota.core.enforcement import kernel as kernel_function
 from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
 from kquota.core.enforcement.kind import FETCH, REQUEST
+from kquota.core.enforcement.replay import Charged
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
@@ -86,8 +87,7 @@ def test_spares_is_one_request_after_another(
         columns = zip(zip(*rows, strict=True), ("int64", "float64", "float64", "bool"), strict=True)
         using.spares_many(
             using.new_counters(2, QuotaWindows(), generation),
-            using.column(offsets, "int64"),
-            *(using.column(column, kind) for column, kind in columns),
+            Charged(using.column(offsets, "int64"), *(using.column(column, kind) for column, kind in columns)),
             *(using.column(numbers, "int64") for numbers in ([0, 0, 2], [1, 1, 1])),
             out,
         )
