@@ -203,6 +203,24 @@ def test_a_saved_plan_is_applied_as_it_was_reviewed(cluster: Cluster, tmp_path: 
     assert "the fingerprint" in done.complaint
 
 
+@pytest.mark.parametrize("edit", ["no objections", "weaker", "no cluster", "another cluster"])
+def test_a_review_and_a_cluster_cannot_be_edited_out_of_a_plan(cluster: Cluster, tmp_path: Path, edit: str) -> None:
+    cluster.file.write_text(FILE.replace("user: alice", "user: admin"))
+    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+    document = json.loads((tmp_path / "plan.json").read_text())
+    if edit == "no objections":
+        document["objections"] = []
+    elif edit == "weaker":
+        document["objections"][0]["severity"] = "warning"
+    else:
+        document["cluster"] = None if edit == "no cluster" else {"address": "zookeeper://elsewhere:2181", "id": None}
+    (tmp_path / "plan.json").write_text(json.dumps(document, indent=2))
+    before = cluster.quotas()
+    done = cluster("apply", "plan.json", "--yes")
+    assert (done.code, cluster.quotas()) == (3, before)
+    assert "the fingerprint" in done.complaint
+
+
 def test_a_plan_is_refused_when_the_cluster_changed(cluster: Cluster) -> None:
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
     cluster.alter("--user alice --add-config producer_byte_rate=7MB")
