@@ -273,7 +273,7 @@ def answer(
     throttled, undetermined = of_concern(findings)
     # "Limits" are counted as brokers count them: one a counter.
     count = len(findings)
-    text = f"{len(throttled)} of {many(count, 'limit')} throttled somebody"
+    text = f"{len(throttled):,} of {many(count, 'limit')} throttled somebody"
     if not throttled:
         logged = throttled_clients(answers)
         text = f"nobody throttled by {many(count, 'limit')}"
@@ -281,7 +281,7 @@ def answer(
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
             text += f" none of {many(count, 'limit')} for certain" if count else " no client has a limit"
     if undetermined:
-        text += f", {len(undetermined)} undetermined"
+        text += f", {len(undetermined):,} undetermined"
     if quotas:
         text += f" ({count_text(quotas)})"
     if throttled:
@@ -434,8 +434,8 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
 def count_text(quotas: Sequence[QuotaVerdict]) -> str:
     """`7 quotas set: 5 throttled, 2 not throttled`."""
     by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in by_verdict if count)
-    return f"{len(quotas)} {'quota' if len(quotas) == 1 else 'quotas'} set: {said}"
+    said = ", ".join(f"{count:,} {verdict.value}" for verdict, count in by_verdict if count)
+    return f"{many(len(quotas), 'quota')} set: {said}"
 
 
 def quota_names(quotas: Sequence[QuotaVerdict]) -> str:
