@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
     from kquota.core.enforcement.generation import BrokerSettings
-    from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot
+    from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot, Values
     from kquota.documents.journal import Journal, Pages
     from kquota.documents.quotas import QuotaFile
     from kquota.leases import Lease, Leases
@@ -378,8 +378,17 @@ def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = 
 
     quota_file = read_quota_file(file, cluster, ignored)
     warn_problems(quota_file)
+    note_empty_rows(file, quota_file.desired, quota_file.lines)
     _note_size(file, len(quota_file.desired))
     return quota_file
+
+
+def note_empty_rows(name: object, quotas: Mapping[Entity, Values], lines: Mapping[Entity, int]) -> None:
+    """Says which rows of a table name an entity and no value; `lines` are the first lines of the entities."""
+    empty = [line for entity, line in lines.items() if not quotas[entity]]
+    if empty:
+        what, at = ("row without a value sets", "line") if len(empty) == 1 else ("rows without a value set", "lines")
+        note(f"{name}: {len(empty):,} {what} no quota: {at} {first_of(empty)}")
 
 
 def _note_size(file: Path, entities: int) -> None:

@@ -132,7 +132,7 @@ def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[
     text = read_text(path)
     if csv.is_table(path, text):
         overlays = Overlays.of({}, cluster)
-        values, lines = csv.read_lines(path, text, ignored)
+        values, lines = csv.read(path, text, ignored)
         places = {entity: number for number, entity in enumerate(values)}
         return QuotaFile(values, entries=places, clusters=overlays.clusters, lines=lines)
     try:

@@ -19,6 +19,10 @@ from tests.documents.snapshots import snapshots
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 
 
+def read(name: str, text: str) -> QuotaSnapshot:
+    return QuotaSnapshot(csv.read(name, text)[0])
+
+
 @given(snapshots())
 def test_a_table_reads_back(snapshot: QuotaSnapshot) -> None:
     said, _ = writable(snapshot)
@@ -31,23 +35,23 @@ def test_a_table_reads_back(snapshot: QuotaSnapshot) -> None:
         standard.writer(out, **dialect).writerows([csv.HEADINGS, *csv.rows(said)])
         text = out.getvalue()
         if "\r" not in text.replace("\r\n", ""):  # the reader of files makes one kind of line ends
-            assert csv.read("t", "\ufeff" + text) == said
+            assert read("t", "\ufeff" + text) == said
 
 
 def test_as_spreadsheets_save_it() -> None:
     german = "sep=;\r\nuser;key;value;unit;;\r\n"
     german += "<default>;producer_byte_rate;1,5;MB/s;;\r\n;;;;;\r\n007;request_percentage;12,5;;;\r\n"
-    assert csv.read("t", german) == QuotaSnapshot(
+    assert read("t", german) == QuotaSnapshot(
         {Entity(user=DEFAULT): {PRODUCER: 1_500_000}, Entity("007"): {REQUEST: 12.5}}
     )
     with pytest.raises(InputError, match=r"column 3 \(value\): producer_byte_rate: in 2\.500 a point may stand before"):
-        csv.read("t", "user;key;value;unit\na;producer_byte_rate;2.500;MB/s\n")
-    thousands = csv.read("t", "user;key;value;unit\na;producer_byte_rate;1.024,5;MB/s\n")
+        read("t", "user;key;value;unit\na;producer_byte_rate;2.500;MB/s\n")
+    thousands = read("t", "user;key;value;unit\na;producer_byte_rate;1.024,5;MB/s\n")
     assert thousands == QuotaSnapshot({Entity("a"): {PRODUCER: 1_024_500_000}})
     with pytest.raises(InputError, match=r"'1\.5,2 MB/s'"):
-        csv.read("t", "user;key;value;unit\na;producer_byte_rate;1.5,2;MB/s\n")
+        read("t", "user;key;value;unit\na;producer_byte_rate;1.5,2;MB/s\n")
     tabs = 'Key\tValue\tUser\tClient-Id\nproducer_byte_rate\t"1024"\ta\t\\<default>\n'
-    assert csv.read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
+    assert read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
 
 
 @pytest.mark.parametrize(
@@ -90,14 +94,14 @@ def test_other_names_stand_in_a_table_as_they_are(name: str) -> None:
 )
 def test_a_mistake_is_named_with_line_and_column(rows: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        csv.read("t", f"user,client-id,ip,key,value,unit\n{rows}\n")
+        read("t", f"user,client-id,ip,key,value,unit\n{rows}\n")
     assert raised.value.message.startswith(message)
 
 
 def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
-    rates = csv.read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
+    rates = read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
     assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})
-    words = csv.read("t", "user,produce rate MB/s,Request percentage %\na,1.5,20\n")
+    words = read("t", "user,produce rate MB/s,Request percentage %\na,1.5,20\n")
     assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
 
 
@@ -122,7 +126,7 @@ def test_headings_are_checked() -> None:
         ("user,producer_byte_rate,Producer byte rate", "column 3: 'producer_byte_rate' stands twice"),
     ):
         with pytest.raises(InputError, match=message):
-            csv.read("t", head + "\na,b,c,d\n")
+            read("t", head + "\na,b,c,d\n")
 
 
 def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: P
     table = f"\ufeffsep=;\n{head}\na;;10MB;20 MB/s;12,5\nb;app;;1kB;\nc;;;;\n"
     (tmp_path / "t.csv").write_text(table)
     (tmp_path / "q.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
-    assert csv.read("t", table) == QuotaSnapshot(
+    assert read("t", table) == QuotaSnapshot(
         {
             Entity("a"): {PRODUCER: 10_000_000, QuotaKey.CONSUMER_BYTE_RATE: 20_000_000, REQUEST: 12.5},
             Entity("b", "app"): {QuotaKey.CONSUMER_BYTE_RATE: 1000},
@@ -169,6 +173,10 @@ def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: P
     assert (told.code, "exit code 1, as --exit-code asks" in told.err) == (1, True)
     assert "2 to create" in planned.out + planned.err
     assert kquota("import", "--from", "csv", "t.csv").code == 0
+    for arguments in ("plan t.csv --prune --quotas q.yaml", "lint t.csv", "import t.csv", "import t.csv --from csv"):
+        assert "t.csv: 1 row without a value sets no quota: line 5\n" in kquota(*arguments.split()).err
+    (tmp_path / "t.csv").write_text(table + "d;;;;\ne;;;;\nf;;;;\ng;;;;\n")
+    assert "t.csv: 5 rows without a value set no quota: lines 5, 6, 7 and 2 more\n" in kquota("lint", "t.csv").err
     (tmp_path / "t.csv").write_text(table.replace("1kB", "1 kb"))
     assert "t.csv, line 4, column 4 (consumer_byte_rate)" in kquota("lint", "t.csv").err
 

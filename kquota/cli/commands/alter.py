@@ -22,7 +22,6 @@ from kquota.core.quotas.filter import ANY
 from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import selected
-from kquota.documents.quotas import read_quota_file
 from kquota.errors import InputError
 from kquota.leases import kept
 
@@ -170,8 +169,7 @@ def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) 
 
 def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
     """What a quotas file sets, and the guards that it asks for. What it calls unmanaged is left as it is."""
-    quota_file = read_quota_file(file)
-    session.warn_problems(quota_file)
+    quota_file = session.load_quota_file(file, None)
     managed = [
         Alteration(entity, values)
         for entity, values in quota_file.snapshot.items()

@@ -67,7 +67,9 @@ def read(file: Path, format_: str | None = None, ignored: Sequence[str] = ()) ->
     format_ = format_ or _format_of(name, text)
     try:
         if format_ == "csv":
-            return csv.read(name, text, ignored)
+            quotas, lines = csv.read(name, text, ignored)
+            session.note_empty_rows(name, quotas, lines)
+            return QuotaSnapshot(quotas)
         module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
         snapshot: QuotaSnapshot = module.read(name, text)
     except InputError:

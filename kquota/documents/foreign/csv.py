@@ -83,13 +83,8 @@ def _heading(cell: str) -> str:
     return _READ.get(_SHORT.sub(r"\1r_byte_rate", name), cell)
 
 
-def read(name: str, text: str, ignored: Collection[str] = ()) -> QuotaSnapshot:
-    """The quotas of a table without `ignored` columns. Raises InputError naming the line and the column."""
-    return QuotaSnapshot(read_lines(name, text, ignored)[0])
-
-
-def read_lines(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas, dict[Entity, int]]:
-    """The quotas of a table, and the line at which each entity stands first.
+def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas, dict[Entity, int]]:
+    """The quotas of a table, and the line at which each entity stands first; one without a value has none.
 
     Columns may have any order; those with `ignored` headings are left out. Separators are commas, semicolons or tabs.
     With semicolons, numbers may have a decimal comma. Raises InputError naming the line and the column of each mistake.
