@@ -38,8 +38,8 @@ SCHEMA = pa.schema(_columns(Finding))
 quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
 per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
 `peak_rate_max` the upper one (null where there is none). Where the simulation has the verdict, both are of its runs.
-`reason` says why a counter is undetermined. `throttled_*` is
-the prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
+`reason` says why a counter is undetermined, or how the log denies that the quotas were in force. `throttled_*` is the
+prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
 broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches, whose size the
 export does not hold. `rebuilt_events` counts those of them whose size follows from the data that was produced; the
 others have the size of their retry. `rebuilt_share` of the delivered fetches of the same clients and partitions come

@@ -130,8 +130,6 @@ MOST_SHOWN: Final = 500
 """Counters in a table on the screen, unless all are asked for: the rest is for programs."""
 MOST_NOTES: Final = 3
 """Changes of the quotas that the screen names."""
-_FEW = 20
-"""So many delayed requests show that quotas were in force, or were not."""
 
 
 def summary(result: AuditResult, settings: AuditSettings) -> str:
@@ -211,16 +209,6 @@ def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tupl
     return [found for found in undetermined if not unmet(found)], [found for found in undetermined if unmet(found)]
 
 
-def _denials(findings: Sequence[Finding]) -> Iterator[str]:
-    """Where the log denies that quotas were in force: of those that were, the replay is within 5 % of it."""
-    for found in findings:
-        if found.logged is not None and found.throttled_events is not None:
-            fewer, more = sorted((found.throttled_events, found.logged.throttled_events))
-            if more >= _FEW and more > 2 * fewer:
-                logged = f"the log shows {found.logged.throttled_events:,}"
-                yield f"they delay {found.throttled_events:,} requests of {_named([found])}, {logged}"
-
-
 def _screen(
     result: AuditResult,
     settings: AuditSettings,
@@ -271,9 +259,9 @@ def _screen(
         of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    if settings.in_force and (denials := [*_denials(answered)]):
-        why = "these quotas were not in force all the time (--quotas-journal DIR knows when they changed)"
-        yield Note(safe(f"{why}: {first_of(denials, most=2)}"), by=warn)
+    if settings.in_force and (denied := [found for found in findings if found.reason and not found.undetermined]):
+        denials = first_of(denied, lambda found: f"{_named([found])}: {found.reason}", most=2)
+        yield Note(safe(f"{denials} (--quotas-journal DIR knows when quotas changed)"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"

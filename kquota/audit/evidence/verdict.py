@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.evidence.in_force import are_in_force
+from kquota.audit.evidence.in_force import ENOUGH_HITS, are_in_force
 from kquota.audit.evidence.prediction import CALM
 from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
@@ -113,7 +113,8 @@ def settled(
     """
     answers = result.quality.answers
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers, lost)
+    said = settings.in_force
+    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers, lost, said=said)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
@@ -160,6 +161,8 @@ class _Settling:
         in_force: bool,
         handlers: bool,
         lost: Lost,
+        *,
+        said: bool = False,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
@@ -169,6 +172,8 @@ class _Settling:
             self._held[each.broker, _group(each.key)].add(each.sensor)
         self._answers = answers
         self._in_force = in_force
+        self._said = said
+        """Whether somebody says that these quotas were in force: then the answers count, and the replay checks them."""
         self._handlers = handlers
         self._lost = lost
         self._given = table
@@ -195,8 +200,9 @@ class _Settling:
             found = self._known(row, self._one(row, before, prediction))
             if found.prediction is not None and found.prediction is not prediction:
                 predictions[name] = found.prediction
-            if found.verdict is not before:
+            if found.verdict is not before or found.answers is not None or found.reason != row["reason"]:
                 changed[number] = _with_verdict(row, found)
+            if found.verdict is not before:
                 governing = in_turn.get(name) or [(Entity.parse(row["entity"]), InTurn(before, True))]
                 for entity, told in governing:
                     # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
@@ -273,20 +279,21 @@ class _Settling:
 
     def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
         """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
-        found = Verdict(prediction.verdict)
+        found, denial = Verdict(prediction.verdict), _denial(row) if self._said else None
         if found is not Verdict.THROTTLED or prediction.basis == REPLAYED:
-            return _Settled(found, None, prediction)
+            return _Settled(found, denial, prediction)
         # A counter that never came near its limit throttled nobody: it was another quota, or the brokers had another.
         far = row["peak_rate_max"] is not None and row["peak_rate_max"] < NEAR * row["limit"]
         if not far and not self._counters.shared(row):
-            return _Settled(found, None, prediction, None if found is verdict else self._answered(row))
+            told = self._said or found is not verdict
+            return _Settled(found, denial, prediction, self._answered(row) if told else None)
         # The broker answers the longest of several throttle times, and does not say of which quota it is.
         if verdict is Verdict.UNDETERMINED:
             return _Settled(verdict, row["reason"], prediction.bounded(0, None, verdict.value, _OTHERS))
         if verdict is Verdict.NOT_THROTTLED:
-            return _Settled(verdict, None, prediction.not_throttled())
+            return _Settled(verdict, denial, prediction.not_throttled())
         total, longest = row["throttle_time_ms"], row["throttle_time_max_ms"]
-        return _Settled(verdict, None, prediction.bounded(total, longest, verdict.value, None))
+        return _Settled(verdict, denial, prediction.bounded(total, longest, verdict.value, None))
 
     def _answered(self, row: Mapping[str, Any]) -> Answers | None:
         """What the brokers answered to the requests of a counter; None where they are not told from others."""
@@ -305,6 +312,15 @@ class _Settling:
                     place = (name.broker, requests, sensor)
                     found[place] = found[place] + answers if place in found else answers
         return found
+
+
+def _denial(row: Mapping[str, Any]) -> str | None:
+    """Where the log denies that quotas were in force: of those that were, the replay is within 5 % of it."""
+    logged, replayed = row["logged_throttled_events"], row["throttled_events"]
+    if logged is None or replayed is None or max(logged, replayed) < max(ENOUGH_HITS, 2 * min(logged, replayed) + 1):
+        return None
+    why = "other quotas were in force" + (" or the log begins under load" if logged > replayed else "")
+    return f"these quotas delay {replayed:,} requests and the log shows {logged:,} ({why})"
 
 
 def _is_calm(prediction: Prediction | None) -> bool:
@@ -358,13 +374,18 @@ def _neighbours_left_open(table: pa.Table) -> pa.Table:
 def _with_verdict(row: Mapping[str, Any], found: _Settled) -> dict[str, Any]:
     """The row with this verdict. The replay's counts go where they say something else than the verdict."""
     told: dict[str, Any] = {"reason": found.reason}
+    if found.answers is None and found.verdict.value == row["verdict"]:
+        return {**row, **told}
     if found.answers is not None:
-        told |= {name: getattr(found.answers, name) for name in ("throttled_events", *_TIMES)}
+        told |= {name: getattr(found.answers, name) for name in ("throttled_events", "throttle_time_max_ms", *_TIMES)}
+        told["throttle_time_ms"] = row["logged_throttle_time_ms"]
     if found.prediction is not None and found.prediction.peak_rate.low is not None:
         peak = found.prediction.peak_rate
         told |= {"peak_rate": peak.low, "peak_rate_max": peak.high}
     counts = dict.fromkeys(_OF_CLIENTS, 0 if found.verdict is Verdict.NOT_THROTTLED else None)
     clients = [client if client["throttled_events"] is None else client | counts for client in row["clients"]]
+    if found.answers is not None:
+        clients = [client | {"throttled_events": client["logged_throttled_events"]} for client in clients]
     return {**row, **_COUNTS[found.verdict], **told, "clients": clients}
 
 

@@ -77,13 +77,14 @@ class Finding:
     limit_changes: int
     verdict: Verdict
     reason: str | None = field(metadata=beside("wanted_at_least"))
-    """Why it is undetermined; else None."""
+    """Why it is undetermined, or how the log denies that the quotas were in force; else None."""
     basis: Basis = field(metadata=beside("predicted"))
     events: int
     throttled_events: int | None = field(metadata=beside("throttled_share"))
     """Open loop: the requests that the broker would throttle if they came when they were recorded.
 
-    Those that it throttled, where its own answers are the verdict (`kquota.audit.evidence.verdict`).
+    Where the broker's own answers are the verdict (`kquota.audit.evidence.verdict`), this and all throttle times are
+    the broker's.
     """
     throttle_time_ms: int | None
     """Open loop: the sum of their throttle times, which overlap. No client waits for so long."""
