@@ -324,17 +324,17 @@ def _too_deep(path: object) -> InputError:
 
 
 def _parse_yaml(path: object, text: str) -> Any:
-    roots = _nodes(path, text)
+    roots = _nodes(path, text, places=False)
     if len(roots) > 1:
         raise InputError(f"{path}{roots[1].line_of(())}: another document begins here; one is expected")
     return roots[0].value if roots else None
 
 
-def _nodes(path: object, text: str) -> Sequence[Node]:
-    from kquota.documents.reading import nodes
+def _nodes(path: object, text: str, *, places: bool = True) -> Sequence[Node]:
+    from kquota.documents.reading import nodes, roots
 
     try:
-        return nodes(text)
+        return nodes(text) if places else roots(text)
     except InputError as error:
         raise InputError(f"{path}{error.message}") from None
 

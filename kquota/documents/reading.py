@@ -35,7 +35,7 @@ class Node:
     """The index at which it ends; comments and blank lines behind a block are not in it."""
     flow: bool
     parts: dict[Any, tuple[Node, Node]]
-    """By key the nodes of key and value; by index a node twice."""
+    """By key the nodes of key and value; by index a node twice. Empty where only values were asked for."""
     size: int = 1
     """Values in it, those that aliases stand for included."""
     depth: int = 0
@@ -100,8 +100,13 @@ def _tagged(tag: str, text: str) -> Any:
 @lru_cache(2)
 def nodes(text: str) -> tuple[Node, ...]:
     """The root of each document in a text. Raises InputError whose message begins with the line."""
+    return roots(text, places=True)
+
+
+def roots(text: str, *, places: bool = False) -> tuple[Node, ...]:
+    """The same, without the `places` of what is in the documents: these take many times the memory of values."""
     try:
-        return _Reader().read(text)
+        return _Reader(places).read(text)
     except yaml.MarkedYAMLError as error:
         problem = " ".join(str(error.problem or error.context).split())
         if "expected '<document start>'" in problem or "expected <document start>" in problem:
@@ -117,7 +122,8 @@ def nodes(text: str) -> tuple[Node, ...]:
 class _Reader:
     """Puts nodes together, of the events that the parser finds."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: bool) -> None:
+        self._places = places
         self._roots: list[Node] = []
         self._open: list[Node] = []
         self._anchors: dict[str, Node] = {}
@@ -167,7 +173,7 @@ class _Reader:
             node.end = event.end_mark.index
         elif node.parts:
             node.end = next(reversed(node.parts.values()))[1].end
-        if isinstance(node.value, dict) and "<<" in node.parts and node.value.get("<<") is not None:
+        if isinstance(node.value, dict) and node.value.get("<<") is not None:
             _merge(node)
         return node
 
@@ -183,17 +189,19 @@ class _Reader:
             if parent.depth > DEEPEST:
                 raise _too_deep(node.start)
         if isinstance(parent.value, list):
-            parent.parts[len(parent.value)] = (node, node)
+            if self._places:
+                parent.parts[len(parent.value)] = (node, node)
             parent.value.append(node.value)
         elif parent.key is None:
             if isinstance(node.value, dict | list):
                 raise _wrong(node.start, "a key is not a text")
-            if node.value in parent.parts:
+            if node.value in parent.value:
                 raise _wrong(node.start, f"{node.value!r} is given twice")
             parent.key = node
         else:
             key, parent.key = parent.key, None
-            parent.parts[key.value] = (key, node)
+            if self._places or key.value == "<<":
+                parent.parts[key.value] = (key, node)
             parent.value[key.value] = node.value
 
 
