@@ -54,6 +54,16 @@ CASES: dict[str, tuple[Facts, Quotas, Quotas]] = {
         {Entity(user="alice "): {PRODUCER: MB}},
         {Entity(user="CN=a,OU=b"): {PRODUCER: MB}, Entity(client_id="app 1"): {PRODUCER: MB}, USERS: {PRODUCER: MB}},
     ),
+    "blocking-default": (
+        Facts(),
+        {USERS: {PRODUCER: 1500}},
+        {USERS: {PRODUCER: 2000}, CLIENTS: {CONSUMER: 999}, ALICE: {PRODUCER: 1500}},
+    ),
+    "low-request-percentage": (
+        Facts(),
+        {Entity(user="alice", client_id="a"): {REQUEST: 0.5}},
+        {ALICE: {REQUEST: 1.0}},
+    ),
     "suspiciously-low": (Facts(), {ALICE: {PRODUCER: 999}}, {ALICE: {PRODUCER: 1000, REQUEST: 10.0}}),
     "internal-principal": (
         Facts(internal=("connect",)),
@@ -167,7 +177,7 @@ def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
 def test_a_user_takes_the_place_of_the_quotas_below(user: Default | None) -> None:
     """A quota of a client-id, and of a client-id of all users, limits nobody who has a quota of their own."""
     below = Entity(user=user, client_id="app")
-    (found,) = (each for each in lint(QuotaSnapshot({ALICE: {PRODUCER: MB}, below: {PRODUCER: 1000}})))
+    (found,) = (each for each in lint(QuotaSnapshot({ALICE: {PRODUCER: MB}, below: {PRODUCER: 2000}})))
     assert (found.rule.name, found.entity, found.key) == ("shadowed", below, PRODUCER)
     assert found.proof.endswith(f"users with {PRODUCER}: {ALICE}")
     assert "'kquota resolve --all --client app' shows" in found.hint

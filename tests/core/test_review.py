@@ -4,7 +4,10 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kquota.core.change.lint import lint
 from kquota.core.change.plan import Change, Cluster, Objection, Plan, Severity, plan
 from kquota.core.change.review import Guards, related, review, standing, with_review
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
@@ -12,6 +15,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import Selector
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve_ip
+from tests.core.strategies import snapshots
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, USERS = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
@@ -89,11 +93,37 @@ def test_values_that_are_most_likely_slips(entity: Entity, key: QuotaKey, value:
     assert [each.name for each in questions] == ([kind] if kind else [])
 
 
-def test_a_pair_that_had_a_small_request_percentage_may_keep_one() -> None:
-    pair, key = Entity(user="alice", client_id="a"), QuotaKey.REQUEST_PERCENTAGE
-    current = QuotaSnapshot({pair: {key: 0.7}})
+@given(snapshots, st.sampled_from([0.3, 1, 500, MB]))
+def test_lint_finds_all_that_a_review_sees_in_the_file_alone(drawn: QuotaSnapshot, scale: float) -> None:
+    """Whoever lints a file is not asked anything new about it on a cluster without quotas."""
+    share = QuotaKey.REQUEST_PERCENTAGE
+    wanted = QuotaSnapshot(
+        {
+            entity: {
+                key: value * scale if key is share else max(1, int(value * scale)) for key, value in values.items()
+            }
+            for entity, values in drawn.items()
+        }
+    )
+    objections = set(names(plan(QuotaSnapshot(), wanted), QuotaSnapshot()))
+    assert objections - {"low-default"} <= {finding.rule.name for finding in lint(wanted)}
 
-    assert messages(plan(current, {pair: {key: 0.5}}), current) == ()
+
+@pytest.mark.parametrize(
+    ("entity", "key", "low", "lower", "usual", "kind"),
+    [
+        (Entity(user="alice", client_id="a"), QuotaKey.REQUEST_PERCENTAGE, 0.7, 0.5, 50.0, "low-request-percentage"),
+        (Entity(client_id="poll"), QuotaKey.REQUEST_PERCENTAGE, 0.7, 0.5, 50.0, "low-request-percentage"),
+        (USERS, PRODUCER, 1600, 1500, MB, "blocking-default"),
+        (Entity(ip=DEFAULT), QuotaKey.CONNECTION_CREATION_RATE, 1, 0.5, 9, "blocking-default"),
+    ],
+)
+def test_what_was_so_low_before_is_no_slip(
+    entity: Entity, key: QuotaKey, low: float, lower: float, usual: float, kind: str
+) -> None:
+    for before, asked in ((low, False), (usual, True)):
+        current = QuotaSnapshot({entity: {key: before}})
+        assert (kind in names(plan(current, {entity: {key: lower}}), current)) == asked
 
 
 def test_a_default_does_not_go_unasked() -> None:

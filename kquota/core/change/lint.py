@@ -296,6 +296,44 @@ def _suspiciously_low(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
             )
 
 
+LONG_FREEZE_S = 600
+"""A client that is blocked for longer is as good as stopped."""
+
+
+def _blocking_default(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, *BYTE_RATES):
+        seconds = facts.fetch_bytes / value - facts.window_s if value >= LOW_BYTE_RATE else 0.0
+        if seconds > LONG_FREEZE_S and DEFAULT in entity:
+            yield (
+                entity,
+                key,
+                f"is {limit_text(key, value)}: one request blocks a client without a quota of its own",
+                f"a request of 1 MiB is throttled for {duration(round(1000 * seconds))}",
+                f"write the unit, such as {format_number(value)}kB, or choose more",
+            )
+    for entity, key, value in _values(snapshot, QuotaKey.CONNECTION_CREATION_RATE):
+        if 0 < value <= 1 and DEFAULT in entity:
+            yield (
+                entity,
+                key,
+                f"is {limit_text(key, value)}: it delays the connections of any host that starts several clients",
+                "a client connects to several brokers, and anew after each failure",
+                "choose more, or set it on single addresses",
+            )
+
+
+def _low_share(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for entity, key, value in _values(snapshot, QuotaKey.REQUEST_PERCENTAGE):
+        if 0 < value < 1:
+            yield (
+                entity,
+                key,
+                f"is {limit_text(key, value)}: less than a hundredth of one thread",
+                f"100 is one thread: for {100 * value:g} % of a thread, set {100 * value:g}",
+                f"set {100 * value:g}, or know that so little is enough",
+            )
+
+
 def _below_fetch(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for entity, key, value in _values(snapshot, QuotaKey.CONSUMER_BYTE_RATE):
         if 0 < value * facts.window_s < facts.fetch_bytes:
@@ -444,6 +482,19 @@ RULES = (
     Rule("literal-default", Severity.ERROR, "A name that is literally '<default>'.", _literal_default),
     Rule("doubtful-name", Severity.WARNING, "A name that looks like a slip.", _doubtful_name),
     Rule("suspiciously-low", Severity.WARNING, "A byte rate below 1 kB/s.", _suspiciously_low),
+    Rule(
+        "blocking-default",
+        Severity.WARNING,
+        "A default so low that one request blocks a client for more than 10 minutes, or that an ip gets one connection"
+        " a second at most.",
+        _blocking_default,
+    ),
+    Rule(
+        "low-request-percentage",
+        Severity.WARNING,
+        "A request_percentage below 1: 50 % of a thread is 50, not 0.5.",
+        _low_share,
+    ),
     Rule("consumer-below-fetch", Severity.WARNING, "A consumer quota smaller than a fetch.", _below_fetch),
     Rule("request-above-capacity", Severity.WARNING, "A request_percentage above thread capacity.", _above_capacity),
     Rule("mutation-below-one", Severity.WARNING, "A controller_mutation_rate below one.", _below_one),

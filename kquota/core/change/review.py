@@ -7,28 +7,24 @@ of objections; the README's table and the help topic are generated from it.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kquota.core.change.lint import LOW_BYTE_RATE, RULES, Finding, concerning, lint
+from kquota.core.change.lint import LONG_FREEZE_S, RULES, Finding, concerning, lint
 from kquota.core.change.lint import Severity as Grade
 from kquota.core.change.misnomer import doubt, misnomer
 from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, QuotaKey, humanize
+from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, humanize
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import DEFAULTS, Resolver
 
 _SMALLEST = 10
 """Below so many entities a share says nothing."""
-_REQUEST_BYTES = 1 << 20
-"""What a producer sends at most, and a consumer takes of a partition, by their defaults."""
 _WINDOW_S = 11
 """quota.window.num windows of quota.window.size.seconds, by their defaults."""
 SHORT_FREEZE_S = 30
 """A client waits so long for a response (`request.timeout.ms`), then it connects anew: shorter ones pass unseen."""
-LONG_FREEZE_S = 600
-"""Longer ones happen only where somebody says yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +75,10 @@ LOW_DEFAULT = _question(
     "low-default",
     "A byte rate below 1 kB/s would be set for a default entity: all clients without a quota of their own would stop.",
 )
-BLOCKING_DEFAULT = _question(
-    "blocking-default",
-    "A first default would be so low that one ordinary request blocks a client for more than 10 minutes, or that an ip"
-    " gets at most one connection a second.",
-)
 NO_BROKER = _question(
     "no-broker",
     "No broker was ever registered at this place of ZooKeeper, and brokers are registered below another: the chroot is"
     " missing.",
-)
-LOW_SHARE = _question(
-    "low-request-percentage",
-    "A request_percentage below 1 would be set, except for a pair that has one: 50 % of a thread is 50, not 0.5.",
 )
 DELETED_DEFAULT = _question(
     "deleted-default",
@@ -120,15 +107,20 @@ LEVEL_OFF = _refusal(
 UNMEASURED = _question("unmeasured-log", "How much a recording will write is not known, and only the time ends it.")
 
 
+_SLIPS = ("blocking-default", "low-request-percentage")
+"""Rules that find values most likely meant in another unit. A value that was so low before was meant so."""
+
+
 def _of_rules() -> Iterator[Kind]:
     """Lint's errors refuse a plan that sets such a value, as do names that look like a slip; warnings are said.
 
-    What governs no client is asked about: whoever sets it in an emergency takes the clients for limited.
+    What governs no client is asked about: whoever sets it in an emergency takes the clients for limited. So is a value
+    that is most likely a slip.
     """
     for rule in RULES:
         if rule.name == INTERNAL.name or rule.severity < Grade.WARNING:
             continue
-        if rule.name in ("one-address", "unreachable"):
+        if rule.name in ("one-address", "unreachable", *_SLIPS):
             yield _question(rule.name, rule.about)
         else:
             refuses = rule.severity is Grade.ERROR or rule.name == "doubtful-name"
@@ -137,12 +129,12 @@ def _of_rules() -> Iterator[Kind]:
 
 _RULES = {kind.name: kind for kind in _of_rules()}
 _UNREACHABLE = next(rule for rule in RULES if rule.name == "unreachable")
+_KNOWN = [rule for rule in RULES if rule is _UNREACHABLE or rule.name in _SLIPS]
 KINDS = tuple(
     sorted(
         (
             *(DELETED_SHARE, CHANGED_SHARE, PROTECTED, INTERNAL, FREEZE, LOW_DEFAULT, SHORT_FREEZE, UNSEEN, TAKES_OVER),
-            *(BLOCKING_DEFAULT, LOW_SHARE, DELETED_DEFAULT, NO_BROKER),
-            *(LOG_SPACE, LEVEL_OFF, UNMEASURED),
+            *(DELETED_DEFAULT, NO_BROKER, LOG_SPACE, LEVEL_OFF, UNMEASURED),
             *_RULES.values(),
         ),
         key=lambda kind: -kind.severity,
@@ -188,7 +180,7 @@ def review(
         *_internal(plan, current, guards),
         *_findings(plan, current, findings),
         *freezes(plan, current),
-        *_slips(plan),
+        *_deleted_defaults(plan),
         *_taken_over(plan, current),
     )
     return gravest_first(found)
@@ -239,37 +231,12 @@ def related(entity: Entity) -> tuple[Entity, ...]:
     return tuple(sorted(found, key=lambda each: each.sort_key))
 
 
-def _slips(plan: Plan) -> Iterator[Objection]:
-    """Values that are most likely another unit than was meant, and defaults that would go."""
+def _deleted_defaults(plan: Plan) -> Iterator[Objection]:
     for change in plan.changes:
-        entity = change.entity
-        is_default = any(name is DEFAULT for _, name in entity.parts)
-        for key in change.keys:
-            before, after = change.before.get(key), change.after.get(key)
-            if after is None:
-                if is_default and before is not None and not change.relative:
-                    yield DELETED_DEFAULT.objection(f"{entity}: {key} {humanize(key, before)} would be deleted")
-                continue
-            is_pair = entity.user is not None and entity.client_id is not None and not is_default
-            if key is QuotaKey.REQUEST_PERCENTAGE and 0 < after < 1 and not (is_pair and before is not None):
-                meant = f"{100 * after:g} %"
-                yield LOW_SHARE.objection(
-                    f"{entity}: {key} {humanize(key, after)} is less than a hundredth of one thread; for {meant} of a"
-                    f" thread, set {100 * after:g}"
-                )
-            if not is_default or before is not None or not after > 0:
-                continue
-            if key in BYTE_RATES and LOW_BYTE_RATE <= after < _REQUEST_BYTES / (LONG_FREEZE_S + _WINDOW_S):
-                blocked = duration(round(1000 * (_REQUEST_BYTES / after - _WINDOW_S)))
-                yield BLOCKING_DEFAULT.objection(
-                    f"{entity}: {key} {humanize(key, after)} would block clients without a quota of their own at once,"
-                    f" for {blocked} after a request of 1 MiB"
-                )
-            if key is QuotaKey.CONNECTION_CREATION_RATE and after <= 1:
-                yield BLOCKING_DEFAULT.objection(
-                    f"{entity}: {key} {humanize(key, after)} would delay the connections of any host that starts"
-                    " several clients"
-                )
+        if DEFAULT in change.entity and not change.relative:
+            for key, before in change.before.items():
+                if key not in change.after:
+                    yield DELETED_DEFAULT.objection(f"{change.entity}: {key} {humanize(key, before)} would be deleted")
 
 
 def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
@@ -390,7 +357,7 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         return
     if findings is None:
         findings = lint(plan.applied_to(current))
-    known = {(each.entity, each.key) for each in lint(current, rules=[_UNREACHABLE])}
+    known = {(each.rule, each.entity, each.key) for each in lint(current, rules=_KNOWN)}
     for found in concerning(findings, setting.keys()):
         kind = _RULES.get(found.rule.name)
         if kind is None or found.entity is None:
@@ -400,8 +367,9 @@ def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | 
         for entity in (found.entity, found.by):
             change = setting.get(entity) if entity is not None else None
             if change is not None and (found.key is None or found.key in change.keys):
-                if found.rule is _UNREACHABLE and entity is found.by and (found.entity, found.key) in known:
-                    continue  # it governed nobody before, and the plan leaves it alone
+                was_there = (found.rule, found.entity, found.key) in known
+                if was_there and (found.rule is not _UNREACHABLE or entity is found.by):
+                    continue  # a low value that was meant, or one that governed nobody before and is left alone
                 key = "" if found.key is None else f" {found.key}"
                 why = _about_names(found.entity) if found.key is None else None
                 proof = found.hint if found.rule is _UNREACHABLE else found.proof
