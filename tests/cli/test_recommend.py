@@ -227,3 +227,20 @@ def test_what_goes_wrong(kquota: Kquota, arguments: str, code: int, says: str) -
 
     assert (done.code, done.out) == (code, "")
     assert says in done.err
+
+
+def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, tmp_path: Path) -> None:
+    """The quota is named, and what of the log is missing for which key; nothing of others is given as a reason."""
+    pair = "  - {entity: {user: alice, client-id: app}, values: {producer_byte_rate: 1MB, consumer_byte_rate: 1MB}}\n"
+    (tmp_path / "pair.yaml").write_text(QUOTAS + pair)
+    usual = ("recommend", "usage.csv", "--quotas", "pair.yaml", "--only", "alice")
+    nothing = "kquota: nothing to recommend: none of 14,400 requests counts for the quotas in question"
+    other = f"{nothing}: other quotas count them: user=alice,client-id=app"
+    other_kind = "(--entities user-clients recommends for such quotas)"
+    assert kquota(*usual, "--key", "producer_byte_rate").complaint == f"{other} {other_kind}"
+    incomplete = "request_percentage: the log does not record everything that this quota counts"
+    assert kquota(*usual).complaint == f"{other}; {incomplete} {other_kind}"
+    assert kquota(*usual, "--entities", "user-clients").code == 0
+    assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} (--only 'nobody' is matched")
+    told = kquota(*usual[:-1], "bob").err
+    assert "request_percentage: nothing is recommended for 2 counters: the log does not record all thread time" in told

@@ -7,7 +7,7 @@ The second audit replays the export under what is recommended.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from typing import Any
@@ -51,10 +51,11 @@ class Wanted:
     """Shell patterns: the names of users (of client-ids for CLIENTS) to look at; none is all of them."""
     policy: Policy = field(default_factory=Policy)
 
-    def selects(self, entity: Entity) -> bool:
-        """Whether there is to be a recommendation for that entity."""
-        name = entity.client_id if self.scope is Scope.CLIENTS else entity.user
-        return not self.only or any(re.match(translate(pattern), str(name)) for pattern in self.only)
+    def selects(self, clients: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether there is to be a recommendation for one of the clients of a counter."""
+        part = "client_id" if self.scope is Scope.CLIENTS else "user"
+        names = {str(client[part]) for client in clients}
+        return not self.only or any(re.match(translate(pattern), name) for pattern in self.only for name in names)
 
 
 def recommendations(
@@ -82,15 +83,21 @@ def recommendations(
             "samples do not tell what each second was like",
             hint="recommend from requests: a request log, or a usage table",
         )
-    undetermined = {name for name, row in rows.items() if row["verdict"] == Verdict.UNDETERMINED.value}
-    usages = _usages(measured, rows, undetermined, wanted)
-    left_out = Counter(QuotaKey(key) for _, key, _ in undetermined)
+    rows = {name: row for name, row in rows.items() if wanted.selects(row["clients"])}
+    undetermined = [row for row in rows.values() if row["verdict"] == Verdict.UNDETERMINED.value]
+    usages = _usages(measured, rows, wanted)
+    left_out = Counter(QuotaKey(row["key"]) for row in undetermined)
     if not usages:
-        unknown = "; ".join(sorted({rows[name]["reason"] for name in undetermined if rows[name]["reason"]}))
+        entities = {Entity.parse(row["entity"]) for row in rows.values() if QuotaKey(row["key"]) in wanted.keys}
+        charged = sorted((one for one in entities if one.types != wanted.scope.default.types), key=str)
+        reasons = sorted({f"{row['key']}: {row['reason']}" for row in undetermined if row["reason"]})
+        if charged:
+            named = ", ".join(map(str, charged[:3])) + " and others" * (len(charged) > 3)
+            reasons.insert(0, f"other quotas count them: {named}")
         raise InputError(
             f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question"
-            + (f": {unknown}" if unknown else ""),
-            hint=_why_nothing(wanted),
+            + (f": {'; '.join(reasons)}" if reasons else ""),
+            hint=_why_nothing(wanted, charged),
         )
     governing = _governing(rows, settings.quotas.latest, wanted)
     recommended = [
@@ -120,8 +127,11 @@ def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tupl
     return (quota.entity, quota.key) not in looked_at and (is_other or quota.entity != default)
 
 
-def _why_nothing(wanted: Wanted) -> str:
-    """What to change where nothing is left to recommend."""
+def _why_nothing(wanted: Wanted, charged: Sequence[Entity]) -> str:
+    """What to change where nothing is left to recommend; `charged` are quotas at other levels that count instead."""
+    if charged:
+        kinds = (scope.value for scope in Scope if any(scope.default.types == one.types for one in charged))
+        return f"--entities {' or '.join(kinds)} recommends for such quotas"
     if not wanted.only:
         return "see --entities and --key"
     kind = "client-id" if wanted.scope is Scope.CLIENTS else "user"
@@ -144,21 +154,21 @@ def _rows(table: Any) -> dict[CounterName, dict[str, Any]]:
 
 
 def _usages(
-    measured: AuditResult, rows: Mapping[CounterName, Mapping[str, Any]], undetermined: set[CounterName], wanted: Wanted
+    measured: AuditResult, rows: Mapping[CounterName, Mapping[str, Any]], wanted: Wanted
 ) -> dict[tuple[QuotaKey, Entity], list[Usage]]:
     """What each entity of the scope did, on each broker that it used."""
     usages: dict[tuple[QuotaKey, Entity], list[Usage]] = defaultdict(list)
     for counter, found in sorted(measured.measured.items(), key=lambda item: item[0].name):
-        if counter.variant == 0 or found.estimate is None or found.peak <= 0 or counter.name in undetermined:
+        row = rows.get(counter.name)
+        if row is None or row["verdict"] == Verdict.UNDETERMINED.value:
             continue
-        if Entity.parse(rows[counter.name]["entity"]).types != wanted.scope.default.types:
+        if counter.variant == 0 or found.estimate is None or found.peak <= 0:
+            continue
+        if Entity.parse(row["entity"]).types != wanted.scope.default.types:
             continue  # the quota of another level that is as good as none
-        entity = entity_of(counter.sensor)
-        if wanted.selects(entity):
-            requests = rows[counter.name]["events"]
-            usages[counter.key, entity].append(
-                Usage(counter.broker, requests, found.seconds, found.throttled, found.peak, found.estimate)
-            )
+        usages[counter.key, entity_of(counter.sensor)].append(
+            Usage(counter.broker, row["events"], found.seconds, found.throttled, found.peak, found.estimate)
+        )
     return usages
 
 
