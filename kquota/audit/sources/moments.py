@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
     "2026-01-31 12:00:00,000 (also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
-    "31.01.2026 12:00:00,000, epoch seconds with a fraction, epoch milliseconds, µs or ns"
+    "31.01.2026 12:00:00,000, Jan 31, 2026 12:00:00 PM, epoch seconds with a fraction, epoch milliseconds, µs or ns"
 )
 """The forms that are read, for errors."""
 _MONTHS: Final = {
@@ -38,13 +38,14 @@ _REGIONS: Final = (
 _CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 STAMP: Final = re.compile(
     rf"""(?<![0-9])(?:
-        (?P<iso>[0-9]{{4}}[-/.][0-9]{{2}}[-/.][0-9]{{2}}[ T_]{_CLOCK})
+        (?P<iso>[0-9]{{4}}[-/.][0-9]{{2}}[-/.][0-9]{{2}}(?:[T_]|[^\w+]{{1,3}}){_CLOCK})
       | (?P<basic>[0-9]{{8}}(?:T[0-9]{{6}}|[ T]{_CLOCK}))
       | (?P<day>[0-9]{{1,2}})(?P<apart>[ /.-])(?P<month>{_MONTH})(?P=apart)(?P<year>[0-9]{{4}})
         [ ,:]\ ?(?P<clock>{_CLOCK})
-      | (?P<month2>{_MONTH})\ (?P<day2>[0-9]{{1,2}}),\ (?P<year2>[0-9]{{4}})\ @\ (?P<clock2>{_CLOCK})
+      | (?P<month2>{_MONTH})\ {{1,2}}(?P<day2>[0-9]{{1,2}}),?\ (?P<year2>[0-9]{{4}}),?\ (?:@\ )?(?P<clock2>{_CLOCK})
     )
-    (?:(?:[.,]|:(?=[0-9]{{3}}(?![0-9])))(?P<fraction>[0-9]{{1,9}}))?(?:\ ?(?P<half>[AP])M(?![A-Za-z]))?
+    (?:(?:[.,]|:(?=[0-9]{{3}}(?![0-9])))(?P<fraction>[0-9]{{1,9}}))?
+    (?:\s?(?P<half>[APap])(?:[Mm]|\.\s?[Mm]\.)(?!\w))?
     (?:\ ?(?:[\[(](?=[A-Z]))?(?P<zone>Z(?![A-Za-z])|(?:UTC|GMT)?[+-][0-9]{{1,2}}(?::?[0-9]{{2}})?(?![0-9:])
       |(?:{_NAMES}|{_OTHER_NAMES})(?![A-Za-z])|(?:{_REGIONS})/[A-Za-z_+\-0-9/]+))?(?![0-9])""",
     re.VERBOSE,
@@ -85,7 +86,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     if not stamps or _QUOTES.search(text):
         return None
     stamp = stamps[-1]
-    if not stamp["iso"] or re.search("[/._]", stamp["iso"]) or stamp["half"] or len(stamp["zone"] or "") > 6:
+    if not re.fullmatch("[0-9-]{10}[ T][0-9:]{8}", stamp["iso"] or "") or stamp["half"] or len(stamp["zone"] or "") > 6:
         return None
     found = last_moment(text, len(text), zone)
     if found is None or _moment(stamp, zone) != found[0]:
@@ -151,7 +152,7 @@ def _moment(stamp: re.Match[str], zone: tzinfo) -> float:
     part = int(fraction) * 1000 / 10 ** len(fraction) if fraction else 0.0
     text = _text(stamp)
     if stamp["half"]:  # a clock of twelve hours
-        text = f"{text[:11]}{int(text[11:13]) % 12 + 12 * (stamp['half'] == 'P'):02}{text[13:]}"
+        text = f"{text[:11]}{int(text[11:13]) % 12 + 12 * (stamp['half'] in 'Pp'):02}{text[13:]}"
     return second_of(text, stamp["zone"], zone) + part + UNSEEN[len(fraction)]
 
 
