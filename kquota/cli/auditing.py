@@ -33,6 +33,7 @@ def auditor(
     """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr."""
     if usage.prometheus is not None:
         security.prometheus_credentials(usage.prometheus.url)  # for its warning
+    run.spare_pandas()
     return run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out)
 
 

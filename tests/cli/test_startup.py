@@ -81,6 +81,18 @@ def test_completion_loads_nothing_heavy(words: str) -> None:
     assert not modules_of(_KQUOTA_COMPLETE="bash_complete", _KQUOTA_BEFORE=words) & set(HEAVY)
 
 
+def test_an_audit_of_few_lines_loads_neither_pandas_nor_numba(tmp_path: Path) -> None:
+    """Each takes as long as all else; Arrow would load pandas for its first array."""
+    (tmp_path / "usage.csv").write_text("time_ms,user,client_id,api,bytes\n0,alice,app,produce,1\n")
+    quotas = tmp_path / "quotas.csv"
+    quotas.write_text("user,client-id,ip,key,value\nalice,,,producer_byte_rate,1\n")
+
+    loaded = modules_of("audit", str(tmp_path / "usage.csv"), "--quotas", str(quotas))
+
+    assert "pyarrow" in loaded
+    assert not loaded & {"pandas", "numba"}
+
+
 def test_import_is_free() -> None:
     """The package itself loads nothing at all."""
     code = "import sys; before = set(sys.modules); import kquota; print(len(set(sys.modules) - before))"
