@@ -18,7 +18,7 @@ _HELP: Final = "q quit  space pause  s sort  r reverse  / filter  a all  up, dow
 _HELP_FILTER: Final = "Enter keeps the filter, Esc removes it"
 _HELP_EXPLAINED: Final = "Esc goes back  up, down scroll  space pause  q quit"
 _MARK: Final = ">"
-_NAME: Final = 24
+_NAME: Final = 22
 """Other columns are left out before a text is cut off to fewer characters than this."""
 
 

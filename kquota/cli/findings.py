@@ -306,21 +306,21 @@ def _table(
                 lambda found: (found.key.value, named(entity_text(found.entity), "of ")),
             ),
             (Column("LIMIT", number=True), lambda found: words.limit_parts(found, settings.quotas)),
-            (Column("PEAK", number=True, spare=6), _peak),
+            (Column("PEAK", number=True, spare=7), _peak),
             (Column("DELAYED", number=True), lambda found: (*_delayed(found), *_closed_events(result, found))),
-            predicted and (Column("MUTED", number=True, spare=3), words.muted),
+            predicted and (Column("MUTED", number=True, spare=4), words.muted),
             (
-                Column("LONGEST", number=True, spare=1 if brokers else 0),
+                Column("LONGEST", number=True, spare=2),
                 lambda found: (*_longest(found), "times out" if words.times_out(found) else ""),
             ),
             (predicted or held)
-            and (Column("DELIVERED", spare=4), lambda found: (*words.delivered_parts(found), words.behind(found))),
-            logs and (Column("LOGGED", number=True, style="dim", spare=5), _logged),
+            and (Column("DELIVERED", spare=5), lambda found: (*words.delivered_parts(found), words.behind(found))),
+            logs and (Column("LOGGED", number=True, style="dim", spare=1 if settings.in_force else 6), _logged),
             (
-                Column(f"WHEN ({day}UTC)", spare=2, least=_WHEN),
+                Column(f"WHEN ({day}UTC)", spare=3, least=_WHEN),
                 lambda found: _times(found)[-2:] if day else _times(found),
             ),
-            (Column("CLIENTS", spare=7), _clients),
+            (Column("CLIENTS", spare=8), _clients),
         ],
         lambda found: "" if found.throttled else "yellow" if found.undetermined else "dim",
     )

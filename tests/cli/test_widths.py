@@ -5,6 +5,8 @@ The commands are walked in the command tree: a new one that prints a table fails
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +30,8 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve
+from tests.audit.recorded import LOG
+from tests.audit.recorded import QUOTAS as RECORDED
 from tests.cli.test_screens import LONG, WIDTHS, shown
 from tests.test_recorder import Loggers
 
@@ -249,6 +253,33 @@ def test_no_table_is_wider_than_the_terminal(
             lines = shown(width, printer(table), monkeypatch)
             assert max(map(cell_len, lines)) <= width, "\n".join(lines)
             assert next(column.heading for column in table.columns if not column.spare) in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "headings"),
+    [
+        ("top --metrics b1=page.prom --quotas sampled.json --once", "COUNTER KEY RATE SHARE"),
+        ("top --metrics b1=page.prom --metrics b2=page.prom --quotas sampled.json --once", "COUNTER KEY RATE SHARE"),
+        ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED"),
+        ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
+        ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELIVERED"),
+    ],
+)
+def test_who_which_quota_and_how_much_stay(
+    line: str, headings: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a row of a table on the narrowest terminal, and not as a block."""
+    time, *rows = USAGE.splitlines()
+    (folder / "logged.csv").write_text("\n".join([f"{time},throttle_time_ms", *(f"{row},9" for row in rows)]) + "\n")
+    (folder / "recorded.json").write_text(RECORDED.read_text())
+    with gzip.open(LOG, "rt") as log:
+        text = "".join(itertools.islice(log, 8000))
+    (folder / "long.log").write_text(re.sub(r'(User:|"clientId":")', r"\1a-rather-long-name-of-", text))
+
+    lines = shown(80, lambda: run(line.split()), monkeypatch)
+
+    head = next(words for words in map(str.split, lines) if headings.split()[0] in words)
+    assert set(headings.split()) <= {*head}, "\n".join(lines)
 
 
 def printer(part: views.Part) -> Callable[[], None]:

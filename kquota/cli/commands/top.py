@@ -27,7 +27,7 @@ from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
 from kquota.cli.options import by, choice, count, declared, flag, gathered, lasting, value, values
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
-from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe
+from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe, short_unit
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sorting, show, shown_as, table_of
 from kquota.core.change.history import QuotaHistory
@@ -337,25 +337,25 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         return "-" if value is None else text(value)
 
     return [
-        (Column("STATE", whole=True), _state),
-        (Column("COUNTER", whole=True), lambda use: safe(use.counter.subject)),
+        (Column("STATE", whole=True, spare=3), _state),
+        (Column("COUNTER", least=24), lambda use: safe(use.counter.subject)),
         (Column("KEY", whole=True), lambda use: use.counter.key.value),
-        (Column("SET FOR", spare=4), lambda use: "-" if use.level is None else source(use.counter.key, use.entity)),
-        (Column("LIMIT", number=True), lambda use: limit_text(use.counter.key, use.limit)),
-        (Column("RATE", number=True, spare=2), lambda use: _rate(use.counter.key, use.observed.rate)),
-        (Column("SHARE", number=True, spare=1), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
-        (Column("THROTTLE", number=True), lambda use: known(use.observed.throttle_ms, lambda ms: f"{ms:,.0f} ms")),
+        (Column("SET FOR", spare=8), lambda use: "-" if use.level is None else source(use.counter.key, use.entity)),
+        (Column("LIMIT", number=True, spare=4), lambda use: limit_text(use.counter.key, use.limit)),
+        (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
+        (Column("SHARE", number=True, spare=2), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
+        (Column("THROTTLE", number=True, spare=5), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
         (
-            Column("TREND", number=True, spare=7),
+            Column("TREND", number=True, spare=10),
             lambda use: known(use.trend, lambda each: f"{'+' if each >= 0 else ''}{_rate(use.counter.key, each)}/s"),
         ),
         (
-            Column("UNTIL", number=True, spare=3),
+            Column("UNTIL", number=True, spare=7),
             lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, age),
         ),
-        (Column("BROKER", spare=2, tells=True), lambda use: safe(use.counter.broker) or "-"),
-        (Column("CLIENTS", spare=5), clients),
-        (Column("AGE", number=True, spare=6), lambda use: age(use.age_s(now_ms))),
+        (Column("BROKER", spare=6, tells=True), lambda use: safe(use.counter.broker) or "-"),
+        (Column("CLIENTS", spare=9), clients),
+        (Column("AGE", number=True, spare=11), lambda use: age(use.age_s(now_ms))),
     ]
 
 
@@ -368,7 +368,7 @@ def _table(uses: Sequence[Use], now_ms: int) -> Table:
 
 
 def _rate(key: QuotaKey, rate: float | None) -> str:
-    return "-" if rate is None else rate_text(rate, key.unit)
+    return "-" if rate is None else rate_text(rate, short_unit(key.unit))
 
 
 def _again_and_again(screen: _Screen, interval_s: float, count: int | None, output: str) -> int:
