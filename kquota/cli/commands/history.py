@@ -154,7 +154,7 @@ def _levels(entry: Entry) -> Table:
         [
             (Column("NODE", style="cyan"), lambda change: str(change.node)),
             (Column("LEVEL BEFORE"), lambda change: change.before.name),
-            (Column("FOR A WHILE"), lambda change: change.after),
+            (Column("LEVEL MEANWHILE"), lambda change: change.after),
         ],
     )
 

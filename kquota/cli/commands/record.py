@@ -233,7 +233,7 @@ def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
     )
 
 
-DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "FOR A WHILE", "AT MOST", "REQUESTS", "LOG", "ROOM")
+DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "LEVEL MEANWHILE", "ON AT MOST", "REQUEST RATE", "LOG SIZE", "FREE SPACE")
 
 
 def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
@@ -254,14 +254,14 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
         [
             (Column(noun.upper(), style="cyan", whole=True), str),
             (Column("LEVEL"), lambda node: draft.levels[node].name),
-            (Column("FOR A WHILE"), lambda node: RECORDING if node in estimates else draft.levels[node].name),
-            (Column("AT MOST", number=True), of(lambda each: duration(each.on_ms))),
-            (Column("REQUESTS", number=True), of(lambda each: shown(each.requests_per_second, "requests/s"))),
-            (Column("LOG", number=True), of(lambda each: shown(each.bytes, "bytes"))),
-            (Column("ROOM", number=True), of(lambda each: shown(room(each.node), "bytes"))),
+            (Column("LEVEL MEANWHILE"), lambda node: RECORDING if node in estimates else draft.levels[node].name),
+            (Column("ON AT MOST", number=True), of(lambda each: duration(each.on_ms))),
+            (Column("REQUEST RATE", number=True), of(lambda each: shown(each.requests_per_second, "requests/s"))),
+            (Column("LOG SIZE", number=True), of(lambda each: shown(each.bytes, "bytes"))),
+            (Column("FREE SPACE", number=True), of(lambda each: shown(room(each.node), "bytes"))),
         ],
     )
-    yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; ROOM is what is free in the log dirs beside a reserve")
+    yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; FREE SPACE is beside a reserve in the log dirs")
 
 
 def _next(logs: Sequence[str], nodes: Sequence[int], access: Access) -> str:
@@ -276,11 +276,11 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> in
     """What came of it, on stderr, and the exit code; `then` is what to do next."""
     code = complain(recorded.settled, noun)
     total = recorded.total
-    counted = "nothing counted them"
+    counted = "nothing counted the logged requests"
     if total is not None:
         about = "" if total.exact else "about "
-        counted = f"{about}{many(total.requests, 'request')}, {about}{amount_text(total.bytes, 'bytes')}"
-    note(f"ended by {recorded.ended_by}; requests: {counted}")
+        counted = f"logged {about}{many(total.requests, 'request')}, {about}{amount_text(total.bytes, 'bytes')}"
+    note(f"ended by {recorded.ended_by}; {counted}")
     if recorded.entry is not None and any(not each.fate.is_settled for each in recorded.settled):
         say(f"kquota: 'kquota undo {name_of(recorded.entry)}' or 'kquota reconcile' switches back what is left")
     else:
