@@ -175,13 +175,17 @@ def probe(
 
 def amount(kind: Probe, given: float | str) -> float:
     """A number in the unit of the probe, such as `500kB`. Raises InputError unless it is above 0."""
+    value, hint = 0.0, None
     try:
         in_words = isinstance(given, str) and kind.unit == "bytes"
         value = float(parse_value(QuotaKey.PRODUCER_BYTE_RATE, str(given)) if in_words else given)
-    except (InputError, ValueError):
-        value = 0.0
+    except InputError as error:
+        # What is said of 0 and less is about quotas.
+        hint = None if str(given).strip().startswith(("-", "0")) else error.hint
+    except ValueError:
+        pass
     if not 0 < value < float("inf"):
-        raise InputError(f"{given!r} is not a number above 0")
+        raise InputError(f"{given!r} is not a number above 0", hint=hint)
     return value
 
 

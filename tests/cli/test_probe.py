@@ -229,6 +229,8 @@ def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) 
         (f"produce --topic {TOPIC} --duration 10m --yes", 8, "--max-duration is the bound"),
         (f"produce --topic {TOPIC} --size 200MB --yes", 8, "--max-bytes is the bound"),
         (f"produce --topic {TOPIC} --rate fast --yes", 3, "--rate: 'fast' is not a number above 0"),
+        (f"produce --topic {TOPIC} --rate 5M --yes", 3, "--rate: '5M' is not a number above 0 (did you mean 5MB?)"),
+        (f"produce --topic {TOPIC} --rate -1MB --yes", 3, "--rate: '-1MB' is not a number above 0"),
         (f"produce --topic {TOPIC} --user alice --yes", 3, "take a client for ANONYMOUS, and not for alice"),
         ("produce --yes", 2, "needs --topic"),
         (f"fetch --topic {TOPIC} --create-topic --yes", 2, "--create-topic is for"),

@@ -129,6 +129,13 @@ def test_what_is_no_value(key: QuotaKey, text: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.parametrize("text", ["-1MB", " 0kB ", "9999999TB", "1.5B"])
+def test_a_value_out_of_range_is_repeated_as_typed(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_value(PRODUCE, text)
+    assert f": {text.strip()} " in caught.value.message
+
+
 @pytest.mark.parametrize(
     "number", [math.nan, math.inf, -math.inf, 0, -1, -0.0, 0.0, Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")]
 )

@@ -214,11 +214,11 @@ def parse_value(key: QuotaKey, text: str) -> Value:
     if len(match["number"]) > _LONGEST_NUMBER:
         raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
     number = _EXACT.multiply(Decimal(match["number"]), Decimal(_multiplier(key, match["unit"], text)))
-    return check_value(key, number)
+    return check_value(key, number, text.strip())
 
 
-def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
-    """The number as a valid value of the key. Raises InputError with the reason when it is not one."""
+def check_value(key: QuotaKey, number: Decimal | int | float, typed: str = "") -> Value:
+    """The number as a valid value of the key. Raises InputError with the reason, which repeats what was `typed`."""
     maximum = key.value_type.maximum
     # What nearly every value is, in a tenth of the time.
     if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
@@ -228,7 +228,7 @@ def check_value(key: QuotaKey, number: Decimal | int | float) -> Value:
         raise InputError(f"{key}: {format_number(number)} is not a finite number", hint=_LIFTED)
     # :g keeps absurd magnitudes (1e300) from being spelled out in the message.
     plain = exact == 0 or Decimal("1e-6") <= abs(exact) < 10**19
-    shown = format_number(number) if plain else f"{exact:g}"
+    shown = typed or (format_number(number) if plain else f"{exact:g}")
     if exact <= 0:
         raise InputError(
             f"{key}: {shown} must be greater than 0", hint=f"{_LIFTED}; Kafka cannot forbid traffic by a quota of 0"
