@@ -51,8 +51,9 @@ def command(
 
     Keys: producer_byte_rate and consumer_byte_rate (bytes/s), request_percentage (% of one thread) and
     controller_mutation_rate (partitions/s) for users, clients and their pairs; connection_creation_rate
-    (connections/s) for ips. Every quota holds per broker. Several entities are altered in one go. An entity is altered
-    as a whole or not at all. The exit code is 9 when some entities were altered and others were not.
+    (connections/s) for ips. Each broker enforces a quota by itself, but the controller enforces
+    controller_mutation_rate. Several entities are altered in one go. An entity is altered as a whole or not at all. The
+    exit code is 9 when some entities were altered and others were not.
 
     Every alter is reviewed first, as a plan is ('kquota help review'). The review warns, asks or refuses: for example
     about the name User:alice, or a limit so low that busy clients are blocked. It does not compare a new name with the
