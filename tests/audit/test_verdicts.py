@@ -217,6 +217,13 @@ def test_a_quota_that_the_brokers_ignore_has_its_verdict(tmp_path: Path, version
     assert any("not enforced" in line for line in verdict_lines(result.quotas))
 
 
+def test_nobody_is_a_short_line() -> None:
+    """Hundreds of quotas are counted, and one is named."""
+    unseen = verdicts(QuotaHistory.of(everything(1)), {}, {})
+    assert verdict_lines(unseen, counts=False) == [f"nobody seen under {len(unseen)} quotas (-o json shows which)"]
+    assert verdict_lines(unseen[:1], counts=False) == [f"nobody seen under {unseen[0]}"]
+
+
 @pytest.mark.parametrize(
     ("entity", "key"), [(entity, key) for entity in SHAPES for key in QuotaKey if key.allowed_for(entity)], ids=str
 )

@@ -428,7 +428,10 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
     for reason in dict.fromkeys(quota.reason for quota in ignored):
         found.append(f"{reason}: {quota_names([quota for quota in ignored if quota.reason == reason])}")
     nobody = of(Verdict.NOBODY_SEEN, quotas)
-    return [*found, f"nobody seen under: {quota_names(nobody)}"] if nobody else found
+    if nobody:
+        several = f"{len(nobody):,} quotas (-o json shows which)"
+        found.append(f"nobody seen under {several if len(nobody) > 1 else nobody[0]}")
+    return found
 
 
 def count_text(quotas: Sequence[QuotaVerdict]) -> str:
