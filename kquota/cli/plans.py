@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import click
 
-from kquota.cli.text import MARKS, Column, entity_text, markdown, safe
+from kquota.cli.text import MARKS, Column, entity_text, many, markdown, safe
 from kquota.cli.views import Document, Note, Part, Table, View, markdown_of
 from kquota.core.change.lint import Finding, concerning
 from kquota.core.change.plan import Action, Objection, Plan, Severity
@@ -27,8 +27,6 @@ class Words:
     actions: tuple[str, str, str]
     nothing: str
     ignored: str
-    noun: str = ""
-    """What the first number counts, where the actions alone do not say it."""
     sides: tuple[str, str] | None = None
     """What is compared, where it is not a cluster with a file."""
 
@@ -162,11 +160,9 @@ def _more(findings: Sequence[Finding]) -> str:
 
 
 def summary(planned: Plan, words: Words = _PLAN) -> str:
-    """`2 to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
-    counts = [f"{planned.count(action)} {word}" for action, word in zip(Action, words.actions, strict=True)]
-    if words.noun:
-        number, word = planned.count(Action.CREATE), words.actions[0]
-        counts[0] = f"{number} {words.noun if number != 1 else 'entity'} {word}"
+    """`2 entities to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
+    first, *rest = [*zip(map(planned.count, Action), words.actions, strict=True)]
+    counts = [f"{many(first[0], 'entity', 'entities')} {first[1]}", *(f"{count:,} {word}" for count, word in rest)]
     text = ", ".join(counts) if planned else words.nothing
     if planned.ignored:
         text += f"; {len(planned.ignored)} {words.ignored}"

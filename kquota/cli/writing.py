@@ -143,7 +143,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
         "rolled back": len(report.rolled_back),
         "unknown": len(report.unknown),
     }
-    said = [f"{count} {what}" for what, count in counts.items() if count]
+    said = [many(count, f"entity {what}", f"entities {what}") for what, count in counts.items() if count]
     if kept and report.entry is not None:
         said.append(f"{many(kept, 'lease')} changed")
     text = ", ".join(said) or "nothing to do"

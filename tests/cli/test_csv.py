@@ -171,7 +171,7 @@ def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: P
     assert planned.code == 1
     told = kquota("plan", "--quotas", "q.yaml", "t.csv", "--exit-code", "-o", "json")
     assert (told.code, "exit code 1, as --exit-code asks" in told.err) == (1, True)
-    assert "2 to create" in planned.out + planned.err
+    assert "2 entities to create" in planned.out + planned.err
     assert kquota("import", "--from", "csv", "t.csv").code == 0
     for arguments in ("plan t.csv --prune --quotas q.yaml", "lint t.csv", "import t.csv", "import t.csv --from csv"):
         assert "t.csv: 1 row without a value sets no quota: line 5\n" in kquota(*arguments.split()).err

@@ -191,7 +191,7 @@ def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
     assert applied(backend, tmp_path, monkeypatch) == code
     said = capfd.readouterr().err
     assert "stopping after what is under way" in said
-    assert said.endswith(f"stopped: {COUNT // 3} not tried, {2 * COUNT // 3} rolled back\n")
+    assert said.endswith(f"stopped: {COUNT // 3:,} entities not tried, {2 * COUNT // 3:,} entities rolled back\n")
     assert backend.describe() == backend.start
     (entry,) = Journal(tmp_path / "journal").read().entries
     assert (entry.outcome, entry.error) == ("rolled back", "stopped by a signal")
@@ -205,7 +205,7 @@ def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
     assert applied(backend, tmp_path, monkeypatch, "--no-rollback") == 143
     (entry,) = Journal(tmp_path / "journal").read().entries
     said = capfd.readouterr().err
-    assert f"stopped: {COUNT // 3} applied, {2 * COUNT // 3} not tried" in said
+    assert f"stopped: {COUNT // 3:,} entities applied, {2 * COUNT // 3:,} entities not tried" in said
     assert f"'kquota undo {entry.name} --zookeeper " in said
     assert (entry.outcome, len(entry.made.changes)) == ("incomplete", COUNT // 3)
     backend.alter([change.inverse.alteration for change in entry.made.changes])
@@ -231,9 +231,19 @@ sys.exit(code)
 @pytest.mark.parametrize(
     ("keys", "said", "outcome", "back"),
     [
-        ("y\r", "stopped: 200 not tried, 100 rolled back", "rolled back", True),
-        ("n\r", "stopped: 100 applied, 200 not tried; the same once more completes it", "incomplete", False),
-        (CTRL_C, "stopped: 100 applied, 200 not tried; the same once more completes it", "incomplete", False),
+        ("y\r", "stopped: 200 entities not tried, 100 entities rolled back", "rolled back", True),
+        (
+            "n\r",
+            "stopped: 100 entities applied, 200 entities not tried; the same once more completes it",
+            "incomplete",
+            False,
+        ),
+        (
+            CTRL_C,
+            "stopped: 100 entities applied, 200 entities not tried; the same once more completes it",
+            "incomplete",
+            False,
+        ),
     ],
     ids=["yes", "no", "Ctrl-C"],
 )
@@ -368,7 +378,7 @@ def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
     said = capfd.readouterr().err
     (entry,) = Journal(tmp_path / "journal").read().entries
     assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
-    assert f"{COUNT} applied; 'kquota undo {entry.name} --zookeeper " in said
+    assert f"{COUNT:,} entities applied; 'kquota undo {entry.name} --zookeeper " in said
     assert {values[KEY] for values in backend.describe().values()} == {2000}
 
 
@@ -405,7 +415,7 @@ def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
     for entity in Stale.hidden:
         assert f"kquota: {entity}: written, but not shown\n" in err
     way_back = f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back"
-    assert f"\n{COUNT} applied; the same once more completes it, {way_back}" in err
+    assert f"\n{COUNT:,} entities applied; the same once more completes it, {way_back}" in err
     changes = json.loads(out)["changes"]
     assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
         entity.user for entity in Stale.hidden

@@ -259,7 +259,7 @@ def test_a_lease_changes_beside_values_that_fail_unless_all_is_rolled_back(
     znodes.set_acls("/config/users/bob", [make_acl("world", "anyone", read=True)])
 
     failed = kquota("apply", "quotas.yaml", "--yes", *live)
-    assert (failed.code, "1 failed\n" in failed.err, "lease changed" in failed.err) == (5, True, False), failed
+    assert (failed.code, "1 entity failed\n" in failed.err, "lease changed" in failed.err) == (5, True, False), failed
     assert "1 lease, next at" in kquota("reconcile", *live).err
     altered = kquota("alter", *live, "--user", "alice", "--user", "bob", "--yes", "--add-config", rate)
     assert (altered.code, "now is permanent" in altered.err) == (9, True), altered

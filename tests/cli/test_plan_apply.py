@@ -136,10 +136,8 @@ def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied
 )
 def test_plan_says_what_limits_come_to(cluster: Cluster, arguments: list[str], heading: str, said: str) -> None:
     done = cluster("plan", "quotas.yaml", *arguments)
-    assert (
-        done.err
-        == f"1 to create, 1 to update, 0 to delete{said}; 1 not in the file left as they are (--prune deletes them)\n"
-    )
+    left = "1 not in the file left as they are (--prune deletes them)"
+    assert done.err == f"1 entity to create, 1 to update, 0 to delete{said}; {left}\n"
     assert heading in done.out.splitlines()[0]
     assert ("BROKERS" in done.out) == bool(heading)
 
@@ -194,7 +192,7 @@ def test_a_saved_plan_is_applied_as_it_was_reviewed(cluster: Cluster, tmp_path: 
         "bob,<default>,,consumer_byte_rate,2000000,bytes/s",
     ]
     again = cluster("apply", "plan.json", "--yes")
-    assert (again.code, again.err.splitlines()[-1]) == (0, "3 already there")
+    assert (again.code, again.err.splitlines()[-1]) == (0, "3 entities already there")
     edited = json.loads((tmp_path / "plan.json").read_text())
     edited["changes"][0]["after"]["producer_byte_rate"] = 1
     (tmp_path / "plan.json").write_text(json.dumps(edited, indent=2))
@@ -274,7 +272,7 @@ def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     os.close(other)
     os.close(terminal)
     assert process.returncode == code
-    assert re.search(r"Apply to zookeeper://\S+ \(1 to create, 1 to update, 0 to delete\)\?", err)
+    assert re.search(r"Apply to zookeeper://\S+ \(1 entity to create, 1 to update, 0 to delete\)\?", err)
     assert (cluster.quotas() == before) == (answer != "y")
     assert ("kquota: nothing was applied: the answer was no" in err) == (answer != "y")
 

@@ -45,7 +45,7 @@ def test_who_is_newly_throttled(kquota: Kquota, golden: Golden, output: str) -> 
     golden(f"plan.usage.{output}", done.out)
     if output == "table":
         assert done.err.splitlines() == [
-            "0 to create, 1 to update, 0 to delete; limits are per broker; 1 not in the file left as they are"
+            "0 entities to create, 1 to update, 0 to delete; limits are per broker; 1 not in the file left as they are"
             " (--prune deletes them)",
             "1 client newly throttled, 2 clients as before; 900 requests, 2026-03-11 09:00:00 to 09:00:29 UTC",
             "kquota: warning: user=alice: a client at its current limit would be blocked for up to 33.0 s"

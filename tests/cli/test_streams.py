@@ -43,7 +43,7 @@ COLOURED = (
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        (PLAN, "2 to create, 0 to update, 0 to delete; limits are per broker\n"),
+        (PLAN, "2 entities to create, 0 to update, 0 to delete; limits are per broker\n"),
         (("diff", "quotas.yaml", "quotas.yaml"), "no difference\n"),
         (("lint", "empty.yaml"), "nothing found\n"),
         (

@@ -37,7 +37,6 @@ _WORDS = Words(
     ("only in B", "different", "only in A"),
     "no difference",
     "unmanaged not compared",
-    "entities",
 )
 _PLAIN = re.compile(r"[\w./:-]+")
 _LONGEST_NAME = 24
