@@ -51,9 +51,10 @@ class Replayed:
 
 def summary(comparison: Comparison) -> str:
     """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
-    counts = {outcome: comparison.count(outcome) for outcome in Outcome}
-    parts = [f"{many(count, 'client')} {outcome.value}" for outcome, count in counts.items() if count]
-    if not counts[Outcome.NEWLY_THROTTLED]:
+    parts = [f"{many(len(changes), 'client')} {said}" for said, changes in words.by_outcome(comparison.clients).items()]
+    if comparison.same:
+        parts.append(f"{many(comparison.same, 'client')} {Outcome.SAME.value}")
+    if not comparison.count(Outcome.NEWLY_THROTTLED):
         parts.insert(0, f"no client {Outcome.NEWLY_THROTTLED.value}")
     if comparison.unjudged:
         parts.append(f"{many(len(comparison.unjudged), 'changed quota')} undetermined")
@@ -181,7 +182,7 @@ def _columns(comparison: Comparison, changes: Sequence[Change], key: str = "QUOT
 
 def _outcome(change: Change) -> tuple[str, str]:
     """`newly throttled`, in two lines on a terminal."""
-    first, _, last = change.outcome.value.rpartition(" ")
+    first, _, last = words.outcome(change).rpartition(" ")
     return first, last
 
 
@@ -239,11 +240,10 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
 
     yield f"### {title}: {summary(comparison)}\n"
     yield f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker."
-    for outcome in Outcome:
-        changes = [change for change in comparison.clients if change.outcome is outcome]
-        if changes and outcome not in _BETTER:
-            yield f"\n**{outcome.value.capitalize()}**\n"
-            yield from table(changes, with_outcome=False)
+    worse = [change for change in comparison.clients if change.outcome not in _BETTER]
+    for outcome, changes in words.by_outcome(worse).items():
+        yield f"\n**{outcome.capitalize()}**\n"
+        yield from table(changes, with_outcome=False)
     better = [change for change in comparison.clients if change.outcome in _BETTER]
     if better:
         yield f"\n<details><summary>{many(len(better), 'client')} throttled less, or no longer</summary>\n"

@@ -1,6 +1,7 @@
 """Traffic that a quota held back while it was recorded: raising the quota promises nothing."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,17 @@ def test_nobody_is_called_no_longer_throttled(kquota: Kquota, command: str, outp
     else:
         assert "no longer throttled" not in done.out + done.err
         assert "wanted at least" in done.out
+
+
+def test_whether_it_was_throttled_before_may_be_unknown(kquota: Kquota) -> None:
+    """Not in a table, a sentence or a comment is such a client newly throttled; --fail-on keeps its promise."""
+    arguments = ["lower.json", "--quotas", "raised.json", "--usage", "answered.csv", "--fail-on", "newly-throttled"]
+    table, markdown = (kquota("plan", *arguments, "-o", output) for output in ("table", "markdown"))
+
+    assert (table.code, markdown.code) == (1, 1)
+    assert re.search("^throttled \\(unknown before\\) +alice ", table.out, re.MULTILINE)
+    assert "1 client throttled (unknown before), 1 client newly throttled; " in table.err
+    assert "**Throttled (unknown before)**\n\n" in markdown.out
 
 
 @pytest.mark.parametrize(

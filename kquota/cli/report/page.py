@@ -14,7 +14,6 @@ from kquota.cli.report import words
 from kquota.cli.report.content import MOST, Report
 from kquota.cli.text import many, moment, rate_text, records_text, safe
 from kquota.core.findings.finding import Finding
-from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
 
 if TYPE_CHECKING:
@@ -103,7 +102,6 @@ def _values(report: Report) -> dict[str, Any]:
         "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
         "quotas": [f"{text[0].upper()}{text[1:]}." for text in words.verdict_lines(report.quotas)],
-        "outcomes": Outcome,
         "changes_meanwhile": [
             (f"{moment(time_ms)} UTC", reason)
             for time_ms, reason in islice(report.settings.quotas.changes_within(first, last), MOST_ROWS)

@@ -13,7 +13,7 @@ from kquota.core.findings.answers import Answered, AnswersOf, by_harm
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
-from kquota.core.findings.whatif import Standing
+from kquota.core.findings.whatif import ClientChange, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.resolve.resolver import encode_user
 
@@ -432,6 +432,17 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
         several = f"{len(nobody):,} quotas (-o json shows which)"
         found.append(f"nobody seen under {several if len(nobody) > 1 else nobody[0]}")
     return found
+
+
+def by_outcome(changes: Sequence[ClientChange]) -> dict[str, list[ClientChange]]:
+    """The changes by their outcome in words."""
+    return {said: [each for each in changes if outcome(each) == said] for said in dict.fromkeys(map(outcome, changes))}
+
+
+def outcome(change: ClientChange | CounterChange) -> str:
+    """`newly throttled`, or `throttled (unknown before)` where the usage does not say what was before."""
+    unknown = change.outcome is Outcome.NEWLY_THROTTLED and change.before.verdict == "undetermined"
+    return "throttled (unknown before)" if unknown else change.outcome.value
 
 
 def count_text(quotas: Sequence[QuotaVerdict]) -> str:
