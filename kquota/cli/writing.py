@@ -1,7 +1,7 @@
 """The end of apply, edit, undo and reconcile: shows a plan and its review, asks, writes, and says what came of it."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from kquota.cli.streams import Stop, ask, note, say, stoppable
 from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import View, show
 from kquota.core.change.plan import ApplyReport, Plan
+from kquota.core.quotas.entity import Entity
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import apply_document
 from kquota.leases import Lease, Leases, kept, settles
@@ -67,14 +68,19 @@ def carry_out(
     terms: Terms,
     labels: Labels,
     keeps: Callable[[Leases], Sequence[Lease]] = lambda leases: (),
+    already: Collection[Entity] = (),
 ) -> int:
     """Shows a plan and its review, asks, applies it, and says what came of it: the end of apply, undo and reconcile.
 
-    `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none.
+    `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none. `already` are
+    the entities that are as the plan wants them: nothing is due there.
     """
     consent.refuse(planned.objections, terms)
+    due = replace(planned, changes=tuple(change for change in planned.changes if change.entity not in already))
     if terms.output == "table" or terms.dry_run:
-        show(plan_view(planned, labels), terms.output)
+        show(plan_view(due if terms.output == "table" else planned, labels), terms.output)
+    if already:
+        note(f"{many(len(already), 'entity', 'entities')} already as planned")
     wanted: Sequence[Lease] = ()
     if terms.undoes is None:
         known = leases.known_leases(terms.journal, lambda: place_of(backend))
@@ -83,14 +89,14 @@ def carry_out(
     if terms.dry_run:
         consent.rehearse(planned.objections, terms)
         return ExitCode.OK
-    if not planned and not wanted:
-        _show(ApplyReport(), planned, terms)
+    if not due and not wanted:
+        _show(ApplyReport(already=tuple(already)), planned, terms)
         return ExitCode.OK
     consent.heed(planned.objections, terms)
     if not terms.yes:
         changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
         verb = "Undo that on" if terms.command == "undo" else "Apply to"
-        ask(f"{verb} {terms.named} ({summary(planned)}{changed})?", done="applied", yes="applies")
+        ask(f"{verb} {terms.named} ({summary(due)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
     with progress("applying") as bar, stoppable(terms.stop), consent.says_what_may_be_written(begun):

@@ -191,8 +191,19 @@ def test_a_saved_plan_is_applied_as_it_was_reviewed(cluster: Cluster, tmp_path: 
         "operator-1,,,producer_byte_rate,5000000,bytes/s",
         "bob,<default>,,consumer_byte_rate,2000000,bytes/s",
     ]
+    nothing = "nothing changes; 1 unmanaged left as they are\n3 entities already as planned\n"
     again = cluster("apply", "plan.json", "--yes")
-    assert (again.code, again.err.splitlines()[-1]) == (0, "3 entities already there")
+    assert (again.code, again.out, again.err) == (0, "", nothing)
+    cluster.alter("--user operator-1 --delete-config all")
+    cluster.alter("--user operator-1 --add-config producer_byte_rate=5MB")
+    cluster.alter("--user bob --client-defaults --delete-config all")
+    rest = cluster("apply", "plan.json", "--yes")
+    assert (rest.code, "alice" in rest.out, "bob" in rest.out) == (0, False, True)
+    assert (
+        "1 entity to create, 0 to update, 0 to delete; 1 unmanaged left as they are\n2 entities already as planned\n"
+        in rest.err
+    )
+    assert "1 entity applied, 2 entities already there; " in rest.err
     edited = json.loads((tmp_path / "plan.json").read_text())
     edited["changes"][0]["after"]["producer_byte_rate"] = 1
     (tmp_path / "plan.json").write_text(json.dumps(edited, indent=2))

@@ -95,6 +95,7 @@ def command(
             replace(terms, rollback=not no_rollback),
             quota_file.labels if quota_file is not None else {},
             keeps,
+            {change.entity for change in planned.changes if change.is_made(current.get(change.entity, {}))},
         )
     if terms.dry_run:
         say(DRY_RUN)
