@@ -29,7 +29,8 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(loop)
     def run(*arguments: Any) -> Any:
         _rows[0] += len(arguments[0])
-        return (made() if is_worth(_rows[0]) else loop)(*arguments)
+        # A row takes such a loop, uncompiled, a microsecond: there are some ten loops.
+        return (made() if is_worth(_rows[0] // 10) else loop)(*arguments)
 
     return run
 
