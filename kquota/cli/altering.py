@@ -1,5 +1,6 @@
 """The end of alter and delete: looks, asks, alters on the one road, and says what came of it."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from kquota.access import Access
 from kquota.changes import Altered, Rehearsal, alter, governing_of, place_of, rehearse
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import note, say, stoppable, warn
+from kquota.cli.streams import note, quiet, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
 from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
 from kquota.cli.writing import terms_of
@@ -23,7 +24,7 @@ from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Command, Entry, Journal, name_of
 from kquota.documents.plan import alter_document
-from kquota.errors import Conflict, Uncertain
+from kquota.errors import Conflict, KquotaError, Uncertain
 
 
 def carry_out(
@@ -51,7 +52,15 @@ def carry_out(
     agreed: set[Objection] = set()
     shown: list[tuple[AlterResult, ...]] = []
 
+    def note_new_names(rehearsal: Rehearsal) -> None:
+        created = [change.entity for change in rehearsal.plan.changes if not change.before]
+        # Whoever may read these entities alone can alter them all the same.
+        with contextlib.suppress(KquotaError):
+            if created and not rehearsal.blind and not quiet():
+                session.note_new_names(backend.describe(), created)
+
     def agree(rehearsal: Rehearsal) -> None:
+        note_new_names(rehearsal)
         new = [each for each in rehearsal.plan.objections if each not in agreed]
         if terms.output == "table" and consent.will_ask(new, terms):
             # Who is asked sees first what it is about.
@@ -66,6 +75,7 @@ def carry_out(
             rehearsal = rehearse(backend, alterations, guards)
             known = leases.known_leases(book, lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
+            note_new_names(rehearsal)
             consent.rehearse(rehearsal.plan.objections, terms)
             consent.name_cluster(named)
             altered = Altered(**vars(rehearsal), leases=known)

@@ -443,3 +443,24 @@ def note_slips(snapshot: QuotaSnapshot, asked: Mapping[EntityType, object]) -> N
         close += difflib.get_close_matches(name, names, n=1, cutoff=0.75)
         if close and re.sub(r"\d", "", close[0]) != re.sub(r"\d", "", name):
             note(f"no quota is set for {entity_type.value}={name}; did you mean {close[0]!r}?")
+
+
+_MOST_SLIPS = 5
+"""More lines would bury the others."""
+
+
+def note_new_names(known: Iterable[Entity], entities: Collection[Entity]) -> None:
+    """Suggests a known name for each new name of the entities that is nearly one, a line each on stderr."""
+    from kquota.core.change.misnomer import slips
+
+    known = tuple(known)
+    for kind in (EntityType.USER, EntityType.CLIENT_ID):
+        there, named = (
+            {name for each in some if isinstance(name := each.name_of(kind), str)} for some in (known, entities)
+        )
+        found = slips(sorted(there | named)) if named - there else {}
+        new = [name for name in sorted(named - there) if name in found and (found[name] in there or found[name] < name)]
+        for name in new[:_MOST_SLIPS]:
+            once(f"{kind.value}={name} is a new name; did you mean {found[name]!r}?", note)
+        if len(new) > _MOST_SLIPS:
+            note(f"and {len(new) - _MOST_SLIPS} more new names are nearly others: 'kquota lint' shows them")

@@ -95,6 +95,18 @@ def test_describe_of_a_name_that_is_nearly_right(kquota: Kquota, filled: str, ar
     assert ("did you mean" in done.err, hint in done.err) == (hint != "", True)
 
 
+def test_alter_of_a_new_name_that_is_nearly_right(kquota: Kquota, filled: str, tmp_path: Path) -> None:
+    """Once, where the name begins to have a quota, before anything is written; an apply says the same."""
+    note = "user=alcie is a new name; did you mean 'alice'?\n"
+    usual = ("alter", "--zookeeper", filled, "--user", "alcie", "--add-config", "producer_byte_rate=1MB")
+    (tmp_path / "new.csv").write_text("user,producer_byte_rate\nalcie,1MB\n")
+    assert note in kquota("apply", "new.csv", "--zookeeper", filled, "--dry-run").err
+    assert note not in kquota(*usual, "--dry-run", "--quiet").err
+    for arguments, said in ((("--dry-run",), True), ((), True), (("--add-config", "request_percentage=9"), False)):
+        done = kquota(*usual, *arguments)
+        assert (done.code, done.err.startswith(note), "did you mean" in done.err) == (0, said, said)
+
+
 def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str) -> None:
     """The user's own quota is not the one that governs such clients."""
 

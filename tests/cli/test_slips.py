@@ -46,6 +46,26 @@ def test_a_name_that_is_nearly_one_with_quotas(kquota: Kquota, arguments: str, n
     assert (done.code, done.err) == (0, note)
 
 
+def test_a_new_name_that_is_nearly_one_with_quotas(kquota: Kquota, tmp_path: Path) -> None:
+    """It would limit nobody: plan and lint say so, once for many, and ask nothing."""
+    note = "user=alcie is a new name; did you mean 'alice'?"
+    head = "user,client-id,producer_byte_rate\n"
+    (tmp_path / "new.csv").write_text(f"{head}alcie,,1MB\nalcie,app,1MB\nbob,worker-2,1MB\n")
+    planned = kquota("plan", "new.csv", "--quotas", "quotas.yaml")
+    assert [line for line in planned.err.splitlines() if "did you mean" in line] == [note]
+    assert kquota("plan", "new.csv", "--quotas", "new.csv").err == "nothing changes\n"
+    (tmp_path / "new.csv").write_text(f"{head}alcie,,1MB\nalice,,1MB\n")
+    done = kquota("lint", "new.csv", "--fail-on", "warning")
+    assert (done.code, done.err) == (0, "1 note\n")
+    assert done.out.startswith("new.csv:2: note: user=alcie: the user is nearly another one, 'alice' [similar-name]")
+    words = [f"{one}{other}ation" for one in ("bakt", "dolm", "fenr") for other in ("ub", "ev", "iz", "og")]
+    for name, letters in (("known", ""), ("many", "s")):
+        (tmp_path / f"{name}.csv").write_text(head + "".join(f",{word}{letters},1MB\n" for word in words))
+    told = kquota("plan", "many.csv", "--quotas", "known.csv").err.splitlines()
+    assert ["did you mean" in line for line in told] == [False, *[True] * 5, False]
+    assert told[-1] == "and 7 more new names are nearly others: 'kquota lint' shows them"
+
+
 def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (2, "")

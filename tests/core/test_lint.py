@@ -64,6 +64,15 @@ CASES: dict[str, tuple[Facts, Quotas, Quotas]] = {
         {Entity(user="alice", client_id="a"): {REQUEST: 0.5}},
         {ALICE: {REQUEST: 1.0}},
     ),
+    "similar-name": (
+        Facts(),
+        {Entity(user="alcie"): {PRODUCER: MB}, ALICE: {PRODUCER: MB}},
+        {
+            Entity(user="tenant-1"): {PRODUCER: MB},
+            Entity(user="tenant-2"): {PRODUCER: MB},
+            Entity(client_id="tenatn"): {},
+        },
+    ),
     "suspiciously-low": (Facts(), {ALICE: {PRODUCER: 999}}, {ALICE: {PRODUCER: 1000, REQUEST: 10.0}}),
     "internal-principal": (
         Facts(internal=("connect",)),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.change.misnomer import doubt, misnomer
+from kquota.core.change.misnomer import doubt, misnomer, slips
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 
 
@@ -67,3 +67,50 @@ def test_what_looks_like_a_slip(name: str, word: str) -> None:
 def test_only_those_two_kinds_of_names(entity_type: EntityType, name: str) -> None:
     expected = name == "<default>" or (entity_type is EntityType.USER and name.startswith("User:"))
     assert (misnomer(entity_type, name) is not None) == expected
+
+
+@pytest.mark.parametrize("slip", ["alcie", "alic", "allice", "aliceb", "alise", "Alice", "ALICE", "aliec"])
+def test_a_name_that_is_nearly_one_other(slip: str) -> None:
+    """Also as a part of a name, with other digits behind it, and among thousands."""
+    for name in ("{}", "team-{}", "{}-7"):
+        one, other = name.format("alice"), name.format(slip)
+        assert slips([one, other, "carol", *(f"tenant-{number:04}" for number in range(5000))]) == {
+            one: other,
+            other: one,
+        }
+    assert slips(["alice-17", f"{slip}-42", "alice-18"]) == {"alice-17": f"{slip}-42", f"{slip}-42": "alice-17"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["app-1", "app-2", "app-10", "tenant-017", "tenant-018", "v1", "v2"],
+        [
+            "svc-eu",
+            "svc-us",
+            "prod",
+            "prop",
+            "test",
+            "rest",
+            "orders-de",
+            "orders-dk",
+            "team-a",
+            "team-b",
+            "app",
+            "api",
+        ],
+        ["payments-consumer", "payments-producer", "orders-reader", "orders-writer", "north-orders", "south-orders"],
+        ["alice", "alise", "alicia", "malice"],
+        ["alice", "bob-alcie"],
+        [],
+    ],
+)
+def test_neighbours_are_no_slips(names: list[str]) -> None:
+    """Numbers, codes, other words, and more than two names that are alike."""
+    assert slips(names) == {}
+
+
+@given(st.lists(st.text("abcde-1", min_size=1), unique=True, max_size=12))
+def test_a_slip_is_mutual(names: list[str]) -> None:
+    assert all(slips(names)[other] == name != other for name, other in slips(names).items())
+    assert slips(names).keys() <= set(names)

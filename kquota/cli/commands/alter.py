@@ -56,8 +56,8 @@ def command(
     exit code is 9 when some entities were altered and others were not.
 
     Every alter is reviewed first, as a plan is ('kquota help review'). The review warns, asks or refuses: for example
-    about the name User:alice, or a limit so low that busy clients are blocked. It does not compare a new name with the
-    names of other quotas. The journal then keeps the way back: 'kquota undo' reverts the alter. Controllers
+    about the name User:alice, or a limit so low that busy clients are blocked. A new name that is nearly the name of
+    another quota is named. The journal then keeps the way back: 'kquota undo' reverts the alter. Controllers
     (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
 
     With --for TIME, 'kquota reconcile' reverts the alter when the time is over. It has to read the same journal. The

@@ -83,6 +83,7 @@ def command(
             guards = quota_file.guards(max_deleted / 100, max_changed / 100)
         assert planned is not None
         check_cluster(planned, backend)
+        session.note_new_names(current, [change.entity for change in planned.changes if not change.before])
 
         def keeps(leases: Leases) -> Sequence[Lease]:
             if quota_file is None:

@@ -110,6 +110,7 @@ def command(
         leases.note_changed(kept, live.leases.ended_by(planned), None)
         if kept and out is not None:
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
+    session.note_new_names(current, [change.entity for change in planned.changes if not change.before])
     consent.foretell(planned.objections)
     answers: frozenset[str] = frozenset() if under is None else under[0].answers
     if auditing.fails(fail_on, answers) or code:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user
+from kquota.core.change.misnomer import USER_PREFIX, doubt, is_literal_default, prefixed_user, slips
 from kquota.core.duration import duration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, QuotaKey, Value, check_value, format_number, limit_text
@@ -279,6 +279,24 @@ def _doubtful_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
             )
 
 
+def _similar_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
+    for kind in (EntityType.USER, EntityType.CLIENT_ID):
+        named: dict[str, Entity] = {}
+        for entity, part, name in _names(snapshot):
+            if part is kind:
+                named.setdefault(name, entity)
+        for name, other in slips(named).items():
+            if name < other:
+                yield (
+                    named[name],
+                    None,
+                    f"the {kind.value} is nearly another one, {other!r}",
+                    "they differ by a letter, and a quota on a name that no client has limits nobody",
+                    "where one of them is a slip, delete that entity",
+                    named[other],
+                )
+
+
 LOW_BYTE_RATE = 1000
 """Bytes/s below which a limit is likely a number that lacks its unit."""
 
@@ -481,6 +499,7 @@ RULES = (
     Rule("user-prefix", Severity.ERROR, f"A user with the prefix '{USER_PREFIX}'.", _user_prefix),
     Rule("literal-default", Severity.ERROR, "A name that is literally '<default>'.", _literal_default),
     Rule("doubtful-name", Severity.WARNING, "A name that looks like a slip.", _doubtful_name),
+    Rule("similar-name", Severity.NOTE, "A name that is nearly one other name.", _similar_name),
     Rule("suspiciously-low", Severity.WARNING, "A byte rate below 1 kB/s.", _suspiciously_low),
     Rule(
         "blocking-default",

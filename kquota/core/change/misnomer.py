@@ -6,6 +6,8 @@ name is another matter: Kafka stores any, and a cluster may hold such a one on p
 
 import re
 import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
 
 from kquota.core.quotas.entity import DEFAULT, NEAR_PART, EntityType, Name, meant_type
 
@@ -78,3 +80,36 @@ def _doubtful_address(name: str) -> str | None:
 def _is_invisible(character: str) -> bool:
     """Whether nobody sees the character: a blank, or one without width. (Tables spell out what controls terminals.)"""
     return unicodedata.category(character) in ("Zs", "Cf")
+
+
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_SHORT = 4
+"""Words of so many letters may lack one. Another letter is no slip in them, as in `prod` and `prop`: they are codes."""
+
+
+def slips(names: Iterable[str]) -> dict[str, str]:
+    """Names that are nearly one other name, by that name: a letter is missing, another one, elsewhere, or upper case.
+
+    Digits count clients. Where three names are so alike, none is a slip.
+    """
+    stems: dict[str, str] = {}
+    for name in names:
+        stems.setdefault(re.sub(r"\d+", "0", name), name)
+    first: dict[str, str] = {}
+    near: dict[str, set[str]] = defaultdict(set)
+    # Words are near where they are the same without a letter: one look-up for each, as there may be thousands.
+    for word in sorted({word for stem in stems for word in _WORD.findall(stem)}):
+        folded = word.casefold()
+        places = range(len(folded) if len(folded) > _SHORT else 0)
+        for form in (folded, *(folded[:at] + folded[at + 1 :] for at in places)):
+            other = first.setdefault(form, word)
+            if other is not word:
+                near[word].add(other)
+                near[other].add(word)
+    alike: dict[str, set[str]] = defaultdict(set)
+    for stem in stems if near else ():
+        for match in _WORD.finditer(stem):
+            others = (stem[: match.start()] + word + stem[match.end() :] for word in near.get(match[0], ()))
+            alike[stem].update(other for other in others if other in stems)
+    pairs = ((one, other) for one, found in alike.items() for other in found)
+    return {stems[one]: stems[other] for one, other in pairs if alike[one] | alike[other] == {one, other}}
