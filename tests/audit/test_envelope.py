@@ -183,9 +183,52 @@ def test_each_request_of_a_document_counts(document: str, prefix: str, old: bool
 
 
 def test_a_request_between_documents_is_not_passed_over() -> None:
-    """Where one of them is damaged, none of the line counts in silence."""
-    whole, damaged = (json.dumps({"m": line(fields(localTimeMs=number)).rstrip("\n")}) for number in (1.5, 2.5))
-    assert parted(whole + damaged[:-9] + whole) == [whole + damaged[:-9] + whole]
+    """Where one of them is damaged, it does not go in silence, and is no other request."""
+    one, damaged, other = (json.dumps({"m": line(fields(localTimeMs=number)).rstrip("\n")}) for number in (1, 2, 3))
+    whole = [parse_line(json.loads(text)["m"], "1", UTC) for text in (one, damaged, other)]
+    for cut in range(damaged.index("isForwarded") + 11, len(damaged), 7 if by_day() else 1):
+        found = parts_of(one + damaged[:cut] + other)
+        assert None in found
+        assert [each for each in found if each is not None] in ([], whole, whole[::2])
+
+
+@pytest.mark.parametrize("document", ["elastic", "loki", "array", "strings", "joined"])
+@pytest.mark.parametrize("old", [False, True])
+def test_requests_of_a_document_that_was_cut_off_count(document: str, old: bool) -> None:
+    """Those that are whole; of the last one it is said that it is not."""
+    texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
+    if old:
+        texts = [TEXT_FORM.replace("USER", user) for user in "abc"]
+    whole, text = [parse_line(each, "1", UTC) for each in texts], listed(document, texts)
+    marks = [mark.end() for mark in re.finditer("Completed request:" if old else "isForwarded", text)]
+    for cut in range(marks[1], len(text) - 1, 9 if by_day() else 1):
+        found = parts_of(text[:cut])
+        events = [each for each in found if each is not None]
+        assert events == whole[: len(events)]
+        assert cut < marks[2] or (len(events) > 1 and None in found) or len(events) == 3
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("document", ["string", "copy"])
+def test_each_line_of_a_text_counts(document: str, old: bool) -> None:
+    """As collectors join lines, and as Ansible keeps the output of a command, also beside a list of the lines."""
+    texts = [TEXT_FORM.replace("USER", user) for user in "abc"]
+    if not old:
+        texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
+    joined = {"rc": 0, "stdout": "\n".join(["started", *texts, "x"])}
+    found = parts_of(json.dumps(joined | ({"stdout_lines": texts} if document == "copy" else {})))
+    assert set(found) == {parse_line(text, "1", UTC) for text in texts}
+def parts_of(text: str) -> list[UsageEvent | None]:
+    """The requests in a line; None for what is refused."""
+    found: list[UsageEvent | None] = []
+    for part in parted(text):
+        try:
+            found.append(parse_line(part, "1", UTC))
+        except ValueError:
+            found.append(None)
+    return found
+
+
 
 
 def test_old_requests_that_share_a_line_are_refused() -> None:

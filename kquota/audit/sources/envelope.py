@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from html import unescape
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
@@ -131,6 +132,7 @@ def parted(line: str) -> list[str]:
         return [line]
     parts: list[str] = []
     at = behind = tries = 0
+    head, is_cut = "", False
     while (opening := _OPENING.search(line, at)) is not None and tries < _TRIES:
         try:
             value, end = _DECODE(line, opening.start())
@@ -139,30 +141,39 @@ def parted(line: str) -> list[str]:
         except ValueError:
             at, tries = opening.end(), tries + 1
             continue
-        if any(sign.search(line, behind, opening.start()) for sign in (_MARK, _MEMBER)):
-            return [line]  # a request, or an object that is cut off, is between
         at = end
-        if opening[0] == '"' and not _holds(value):
+        between, is_held = line[behind : opening.start()], _holds(value)
+        is_between = _MARK.search(between) is not None
+        if is_between and is_held:
+            return [line]  # a request that is cut off
+        if is_between or (opening[0] == '"' and not is_held):
             continue
+        is_cut = is_cut or _MEMBER.search(between) is not None
+        # Nobody knows what else an object would tell that is cut off: its beginning stays with each of its parts.
+        head = head + between if is_cut or not parts else ""
         behind = end
-        head = line[: opening.start()] if not parts else ""
         parts += [head + json.dumps(part, ensure_ascii=False) for part in _parts(value) if _holds(part)]
-    return [line] if len(parts) < 2 or _MARK.search(line, at) else parts
+    if is_cut or _MARK.search(line, behind):
+        parts.append(line[behind:])
+    return [line] if len(parts) < 2 else parts
 
 
 def _parts(value: Any) -> Iterator[Any]:
     """A JSON value, once for each request of a list in it."""
-    holding = [(name, member) for name, member in _named(value) if _holds(member)]
-    if isinstance(value, list) and len(holding) > 1:
-        for _, member in holding:
-            yield from _parts(member)
-    elif len(holding) == 1 and not isinstance(holding[0][1], str):
-        name, held = holding[0]
-        others = {other: member for other, member in _named(value) if other != name}
-        for part in _parts(held):
-            yield [part, *others.values()] if isinstance(value, list) else others | {name: part}
-    else:
+    if isinstance(value, str):
+        yield from filter(_holds, value.split("\n")) if COMPLETED in value else [value]
+        return
+    held = {name: [*_parts(member)] for name, member in _named(value) if _holds(member)}
+    if isinstance(value, list) and len(held) > 1:
+        yield from chain.from_iterable(held.values())
+    elif max(map(len, held.values()), default=0) < 2:
         yield value
+    else:
+        others = {name: member for name, member in _named(value) if name not in held}
+        for name, parts in held.items():
+            yield from (
+                [part, *others.values()] if isinstance(value, list) else others | {name: part} for part in parts
+            )
 
 
 def unwrap(line: str, zone: tzinfo) -> Request:
