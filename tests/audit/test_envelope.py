@@ -125,6 +125,10 @@ def test_sorted_and_flattened_keys_are_the_same_request() -> None:
         (f'<Event time="{MOMENT}000000"', UTC),
         ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", UTC),
         ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 12:20:30,456]", ZoneInfo("Europe/Berlin")),
+        ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 06:50:30,456]", UTC),
+        ("2026-05-04T10:20:30.900Z stdout F [2026-05-04 16:05:30,456]", UTC),
+        ("2026-05-04T10:35:30.900Z stdout F [2026-05-04 10:20:30,456]", UTC),
+        ("2026-05-04T14:50:30.900Z stdout F [2026-05-04 10:20:30,456]", UTC),
         ("[2026-05-04 18:20:30,456 CST]", ZoneInfo("Asia/Shanghai")),
     ],
 )
@@ -182,6 +186,17 @@ def test_each_request_of_a_document_counts(document: str, prefix: str, old: bool
     assert found == [parse_line(text, "1", UTC) for text in texts]
 
 
+def parts_of(text: str) -> list[UsageEvent | None]:
+    """The requests in a line; None for what is refused."""
+    found: list[UsageEvent | None] = []
+    for part in parted(text):
+        try:
+            found.append(parse_line(part, "1", UTC))
+        except ValueError:
+            found.append(None)
+    return found
+
+
 def test_a_request_between_documents_is_not_passed_over() -> None:
     """Where one of them is damaged, it does not go in silence, and is no other request."""
     one, damaged, other = (json.dumps({"m": line(fields(localTimeMs=number)).rstrip("\n")}) for number in (1, 2, 3))
@@ -218,17 +233,6 @@ def test_each_line_of_a_text_counts(document: str, old: bool) -> None:
     joined = {"rc": 0, "stdout": "\n".join(["started", *texts, "x"])}
     found = parts_of(json.dumps(joined | ({"stdout_lines": texts} if document == "copy" else {})))
     assert set(found) == {parse_line(text, "1", UTC) for text in texts}
-def parts_of(text: str) -> list[UsageEvent | None]:
-    """The requests in a line; None for what is refused."""
-    found: list[UsageEvent | None] = []
-    for part in parted(text):
-        try:
-            found.append(parse_line(part, "1", UTC))
-        except ValueError:
-            found.append(None)
-    return found
-
-
 
 
 def test_old_requests_that_share_a_line_are_refused() -> None:

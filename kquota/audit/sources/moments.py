@@ -60,6 +60,8 @@ _ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
 _EAST_MS, _WEST_MS = -50_400_000, 43_200_000
 """What the clocks of zones are off at most."""
+_HOUR_MS, _WEST_HALVES_MS = 3_600_000, (9_000_000, 12_600_000, 34_200_000)
+"""In the west, zones differ by hours, but for Newfoundland's and the Marquesas'. A late collector looks like those."""
 _EARLY_MS, _LATE_MS = -2_000, 60_000
 """How much earlier or later than the broker a collector may write its own time, by its own clock."""
 # Half of what a printed fraction of n digits leaves out, in ms: times are cut, not rounded, so this centres the error.
@@ -125,6 +127,7 @@ def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
     """
     off = (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
     is_zone = _EAST_MS <= off <= _WEST_MS and collected - moment - off < _LATE_MS
+    is_zone &= off <= 0 or off % _HOUR_MS == 0 or off in _WEST_HALVES_MS
     found = moment + off if is_zone else moment
     if isinstance(zone, LogZone):
         known, before = moment + zone.shift, zone.before
