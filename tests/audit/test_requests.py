@@ -361,6 +361,11 @@ def test_what_a_line_that_cannot_be_read_leaves_open(text: str, keys: int, clien
     """Whatever it may be charged to, by the API and the client-id that are left of it."""
     found = [note.split("\0") for note in set(notes(text))]
     assert (len(found), {note[2] for note in found}) == (keys, {client} if keys else set())
+        ("rsyslogd: imuxsock[pid 77]: begin to drop messages due to rate-limiting", 4, ""),
+        ('{"message":"Events dropped","count":20,"reason":"Service call failed."}', 4, ""),
+        ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
+        ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
+        ("Dropping the data of 3 topics, skipped message formats", 0, ""),
 
 
 RANDOM = Random(4)

@@ -32,7 +32,12 @@ _CHARGED: Final = {
 """What a request is charged to besides thread time, by its API."""
 _GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt)"
 _THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
-_SUPPRESSED: Final = re.compile(rf"{_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}", re.IGNORECASE)
+_SUPPRESSED: Final = re.compile(
+    rf"{_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}"
+    r"|\b(?:drop|skip|discard)\w*\s+(?:(?:long|log)\s+)?(?:messages|events|lines|data)\b"
+    r"|\b(?:message|event|line)(?:s|\(s\))\s+dropped",
+    re.IGNORECASE,
+)
 """What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"
 _GAP: Final = "gap"
