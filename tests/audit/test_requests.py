@@ -114,6 +114,13 @@ MASKED: dict[str, Callable[[str, int], str]] = {
     "behind": lambda text, broker: f"{text} [broker={broker}]",
     "file": lambda text, broker: json.dumps({"log": {"path": f"/pods/kafka-{broker}/0.log"}, "message": text}),
     "label": lambda text, broker: json.dumps({"tags": ["env:prod", f"pod:kafka-{broker}"], "message": text}),
+    "printed": lambda text, broker: json.dumps(
+        {"logStreamName": f"b-{broker}", "type": "k8s", "message": text}, indent=4
+    ),
+    "yaml": lambda text, broker: (
+        f"---\nresource:\n  labels:\n    pod_name: b-{broker}\nseverity: INFO\ntextPayload: '{text}'"
+    ),
+    "export": lambda text, broker: f"_HOSTNAME=b-{broker}\nPRIORITY=6\nMESSAGE={text}\n_TRANSPORT=stdout\n",
     "resource": lambda text, broker: json.dumps(
         {"resource": {"attributes": [{"key": "pod", "value": {"stringValue": f"kafka-{broker}"}}]}, "body": text}
     ),
@@ -354,6 +361,11 @@ APP = CUT % '"app"'
         ("Suppressed 80 messages from kafka.service", 4, ""),
         ("imjournal: 20 messages lost due to rate-limiting", 4, ""),
         ("dropped 12 log events: queue is full", 4, ""),
+        ("rsyslogd: imuxsock[pid 77]: begin to drop messages due to rate-limiting", 4, ""),
+        ('{"message":"Events dropped","count":20,"reason":"Service call failed."}', 4, ""),
+        ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
+        ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
+        ("Dropping the data of 3 topics, skipped message formats", 0, ""),
         ("Deleted 3 log segments, lost leadership of 3 partitions", 0, ""),
     ],
 )
@@ -361,11 +373,6 @@ def test_what_a_line_that_cannot_be_read_leaves_open(text: str, keys: int, clien
     """Whatever it may be charged to, by the API and the client-id that are left of it."""
     found = [note.split("\0") for note in set(notes(text))]
     assert (len(found), {note[2] for note in found}) == (keys, {client} if keys else set())
-        ("rsyslogd: imuxsock[pid 77]: begin to drop messages due to rate-limiting", 4, ""),
-        ('{"message":"Events dropped","count":20,"reason":"Service call failed."}', 4, ""),
-        ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
-        ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
-        ("Dropping the data of 3 topics, skipped message formats", 0, ""),
 
 
 RANDOM = Random(4)

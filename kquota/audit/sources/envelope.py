@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
-from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
+from kquota.audit.sources.origins import NO_SIGNS, headed, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
@@ -79,8 +79,12 @@ class Pieces:
 
     def __init__(self) -> None:
         self.heading: Mapping[str, str] = NO_SIGNS
-        """The words of the last line that was no request."""
+        """The signs in lines that are no requests."""
         self._begun: dict[str, str] = {}
+
+    def head(self, line: str) -> None:
+        """Takes the signs in a line that is no request."""
+        self.heading = headed(self.heading, line)
 
     def whole(self, line: str) -> str | None:
         """The line with the pieces before it; None for a piece that goes on."""
@@ -170,10 +174,8 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value
     else:
         others = {name: member for name, member in _named(value) if name not in held}
-        for name, parts in held.items():
-            yield from (
-                [part, *others.values()] if isinstance(value, list) else others | {name: part} for part in parts
-            )
+        for name, part in ((name, part) for name, parts in held.items() for part in parts):
+            yield [part, *others.values()] if isinstance(value, list) else others | {name: part}
 
 
 def unwrap(line: str, zone: tzinfo) -> Request:

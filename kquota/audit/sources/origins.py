@@ -49,10 +49,19 @@ _AGAIN: Final = 10
 """From fewer requests of connections that were there before nothing follows: they may have one value by chance."""
 _NO_SIGN: Final = re.compile(r"thread|\btid\b|\b[fp]\Z")
 """A connection has a network thread of its own, and containerd tells pieces of lines (P) from ends (F)."""
+_MEMBER: Final = re.compile(r"""\W*?([\w.@-]+)["']?\s*(?::|=>?)(?=\W*(.*\w|))""")
+"""A member that has a line of its own, as JSON and YAML are printed."""
 _REQUEST: Final = re.compile(
     "request|response|connection|client|principal|listener|api|correlation|partition", re.IGNORECASE
 )
 """The names of members that tell of the request, in which clients differ."""
+
+
+def headed(known: Mapping[str, str], line: str) -> Mapping[str, str]:
+    """The signs of the lines before, and the signs in a line that is no request."""
+    member = _MEMBER.match(line)
+    signs = origin_in({member[1]: member[2]}) if member and member[2] else origin_of(line, what="heading")
+    return {**(known if len(known) < _WORDS else {}), **signs} if signs else known
 
 
 def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, str]:

@@ -230,8 +230,8 @@ class _Rows:
             self._halves -= 1
         elif _END.search(text):
             self._halves += 1
-        elif len(text) <= _HEADING and STAMP.search(text) is None and (heading := origin_of(text, what="heading")):
-            self._pieces.heading = heading  # a line with a time is of another logger
+        elif len(text) <= _HEADING and STAMP.search(text) is None:  # a line with a time is of another logger
+            self._pieces.head(text)
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
