@@ -429,8 +429,8 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
         found.append(f"{reason}: {quota_names([quota for quota in ignored if quota.reason == reason])}")
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     if nobody:
-        several = f"{len(nobody):,} quotas (-o json shows which)"
-        found.append(f"nobody seen under {several if len(nobody) > 1 else nobody[0]}")
+        several = f"under {len(nobody):,} quotas (-o json names them)"
+        found.append(f"nobody seen {several if len(nobody) > _NAMED_QUOTAS else f'under {quota_names(nobody)}'}")
     return found
 
 
