@@ -312,6 +312,7 @@ def test_what_cannot_be_read_is_named(text: str, reason: str) -> None:
         ("bundle.gz", gzip.compress(b"x" * 257 + b"ustar" + b"x" * 300, mtime=0), "an archive, whose members"),
         ("log.zip", b"PK\x03\x04rest", "a zip archive"),
         ("log.xz", b"\xfd7zXZ\x00rest", "xz"),
+        ("system.journal", b"LPKSHHRH\x00rest", "a journal of systemd"),
         ("logs.tar", b"x" * 257 + b"ustar" + b"x" * 300, "an archive, whose members may be of several brokers"),
     ],
 )

@@ -173,6 +173,17 @@ def test_masked_brokers_are_told_apart_by_the_files_of_one_folder(tmp_path: Path
         audit(tmp_path)
 
 
+def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp_path: Path) -> None:
+    """As `zcat broker-*.gz` leaves them; the halves of one log in the wrong order are of one broker."""
+    lines = masked_lines(2, lambda n, broker: n)
+    logs = [[text for each, text in lines if each == broker] for broker in range(2)]
+    written(tmp_path, [*logs[0], *logs[1]])
+    with pytest.raises(InputError, match=r"lines of several brokers: they are from .*, log 2 in "):
+        audit(tmp_path)
+    written(tmp_path, [*logs[0][60:], *logs[0][:60]])
+    assert verdicts(audit(tmp_path))["slow"] is Verdict.THROTTLED
+
+
 @pytest.mark.parametrize("name", ["rotated-{half}.log", "{user}.log"])
 def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path, name: str) -> None:
     """Those that follow each other, and those of each user, whose client-ids are the same."""

@@ -296,6 +296,7 @@ _FOREIGN: Final = {
     b"\x1f\x8b": ("gzip in gzip", "gunzip"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
     b"\x1f\x9d": ("compress", "uncompress"),
+    b"LPKSHHRH": ("a journal of systemd", "journalctl -o cat --file"),
 }
 """What no text begins with, its name, and what makes a text of it."""
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
-from kquota.audit.sources.origins import NO_SIGNS, headed, origin_in, origin_of
+from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
 COMPLETED: Final = "Completed request:"
@@ -81,10 +81,6 @@ class Pieces:
         self.heading: Mapping[str, str] = NO_SIGNS
         """The signs in lines that are no requests."""
         self._begun: dict[str, str] = {}
-
-    def head(self, line: str) -> None:
-        """Takes the signs in a line that is no request."""
-        self.heading = headed(self.heading, line)
 
     def whole(self, line: str) -> str | None:
         """The line with the pieces before it; None for a piece that goes on."""

@@ -26,7 +26,7 @@ from kquota.audit.sources.lost import ANY, gap, notes
 from kquota.audit.sources.moments import STAMP, LogZone
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
-from kquota.audit.sources.origins import Connection, Origins, check, is_anywhere, origin_of, several, user_of
+from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
 from kquota.audit.sources.requests import Requests, alike, identity, in_turns, missing
 from kquota.core.enforcement.kernel import is_kept
@@ -231,7 +231,7 @@ class _Rows:
         elif _END.search(text):
             self._halves += 1
         elif len(text) <= _HEADING and STAMP.search(text) is None:  # a line with a time is of another logger
-            self._pieces.head(text)
+            self._pieces.heading = headed(self._pieces.heading, text)
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
@@ -259,33 +259,34 @@ class _Rows:
             self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:
             return
-        clients: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
-        for connection in self._connected():
-            self._origins.connected(connection, split.path)
+        clients: dict[tuple[str, str, str, int], set[int]] = defaultdict(set)
+        for connection, log in self._connected(split.path):
+            self._origins.connected(connection, f"log {log + 1} in {split.path}" if log else split.path)
             if connection.client[-1] != REQUEST and is_anywhere(connection.name):
-                clients[connection.client].append(connection.number)
-        if in_turns(numbers[:, 0], numbers[:, 1], (mine for mine in clients.values() if len(mine) > 1)):
+                clients[connection.client].add(connection.number)
+        if in_turns(numbers[:, 0], numbers[:, 1], (sorted(mine) for mine in clients.values() if len(mine) > 1)):
             raise several(split.path, "connections of one client share its numbers of requests")
         noted = set(self._origins.notes())
         check(split.path, noted)
         self._tally.note(DIALECT, *noted)
 
-    def _connected(self) -> Iterator[Connection]:
-        """The connections of charged requests."""
+    def _connected(self, path: str) -> Iterator[tuple[Connection, int]]:
+        """The connections of charged requests in each of the logs that are in one file."""
         if not self.rows:
             return
         table, names = self._table(), {number: text for text, number in self._names.connections.items()}
-        order = np.lexsort((table[:, 0], table[:, 7]))
-        starts = np.flatnonzero(np.diff(table[order, 7], prepend=~table[order[:1], 7]))
+        logs = self._tally.requests.logs_in(path, table[:, 0])
+        owners = table[:, 7] + logs
+        order = np.lexsort((table[:, 0], owners))
+        starts = np.flatnonzero(np.diff(owners[order], prepend=~owners[order[:1]]))
         ends = np.append(starts[1:], len(table)) - 1
-        kinds = np.minimum.reduceat(table[order, 1] % UNSIZED, starts).tolist()
-        firsts = (table[order[starts], column].tolist() for column in (7, 2, 3, 0))
-        for number, user, client, first_ms, last_ms, kind, again in zip(
-            *firsts, table[order[ends], 0].tolist(), kinds, (ends - starts).tolist(), strict=True
-        ):
+        kinds = np.minimum.reduceat(table[order, 1] % UNSIZED, starts)
+        firsts, lasts_ms = table[order[starts]].T[[7, 2, 3, 0]], table[order[ends], 0]
+        lists = [each.tolist() for each in (*firsts, lasts_ms, kinds, ends - starts, logs[order[starts]])]
+        for number, user, client, first_ms, last_ms, kind, again, log in zip(*lists, strict=True):
             name = names[number]
             who = (user_of(self._names.users.names[user], name), self._names.clients.names[client])
-            yield Connection(name, number, (*who, client_address(name), kind), first_ms, last_ms, again)
+            yield Connection(name, number, (*who, client_address(name), kind), first_ms, last_ms, again), log
 
     def _table(self) -> Int64s:
         """The rows as a table."""

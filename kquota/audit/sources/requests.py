@@ -40,7 +40,7 @@ _FEW: Final = 4
 _BY_CHANCE: Final = 10
 """So many numbers of two connections would be the same at least, and none is."""
 _PAIRED: Final = 16
-"""How many connections of a client are compared with each other."""
+"""How many connections of a client are compared with each other; and logs in one file."""
 _WHOLE, _SPARSE = 0.95, 0.12
 """The share of its numbers that a connection has if none is missing, and that none has where most are."""
 _DENSE, _JUMP, _JUMPS = 0.8, 10, 3
@@ -78,6 +78,7 @@ class Requests:
         self._timeless, self._largest = np.zeros(0, np.uint64), _64_BITS
         self.brokers: dict[str, str] = {}
         """The broker of each file."""
+        self._ends: dict[str, tuple[int, int]] = {}
 
     def news(self, keys: Any, path: str, add: Callable[..., None] = add) -> Bools:
         """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled.
@@ -104,6 +105,16 @@ class Requests:
             known = self._sketch | dict.fromkeys(small.tolist(), path)
             self._sketch = {key: known[key] for key in sorted(known)[:_SKETCH]}
         return new
+
+    def logs_in(self, path: str, times_ms: Int64s) -> Int64s:
+        """In which of the logs each request is that are in one file, one behind another: where one ends, time falls."""
+        number, last_ms = self._ends.get(path, (0, times_ms[0]))
+        falls = np.diff(times_ms, prepend=last_ms) < -min(60_000, int(np.ptp(times_ms)) // 2)
+        if np.count_nonzero(falls) > _PAIRED:
+            falls[:] = False  # lines in no order
+        logs: Int64s = number + np.cumsum(falls)
+        self._ends[path] = int(logs[-1]), int(times_ms[-1])
+        return logs
 
     def check_times(self, keys: Any, path: str) -> None:
         """Takes requests that are new by their times, by their identities without them.
