@@ -235,6 +235,9 @@ CLIENTS: dict[str, Callable[[str, str, str, int], str]] = {
     "tenant": lambda text, user, host, port: json.dumps({"tenant": {"slow": "t17", "fast": "t4"}[user], "log": text}),
     "session": lambda text, user, host, port: json.dumps({"session": f"s-{port * 7919}", "log": text}),
     "thread": lambda text, user, host, port: text.replace("] DEBUG", f"] [{port % 3}] DEBUG"),
+    "printed": lambda text, user, host, port: json.dumps(
+        {"log": text, "tenant": {"slow": "t17", "fast": "t4"}[user]}, indent=2
+    ),
     "prefix": lambda text, user, host, port: f"host-{host}.clients.example {text}",
     "partition": lambda text, user, host, port: json.dumps({"topic": "logs", "partition": port % 3, "value": text}),
     "team": lambda text, user, host, port: json.dumps(

@@ -34,8 +34,7 @@ _GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt)"
 _THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
 _SUPPRESSED: Final = re.compile(
     rf"(?i){_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}"
-    r"|\b(?:drop|skip|discard)\w*\s+(?:(?:long|log)\s+)?(?:messages|events|lines|data)\b"
-    r"|\b(?:message|event|line)(?:s|\(s\))\s+dropped"
+    r"|\b(?:drop|skip)\w*\s(?:lo\w+\s)?(?:messages|events|lines|data)\b|(?:message|event|line)(?:s|\(s\))\s+dropped"
 )
 """What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"

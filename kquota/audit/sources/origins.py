@@ -50,7 +50,8 @@ _AGAIN: Final = 10
 _NO_SIGN: Final = re.compile(r"thread|\btid\b|\b[fp]\Z")
 """A connection has a network thread of its own, and containerd tells pieces of lines (P) from ends (F)."""
 _MEMBER: Final = re.compile(r"""\W*?([\w.@-]+)["']?\s*(?::|=>?)(?=\W*(.*\w|))""")
-"""A member that has a line of its own, as JSON and YAML are printed."""
+_RECORD: Final = re.compile(r"\s*(?:\{\s*\Z|-\s)|---")
+"""A member that has a line of its own, as JSON and YAML are printed, and how an object with such members begins."""
 _REQUEST: Final = re.compile(
     "request|response|connection|client|principal|listener|api|correlation|partition", re.IGNORECASE
 )
@@ -61,7 +62,9 @@ def headed(known: Mapping[str, str], line: str) -> Mapping[str, str]:
     """The signs of the lines before, and the signs in a line that is no request."""
     member = _MEMBER.match(line)
     signs = origin_in({member[1]: member[2]}) if member and member[2] else origin_of(line, what="heading")
-    return {**(known if len(known) < _WORDS else {}), **signs} if signs else known
+    if _RECORD.match(line) or len(known) > _WORDS:  # members behind a request are not those of the next one
+        known = {sign: word for sign, word in known.items() if not sign.startswith(".")}
+    return {**known, **signs} if signs else known
 
 
 def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, str]:

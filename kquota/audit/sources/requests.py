@@ -110,8 +110,7 @@ class Requests:
         """In which of the logs each request is that are in one file, one behind another: where one ends, time falls."""
         number, last_ms = self._ends.get(path, (0, times_ms[0]))
         falls = np.diff(times_ms, prepend=last_ms) < -min(60_000, int(np.ptp(times_ms)) // 2)
-        if np.count_nonzero(falls) > _PAIRED:
-            falls[:] = False  # lines in no order
+        falls &= np.count_nonzero(falls) <= _PAIRED  # else lines are in no order
         logs: Int64s = number + np.cumsum(falls)
         self._ends[path] = int(logs[-1]), int(times_ms[-1])
         return logs
