@@ -459,7 +459,9 @@ def note_new_names(known: Iterable[Entity], entities: Collection[Entity]) -> Non
             {name for each in some if isinstance(name := each.name_of(kind), str)} for some in (known, entities)
         )
         found = slips(sorted(there | named)) if named - there else {}
-        new = [name for name in sorted(named - there) if name in found and (found[name] in there or found[name] < name)]
+        # Of two new names that are nearly each other, the second one.
+        second = {name for name, other in found.items() if found.get(other) != name or other in there or other < name}
+        new = sorted(second - there)
         for name in new[:_MOST_SLIPS]:
             once(f"{kind.value}={name} is a new name; did you mean {found[name]!r}?", note)
         if len(new) > _MOST_SLIPS:

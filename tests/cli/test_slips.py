@@ -66,6 +66,19 @@ def test_a_new_name_that_is_nearly_one_with_quotas(kquota: Kquota, tmp_path: Pat
     assert told[-1] == "and 7 more new names are nearly others: 'kquota lint' shows them"
 
 
+@pytest.mark.parametrize(("new", "meant"), [("Tenant-098", "tenant-098"), ("tenatn-5", "tenant-001")])
+def test_a_slip_among_numbered_names(kquota: Kquota, tmp_path: Path, new: str, meant: str) -> None:
+    """The name with the same digits is meant; one of the many is no slip, and no note when it is new."""
+    (tmp_path / "known.csv").write_text("user,producer_byte_rate\ntenant-098,1MB\ntenant-097,1MB\n")
+    (tmp_path / "new.csv").write_text(f"user,producer_byte_rate\n{new},1MB\ntenant-001,1MB\ntenant-098,1MB\n")
+    planned = kquota("plan", "new.csv", "--quotas", "known.csv")
+    assert f"user={new} is a new name; did you mean {meant!r}?" in planned.err.splitlines()
+    assert planned.err.count("did you mean") == 1
+    linted = kquota("lint", "new.csv")
+    assert f"user={new}: the user is nearly another one, {meant!r} [similar-name]" in linted.out
+    assert linted.out.count("similar-name") == 1
+
+
 def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (2, "")

@@ -285,8 +285,8 @@ def _similar_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
         for entity, part, name in _names(snapshot):
             if part is kind:
                 named.setdefault(name, entity)
-        for name, other in slips(named).items():
-            if name < other:
+        for name, other in (near := slips(named)).items():
+            if name < other or other not in near:
                 yield (
                     named[name],
                     None,

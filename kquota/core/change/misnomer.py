@@ -90,15 +90,17 @@ _SHORT = 4
 def slips(names: Iterable[str]) -> dict[str, str]:
     """Names that are nearly one other name, by that name: a letter is missing, another one, elsewhere, or upper case.
 
-    Digits count clients. Where three names are so alike, none is a slip.
+    Digits count clients: the other name has the same digits, where there is one. Without, a name of the larger family
+    is no slip. Where three families are so alike, none has a slip.
     """
-    stems: dict[str, str] = {}
+    families: dict[str, dict[str, str]] = defaultdict(dict)
     for name in names:
-        stems.setdefault(re.sub(r"\d+", "0", name), name)
+        parts = re.split(r"(\d+)", name)
+        families["0".join(parts[::2])]["-".join(parts[1::2])] = name
     first: dict[str, str] = {}
     near: dict[str, set[str]] = defaultdict(set)
     # Words are near where they are the same without a letter: one look-up for each, as there may be thousands.
-    for word in sorted({word for stem in stems for word in _WORD.findall(stem)}):
+    for word in sorted({word for stem in families for word in _WORD.findall(stem)}):
         folded = word.casefold()
         places = range(len(folded) if len(folded) > _SHORT else 0)
         for form in (folded, *(folded[:at] + folded[at + 1 :] for at in places)):
@@ -107,9 +109,14 @@ def slips(names: Iterable[str]) -> dict[str, str]:
                 near[word].add(other)
                 near[other].add(word)
     alike: dict[str, set[str]] = defaultdict(set)
-    for stem in stems if near else ():
+    for stem in families if near else ():
         for match in _WORD.finditer(stem):
             others = (stem[: match.start()] + word + stem[match.end() :] for word in near.get(match[0], ()))
-            alike[stem].update(other for other in others if other in stems)
-    pairs = ((one, other) for one, found in alike.items() for other in found)
-    return {stems[one]: stems[other] for one, other in pairs if alike[one] | alike[other] == {one, other}}
+            alike[stem].update(other for other in others if other in families)
+    slip: dict[str, str] = {}
+    for one, other in ((one, min(others)) for one, others in alike.items() if len(others) == 1):
+        here, there = families[one], families[other]
+        same = here.keys() & there.keys()
+        if alike[other] == {one} and (same or len(here) <= len(there)):
+            slip[here[min(same or here)]] = there[min(same or there)]
+    return slip
