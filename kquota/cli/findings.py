@@ -47,7 +47,7 @@ def compared_view(
     """What changes, in the formats of an audit; the document of an audit holds it already."""
 
     def screen() -> Iterator[Part]:
-        yield Note(whatif.summary(comparison))
+        yield Note(words.changes(comparison))
         yield from whatif.comparison_screen(comparison)
         yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
         yield from map(Note, words.verdict_lines(result.quotas, counts=False))
@@ -315,9 +315,9 @@ def _table(
             ),
             (predicted or held)
             and (Column("DELIVERED", spare=5), lambda found: (*words.delivered_parts(found), words.behind(found))),
-            logs and (Column("LOGGED", number=True, style="dim", spare=1 if settings.in_force else 6), _logged),
+            logs and (Column("LOGGED", number=True, style="dim", spare=6), _logged),
             (
-                Column(f"WHEN ({day}UTC)", spare=3, least=_WHEN),
+                Column(f"WHEN ({day}UTC)", spare=1 if settings.in_force else 3, least=_WHEN),
                 lambda found: _times(found)[-2:] if day else _times(found),
             ),
             (Column("CLIENTS", spare=8), _clients),

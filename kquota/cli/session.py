@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,7 @@ from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.leases import leases_of
 from kquota.cli.security import kafka_login, login, zookeeper_login
 from kquota.cli.streams import note, once, warn
-from kquota.cli.text import entity_text, first_of
+from kquota.cli.text import entity_text, first_of, moment
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
@@ -273,6 +274,20 @@ def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[Q
 
     snapshot, found = _load_quotas(source, ask=ask)
     return snapshot, found or Live()
+
+
+def warn_of_changes(source: QuotaSource, first_ms: int, last_ms: int) -> None:
+    """Warns where a journal has changes of the live quotas between these times: they are read as they are now."""
+    from kquota.backends import cluster_of
+    from kquota.changes import journal_of
+
+    with contextlib.suppress(KquotaError), _open_live(source) as backend:
+        book, here = journal_of(backend, journal_folder()), cluster_of(backend)
+        first, last = (f"{datetime.fromtimestamp(at / 1000, UTC):%Y%m%dT%H%M%SZ}" for at in (first_ms, last_ms))
+        pages = book.read(name for name in book.names() if first <= name[: len(first)] <= last)
+        if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
+            told = f"quotas changed while this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
+            warn(f"{told}: --quotas-journal {book.folder} counts the changes")
 
 
 def count_brokers(source: QuotaSource) -> int | None:

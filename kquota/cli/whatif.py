@@ -49,18 +49,6 @@ class Replayed:
     usage: str
 
 
-def summary(comparison: Comparison) -> str:
-    """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
-    parts = [f"{many(len(changes), 'client')} {said}" for said, changes in words.by_outcome(comparison.clients).items()]
-    if comparison.same:
-        parts.append(f"{many(comparison.same, 'client')} {Outcome.SAME.value}")
-    if not comparison.count(Outcome.NEWLY_THROTTLED):
-        parts.insert(0, f"no client {Outcome.NEWLY_THROTTLED.value}")
-    if comparison.unjudged:
-        parts.append(f"{many(len(comparison.unjudged), 'changed quota')} undetermined")
-    return ", ".join(parts)
-
-
 def records(result: AuditResult) -> str:
     """`300 requests`: what was read."""
     return records_text(result.quality.events, result.findings.column("basis").to_pylist())
@@ -209,7 +197,7 @@ def usage_view(comparison: Comparison, replayed: Replayed) -> View:
         if comparison.clients:
             yield ""
             yield clients_table(comparison)
-        yield Note(f"{summary(comparison)}; {replayed.usage}")
+        yield Note(f"{words.changes(comparison)}; {replayed.usage}")
         yield from map(Note, words.verdict_lines(comparison.quotas, counts=False))
 
     return View(
@@ -238,7 +226,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
         if len(changes) > _MOST_ROWS:
             yield f"\nand {len(changes) - _MOST_ROWS} more"
 
-    yield f"### {title}: {summary(comparison)}\n"
+    yield f"### {title}: {words.changes(comparison)}\n"
     yield f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker."
     worse = [change for change in comparison.clients if change.outcome not in _BETTER]
     for outcome, changes in words.by_outcome(worse).items():

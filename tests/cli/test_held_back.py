@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_the_brokers_answers_are_the_answer_of_quotas_in_force(kquota: Kquota) -
     assert {name: alice[name] for name in logged} == logged
     assert logged["throttled_events"] == alice["clients"][0]["throttled_events"] == 99
     assert (alice["first_throttled_ms"], alice["last_throttled_ms"]) == (START_MS + 20_100, START_MS + 29_900)
+
+
+@pytest.mark.parametrize("begin", [-60_000, -120_000])
+def test_a_change_of_live_quotas_meanwhile_is_said(kquota: Kquota, chroot: str, tmp_path: Path, begin: int) -> None:
+    """The quotas of now were not in force before it; a log that ended before is another matter."""
+    where = ("--zookeeper", chroot)
+    assert kquota("alter", *where, "--user", "alice", "--add-config", "producer_byte_rate=8000").code == 0
+    first = time.time_ns() // 1_000_000 + begin
+    lines = [f"{first + 200 * number},1,alice,app,produce,1000,0" for number in range(500)]
+    (tmp_path / "now.csv").write_text("time_ms,broker,user,client_id,api,bytes,throttle_time_ms\n" + "\n".join(lines))
+
+    done = kquota("audit", "now.csv", *where, "--in-force")
+
+    assert done.code == 0
+    assert ("quotas changed while this was recorded (" in done.err) == (begin == -60_000)
+    assert ("--quotas-journal " in done.err) == (begin == -60_000)
 
 
 def test_a_log_can_deny_that_quotas_were_in_force(kquota: Kquota) -> None:

@@ -260,7 +260,7 @@ def test_no_table_is_wider_than_the_terminal(
     [
         ("top --metrics b1=page.prom --quotas sampled.json --once", "COUNTER KEY RATE SHARE"),
         ("top --metrics b1=page.prom --metrics b2=page.prom --quotas sampled.json --once", "COUNTER KEY RATE SHARE"),
-        ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED"),
+        ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED WHEN"),
         ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
         ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELIVERED"),
     ],

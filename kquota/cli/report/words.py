@@ -13,7 +13,7 @@ from kquota.core.findings.answers import Answered, AnswersOf, by_harm
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
-from kquota.core.findings.whatif import ClientChange, CounterChange, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.resolve.resolver import encode_user
 
@@ -437,6 +437,18 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
 def by_outcome(changes: Sequence[ClientChange]) -> dict[str, list[ClientChange]]:
     """The changes by their outcome in words."""
     return {said: [each for each in changes if outcome(each) == said] for said in dict.fromkeys(map(outcome, changes))}
+
+
+def changes(comparison: Comparison) -> str:
+    """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
+    parts = [f"{many(len(some), 'client')} {said}" for said, some in by_outcome(comparison.clients).items()]
+    if comparison.same:
+        parts.append(f"{many(comparison.same, 'client')} {Outcome.SAME.value}")
+    if not comparison.count(Outcome.NEWLY_THROTTLED):
+        parts.insert(0, f"no client {Outcome.NEWLY_THROTTLED.value}")
+    if comparison.unjudged:
+        parts.append(f"{many(len(comparison.unjudged), 'changed quota')} undetermined")
+    return ", ".join(parts)
 
 
 def outcome(change: ClientChange | CounterChange) -> str:
