@@ -31,7 +31,10 @@ def test_what_nobody_can_mean(entity: Entity, words: list[str]) -> None:
         Entity(user=DEFAULT, client_id=DEFAULT),
         Entity(client_id="User:alice"),
         *(Entity(user=name) for name in ("user:alice", "User", "aUser:b", "CN=<default>,O=a")),
-        *(Entity(user=name) for name in ("CN=a,OU=b", "CN=Smith\\, John,OU=b", "CN=a, OU=b", "1.2.3=a,OU=b", "a b")),
+        *(
+            Entity(user=name)
+            for name in ("CN=a,OU=b", "CN=Smith\\, John,OU=b", "CN=a, OU=b", "1.2.3=a,OU=b", "a b", "zoë")
+        ),
         *(Entity(client_id=name) for name in ("app-1", "a=b", "defaults-2", "a*", "x:y/z", "it's")),
         *(Entity(ip=name) for name in ("10.0.0.7", "fe80::1", "host.example")),
     ],
@@ -44,8 +47,11 @@ def test_what_somebody_may_be_called(entity: Entity) -> None:
     ("name", "word"),
     [
         ("alice ", "blank"),
-        ("alice\u200b", "blank"),
         ("\u00a0alice", "blank"),
+        ("alice\u200b", "invisible"),
+        ("tenant\u00a0105", r"'tenant\xa0105' has an invisible"),
+        ("tenant\u00ad105", "invisible"),
+        ("tenant\t105", "invisible"),
         ("*", "--user-defaults"),
         ("default", "--user-defaults"),
         ("Default", "--user-defaults"),

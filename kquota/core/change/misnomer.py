@@ -5,7 +5,6 @@ name is another matter: Kafka stores any, and a cluster may hold such a one on p
 """
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -48,8 +47,10 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
     if name is DEFAULT or not name or is_literal_default(name):
         return None
     flag = f"--{entity_type.plural.removesuffix('s')}-defaults"
-    if _is_invisible(name[0]) or _is_invisible(name[-1]):
+    if name != name.strip():
         return f"the name {name!r} begins or ends with a blank"
+    if not name.isprintable():
+        return f"the name {name!r} has an invisible character in it"
     if name == "*":
         return f"'*' is no wildcard in quotas, it is a name: every {entity_type.value} is {flag}"
     if name.strip().lower() in _DEFAULT_WORDS:
@@ -75,11 +76,6 @@ def _doubtful_address(name: str) -> str | None:
     if len(parts) == 4 and all(part.isdecimal() for part in parts) and any(int(part) > 255 for part in parts):
         return f"{name!r} is no address: a part of it is above 255"
     return None
-
-
-def _is_invisible(character: str) -> bool:
-    """Whether nobody sees the character: a blank, or one without width. (Tables spell out what controls terminals.)"""
-    return unicodedata.category(character) in ("Zs", "Cf")
 
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
