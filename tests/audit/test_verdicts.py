@@ -321,6 +321,7 @@ def _tally() -> Any:
     ("row", "reason"),
     [
         (connect(1, "localhost"), "ip is not an address"),
+        (connect(1, "167772167"), "ip is not an address"),
         (request(1, "create_topics", partitions=-1), "partitions is out of range"),
         (request(1, "create_topics", strict="maybe"), "strict is not true or false"),
         (request(1) | {"user": None}, "user is missing"),

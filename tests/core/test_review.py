@@ -152,6 +152,16 @@ def test_two_spellings_of_one_address_are_asked_about() -> None:
     assert resolve_ip(QuotaSnapshot({one: {key: 6}, other: {key: 6}}), "10.0.0.1").is_determined
 
 
+def test_a_short_address_is_asked_about_with_the_whole_one() -> None:
+    short, whole = Entity(ip="10.7"), Entity(ip="10.0.0.7")
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    (why,) = messages(plan(QuotaSnapshot(), {short: {key: 5}}), QuotaSnapshot())
+    assert why == "ip=10.7: '10.7' is 10.0.0.7 to brokers: write the whole address"
+    held = QuotaSnapshot({short: {key: 5}})
+    assert names(plan(held, {short: {key: 5}, whole: {key: 5}}), held) == ["one-address"]
+    assert names(plan(held, {}, prune=True), held) == []
+
+
 def test_protected_entities_and_internal_principals_are_guarded() -> None:
     guards = Guards(protected=(Selector({EntityType.USER: re.compile("ali.*")}),), internal=("connect",))
     current = QuotaSnapshot({ALICE: {PRODUCER: 1}})

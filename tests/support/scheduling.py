@@ -208,7 +208,7 @@ NIGHTLY: Sequence[str] = (
     "tests/backends/test_security_zookeeper_cli.py::test_the_drop_in_takes_kafkas_own_options",
     # Kafka's own tool, and its classes with many examples: test_one_broker.py asks these each day.
     *("tests/differential/test_config_command.py", "tests/differential/test_metrics.py"),
-    *("tests/differential/test_sizes.py", "tests/differential/test_java_order.py"),
+    *(f"tests/differential/test_{name}.py" for name in ("sizes", "java_order", "addresses")),
     *(
         f"tests/differential/test_one_broker.py::test_all_ways_say_the_same[{kind}]"
         for kind in ("n_by_start", "n_plus_1_by_last")

@@ -562,16 +562,18 @@ def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
 
 def _addresses(ips: Column) -> Column:
     """The ips as brokers compare them; those that are no addresses have code -1."""
-    values = [address(text.strip()) for text in ips.values]
-    known = np.array([*map(_is_address, values), False], np.bool_)
+    texts = [text.strip() for text in ips.values]
+    values = [address(text) for text in texts]
+    known = np.array([*map(_is_address, texts), False], np.bool_)
     return Column(np.where((ips.codes >= 0) & known[ips.codes], ips.codes, -1).astype(np.int32), values)
 
 
 def _is_address(text: str) -> bool:
+    """Whether it is a whole address: a column of numbers is no column of ips."""
     from ipaddress import ip_address
 
     try:
-        ip_address(text.partition("%")[0])
+        ip_address(address(text).partition("%")[0] if ":" in text or text.count(".") == 3 else text)
     except ValueError:
         return False
     return True

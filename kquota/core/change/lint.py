@@ -275,7 +275,7 @@ def _doubtful_name(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
                 None,
                 f"the {kind.value} looks like a slip: hardly any client has that name",
                 why,
-                "set the values on the name that is meant and delete this entity",
+                "delete this entity, and then set the values on the name that is meant",
             )
 
 

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kquota.core.quotas.entity import DEFAULT, NEAR_PART, EntityType, Name, meant_type
+from kquota.core.quotas.entity import DEFAULT, NEAR_PART, EntityType, Name, address, meant_type
 
 USER_PREFIX = "User:"
 """What ACLs and logs put before the name of a user; quotas go by the name alone."""
@@ -69,9 +69,11 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
 
 
 def _doubtful_address(name: str) -> str | None:
-    """Why no client connects from an ip of that name."""
+    """Why no client connects from an ip of that name, or which address brokers make of it."""
     if re.fullmatch(r"[0-9A-Fa-f.:]+/[0-9]+", name):
         return f"{name!r} is a network, and quotas are for single addresses"
+    if ":" not in name and (whole := address(name)) != name:
+        return f"{name!r} is {whole} to brokers: write the whole address"
     parts = name.split(".")
     if len(parts) == 4 and all(part.isdecimal() for part in parts) and any(int(part) > 255 for part in parts):
         return f"{name!r} is no address: a part of it is above 255"

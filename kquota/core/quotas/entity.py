@@ -10,6 +10,7 @@ import enum
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -218,21 +219,19 @@ def _read_name(text: str, start: int, given: Collection[EntityType]) -> tuple[Na
     return "".join(out), position
 
 
-_IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}", re.ASCII)
+_IPV4 = re.compile(r"(?=.{1,15}\Z)\d+(?:\.\d+){0,3}", re.ASCII)  # Java takes a longer text for a host's name
 
 
 def address(text: str) -> str:
     """The address in its usual spelling, as Java's `InetAddress.getByName` reads it; another text is as it was.
 
-    A leading zero is decimal there, and an IPv4 address inside IPv6 is IPv4.
+    The last number of `10.7` fills three bytes. A leading zero is decimal, and an IPv4 address inside IPv6 is IPv4.
     """
-    if _IPV4.fullmatch(text):
-        parts = [int(part) for part in text.split(".")]
-        return ".".join(map(str, parts)) if max(parts) <= 255 else text
-    if ":" not in text or "%" in text:
-        return text
-    try:
-        found = ipaddress.IPv6Address(text)
-    except ValueError:
-        return text
-    return str(found.ipv4_mapped or found)
+    with suppress(ValueError, OverflowError):
+        if _IPV4.fullmatch(text):
+            *first, last = map(int, text.split("."))
+            return ".".join(map(str, (*bytes(first), *last.to_bytes(4 - len(first), "big"))))
+        if ":" in text and "%" not in text:
+            whole = ipaddress.IPv6Address(text[1:-1] if text[0] + text[-1] == "[]" else text)
+            return str(whole.ipv4_mapped or whole)
+    return text
