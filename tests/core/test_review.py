@@ -162,6 +162,18 @@ def test_a_short_address_is_asked_about_with_the_whole_one() -> None:
     assert names(plan(held, {}, prune=True), held) == []
 
 
+def test_the_deletion_of_one_spelling_is_asked_about_where_another_stays() -> None:
+    """A plan that gives an address another spelling deletes one and sets one: brokers may do that last."""
+    short, whole = Entity(ip="10.7"), Entity(ip="10.0.0.7")
+    key = QuotaKey.CONNECTION_CREATION_RATE
+    for before in ({short: {key: 5}}, {short: {key: 5}, whole: {key: 5}}):
+        current = QuotaSnapshot(before)
+        (why,) = messages(plan(current, {whole: {key: 5}}, prune=True), current)
+        assert why.startswith("ip=10.7: deleting it may lift the limit of ip=10.0.0.7 too")
+    both = QuotaSnapshot({short: {key: 5}, whole: {key: 5}})
+    assert names(plan(both, {}, prune=True), both) == []
+
+
 def test_protected_entities_and_internal_principals_are_guarded() -> None:
     guards = Guards(protected=(Selector({EntityType.USER: re.compile("ali.*")}),), internal=("connect",))
     current = QuotaSnapshot({ALICE: {PRODUCER: 1}})

@@ -13,7 +13,7 @@ from kquota.core.change.misnomer import doubt, misnomer
 from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.entity import DEFAULT, Entity, address
 from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, humanize
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -181,6 +181,7 @@ def review(
         *_findings(plan, current, findings),
         *freezes(plan, current),
         *_deleted_defaults(plan),
+        *_deleted_spellings(plan, current),
         *_taken_over(plan, current),
     )
     return gravest_first(found)
@@ -237,6 +238,15 @@ def _deleted_defaults(plan: Plan) -> Iterator[Objection]:
             for key, before in change.before.items():
                 if key not in change.after:
                     yield DELETED_DEFAULT.objection(f"{change.entity}: {key} {humanize(key, before)} would be deleted")
+
+
+def _deleted_spellings(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
+    gone = [each.entity for each in plan.changes if not each.after and isinstance(each.entity.ip, str)]
+    kept = plan.applied_to(current).addresses if gone else {}
+    for entity in gone:
+        for other in kept.get(address(str(entity.ip)), ()):
+            why = f"deleting it may lift the limit of {other} too, another spelling (set that again afterwards)"
+            yield _RULES["one-address"].objection(f"{entity}: {why}")
 
 
 def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
