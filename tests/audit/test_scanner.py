@@ -3,9 +3,10 @@
 import gzip
 import itertools
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ from kquota.audit.sources.request_line import parse
 from kquota.audit.sources.requests import Requests
 from kquota.audit.sources.scanner import Scanner
 from tests.audit import recorded
+from tests.audit.mangled import WRAPPERS, Around
 from tests.audit.mutated_lines import mutated
 from tests.audit.request_lines import (
     PARTITION,
@@ -33,6 +35,7 @@ from tests.audit.request_lines import (
     line,
     share_fetch,
 )
+from tests.support.scheduling import by_day
 
 LINES = int(os.environ.get("KQUOTA_MUTATED_LINES", "3000"))
 """How many mutated lines are read both ways."""
@@ -206,12 +209,39 @@ def test_texts_that_fill_the_table_are_read_the_same() -> None:
     assert [row[2] for row in rows if row] == [str(number) for number in range(70_000)]
 
 
-def test_a_file_is_read_the_same_with_and_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+NEVER = 10**9
+"""Of fewer lines, none is late."""
+
+
+def in_envelopes(lines: Sequence[bytes], name: str, late: int) -> Iterator[bytes]:
+    """The lines as a collector has them, which is late by an hour with one in so many; others come at once."""
+    for number, text in enumerate(lines):
+        whole = text.decode(errors="surrogateescape").rstrip("\n")
+        stamp = re.match(r"\[([0-9-]{10} [0-9:]{8}),([0-9]{3})\]", whole)
+        at = (
+            datetime.fromisoformat(f"{stamp[1]}.{stamp[2]}+00:00")
+            if stamp is not None
+            else datetime(2026, 5, 4, tzinfo=UTC)
+        )
+        at += timedelta(hours=number % late == late // 2, microseconds=number % 700)
+        yield WRAPPERS[name](whole, Around(at, f"kafka-{number % 3}")).encode(errors="surrogateescape") + b"\n"
+
+
+ENVELOPES = [
+    ("", NEVER),
+    *itertools.product(["docker", "loki", "elastic", "journald", "gelf", "element"], [1000, NEVER]),
+]
+
+
+@pytest.mark.parametrize(("name", "late"), ENVELOPES[: 3 if by_day() else None])
+def test_a_file_is_read_the_same_with_and_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, late: int
+) -> None:
     with gzip.open(recorded.LOG) as file:
-        lines = list(itertools.islice(file, 0, 6000))
-    lines += [b"\n", b" \r\n", *mutated(lines[:500], 500, 7), b"\n" * 3000, *lines[:3000], b"cut off"]
+        lines = list(itertools.islice(file, 0, 2500 if name else 6000))
+    lines += [b"\n", b" \r\n", *mutated(lines[:500], 500, 7), b"\n" * 3000, *lines[: len(lines) // 2], b"cut off"]
     path = tmp_path / "request.log"
-    path.write_bytes(b"".join(lines))
+    path.write_bytes(b"".join(in_envelopes(lines, name, late) if name else lines))
     found = []
     for worth_it in (0, 1 << 60):
         monkeypatch.setattr(request_log, "_WORTH_IT", worth_it)

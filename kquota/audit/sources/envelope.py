@@ -13,7 +13,7 @@ from html import unescape
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kquota.audit.sources.moments import epoch_ms, in_zone_of, last_moment, moment_of
+from kquota.audit.sources.moments import LogZone, epoch_ms, in_zone_of, is_of_zone, last_moment, moment_of
 from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
@@ -48,6 +48,8 @@ _MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": 
 _BACKSLASHES: Final = re.compile(r"(?<!\t)\\+(?=(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]|x[0-9a-fA-F]{2}|.?))")
 _DELIMITED: Final = re.compile(r"[\t'\"=]")
 """What delimits a field in which backslashes may have been added."""
+_MEANING: Final = re.compile(r"\\\\|''|</|\{&|1b\[")
+"""What may mean more than it is, in a message."""
 _CONTROLS: Final = re.compile(r"[\0-\x1f]")
 _LEVELS: Final = 8
 """How many levels of quoting are undone; people's logs have three at most."""
@@ -172,6 +174,38 @@ def _parts(value: Any) -> Iterator[Any]:
         others = {name: member for name, member in _named(value) if name not in held}
         for name, part in ((name, part) for name, parts in held.items() for part in parts):
             yield [part, *others.values()] if isinstance(value, list) else others | {name: part}
+
+
+class OtherZone(Exception):
+    """The time of a message may be in another zone than the time of its collector."""
+
+
+def message_in(data: bytes, zone: LogZone) -> str | None:
+    """The message in the one object of JSON that a line is, where `unwrap` takes all but the origin from it alone.
+
+    None for whatever is unusual: then only `unwrap` knows. Raises OtherZone.
+    """
+    if not (data.startswith(b"{") and data.count(b"isForwarded") == data.count(b"Completed request:") == 1):
+        return None
+    try:
+        value: Any = json.loads(data)
+        outer = None
+        while isinstance(value, dict):
+            outer = _time_of(value, zone) or outer
+            (value,) = filter(_holds, value.values())
+        message = str(value).rstrip("\r\n") if isinstance(value, str) and b'\\"' in data else ""
+    except (ValueError, RecursionError):
+        return None
+    start = message.find(START)
+    found = last_moment(message, start, zone) if start >= 0 else None
+    if found is None:
+        return None
+    if outer is not None and outer.zoned and not found[1]:
+        if zone.shift or not is_of_zone(outer.moment, found[0]):
+            raise OtherZone
+        zone.before = found[0]
+    is_plain = message.isprintable() and not _MEANING.search(message) and not _MEMBER.search(message, 0, start)
+    return message if is_plain else None
 
 
 def unwrap(line: str, zone: tzinfo) -> Request:

@@ -137,6 +137,11 @@ def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
     return found
 
 
+def is_of_zone(collected: float, moment: float) -> bool:
+    """Whether a local time is as the time of its collector shows it, without another zone."""
+    return 0 <= collected - moment - _EARLY_MS < _ZONE_MS
+
+
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:
     """The time that a text is as a whole, and whether it says its zone; None for all other texts."""
     stamp = STAMP.fullmatch(text.strip())

@@ -19,7 +19,7 @@ from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
-from kquota.audit.sources.envelope import START, Pieces, parted
+from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import ANY, gap, notes
@@ -108,12 +108,30 @@ def _scanner(zone: tzinfo, lines: int) -> Scanner | None:
     return Scanner(zone) if _read["lines"] >= _WORTH_COMPILING or is_kept(walk) else None
 
 
+def _unwrapped(block: Block, zone: LogZone) -> tuple[bytes, list[bytes]]:
+    """The text of a block with a collector's messages in place of its objects, and the lines as they are.
+
+    Without such objects there are no lines; nor where a time may be of another zone, which the lines before it decide.
+    """
+    if not block.padded.startswith(b"{"):
+        return block.padded, []
+    lines = [line + b"\n" for line in block.text.removesuffix(b"\n").split(b"\n")]
+    before = zone.before
+    try:
+        messages = [message_in(line, zone) if len(line) < sources.MAX_LINE_BYTES else None for line in lines]
+    except OtherZone:
+        zone.before = before
+        return block.padded, []
+    plain = [line if told is None else told.encode() + b"\n" for line, told in zip(lines, messages, strict=True)]
+    return b"".join(plain) + PADDING, lines
+
+
 class _Rows:
     """The rows of a batch."""
 
     def __init__(
         self,
-        zone: tzinfo,
+        zone: LogZone,
         broker: str,
         settings: ReadSettings,
         connections: ConnectionLog | None,
@@ -141,7 +159,8 @@ class _Rows:
 
     def scan(self, block: Block, scanner: Scanner, path: str) -> None:
         """Adds the lines of a block."""
-        text = block.padded
+        text, wrapped = _unwrapped(block, self._zone)
+        apart = LogZone.no_cache(self._zone.key)
         stop = len(text) - len(PADDING)
         stop += text[stop - 1] != ord("\n")
         buffer = np.frombuffer(text, np.uint8)
@@ -160,19 +179,23 @@ class _Rows:
             owners: list[int] = []
             headings, heads = [0], [self._pieces.heading]
             for line, begin in found.odd:
-                place = partial(block.place_of, number + line, begin)
-                whole_line = text[begin : text.index(b"\n", begin) + 1][: sources.MAX_LINE_BYTES]
-                self.read(whole_line, place, path)
+                data = wrapped[number + line] if wrapped else text[begin : text.index(b"\n", begin) + 1]
+                at_byte = begin if block.whole else sum(map(len, wrapped[: number + line])) or begin
+                place = partial(block.place_of, number + line, at_byte)
+                self.read(data[: sources.MAX_LINE_BYTES], place, path)
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
                 if self._pieces.heading is not heads[-1]:
                     headings, heads = [*headings, line], [*heads, self._pieces.heading]
             few = np.flatnonzero(np.isin(found.rows[:, 7], np.unique(found.rows[:, 7])[:_LOOKED_AT]))
             few = few[:: max(1, len(few) // _LOOKED_AT)]
             for line, begin in zip(found.lines[few].tolist(), found.begins[few].tolist(), strict=True):
-                whole_text = text[begin : text.index(b"\n", begin)].decode()
-                before, _, rest = whole_text.partition(START)
-                if signs := {**origin_of(before, rest[rest.rindex("}") + 1 :]), **heads[bisect(headings, line) - 1]}:
-                    self._sign(signs, parse(whole_text, self._broker, self._zone))
+                data = wrapped[number + line] if wrapped else text[begin : text.index(b"\n", begin)]
+                before, start, rest = data.decode().partition(START)
+                heading = heads[bisect(headings, line) - 1]
+                if heading or not start or origin_of(before, rest[rest.rindex("}") + 1 :]):
+                    parsed = parse(data.decode(), self._broker, apart)
+                    if signs := {**parsed.origin, **heading}:
+                        self._sign(signs, parsed)
             rows = np.concatenate([found.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
             if owners:  # in the order of the log
                 rows = rows[np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")]
