@@ -223,7 +223,8 @@ def _name_left_out(address: Setting) -> None:
     with contextlib.suppress(InputError):  # the file is not needed
         current = load_config().current
         if current is not None:
-            once(f"{address.where} names the cluster; the current context {current} is left out", note)
+            rules = "the journal and the rules of a context with that address still hold"
+            once(f"{address.where} names the cluster, not the current context {current}; {rules}", note)
 
 
 def _of_both(given: Setting, context: Context, of_context: Any, *, whole: bool) -> Setting:
