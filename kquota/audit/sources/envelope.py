@@ -194,10 +194,10 @@ def message_in(data: bytes, zone: LogZone) -> str | None:
             outer = _time_of(value, zone) or outer
             (value,) = filter(_holds, value.values())
         message = str(value).rstrip("\r\n") if isinstance(value, str) and b'\\"' in data else ""
-    except (ValueError, RecursionError):
+        start = message.find(START)
+        found = last_moment(message, start, zone) if start >= 0 else None
+    except (ValueError, OverflowError, RecursionError):
         return None
-    start = message.find(START)
-    found = last_moment(message, start, zone) if start >= 0 else None
     if found is None:
         return None
     if outer is not None and outer.zoned and not found[1]:

@@ -126,8 +126,10 @@ def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
     a line nearer to the line before: then the clock changed.
     """
     off = (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
-    is_zone = _EAST_MS <= off <= _WEST_MS and collected - moment - off < _LATE_MS
-    is_zone &= off <= 0 or off % _HOUR_MS == 0 or off in _WEST_HALVES_MS
+    own = datetime.fromtimestamp(moment / 1000, zone).utcoffset() or timedelta()
+    west = off - own // timedelta(milliseconds=1)
+    is_zone = _EAST_MS <= west <= _WEST_MS and collected - moment - off < _LATE_MS
+    is_zone &= west <= 0 or west % _HOUR_MS == 0 or west in _WEST_HALVES_MS
     found = moment + off if is_zone else moment
     if isinstance(zone, LogZone):
         known, before = moment + zone.shift, zone.before
