@@ -126,10 +126,9 @@ def answered(
     auditing.keep_rejects(result, asked.quarantine)
     auditing.warn_of_log(result.quality, settings.read.zone)
     auditing.say_recorded_under(result, settings)
-    first_ms, last_ms = result.quality.first_ms, result.quality.last_ms
     of_now = settings.in_force and asked.quotas is None and asked.quotas_journal is None
-    if of_now and first_ms is not None and last_ms is not None:
-        session.warn_of_changes(asked.named, first_ms, last_ms)
+    if of_now and result.quality.first_ms is not None:
+        session.warn_of_changes(asked.named, result.quality.first_ms)
     comparison = None
     if settings.against is not None:
         from kquota.audit.answers.whatif import compare

@@ -276,18 +276,23 @@ def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[Q
     return snapshot, found or Live()
 
 
-def warn_of_changes(source: QuotaSource, first_ms: int, last_ms: int) -> None:
-    """Warns where a journal has changes of the live quotas between these times: they are read as they are now."""
+def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
+    """Warns where the journal has changes of the live quotas since that time (epoch ms), or cannot be read."""
     from kquota.backends import cluster_of
     from kquota.changes import journal_of
 
-    with contextlib.suppress(KquotaError), _open_live(source) as backend:
-        book, here = journal_of(backend, journal_folder()), cluster_of(backend)
-        first, last = (f"{datetime.fromtimestamp(at / 1000, UTC):%Y%m%dT%H%M%SZ}" for at in (first_ms, last_ms))
-        pages = book.read(name for name in book.names() if first <= name[: len(first)] <= last)
-        if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
-            told = f"quotas changed while this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
-            warn(f"{told}: --quotas-journal {book.folder} counts the changes")
+    try:
+        with _open_live(source) as backend:
+            book, here = journal_of(backend, journal_folder()), cluster_of(backend)
+            first = f"{datetime.fromtimestamp(first_ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
+            pages = book.read(name for name in book.names() if name >= first)
+    except KquotaError as error:
+        warn(f"whether quotas changed since this was recorded is not known: {error.message}")
+        return
+    warn_unreadable(pages)
+    if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
+        told = f"quotas changed since this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
+        warn(f"{told}: --quotas-journal {book.folder} counts the changes")
 
 
 def count_brokers(source: QuotaSource) -> int | None:

@@ -104,7 +104,7 @@ def nodes(text: str) -> tuple[Node, ...]:
 
 
 def roots(text: str, *, places: bool = False) -> tuple[Node, ...]:
-    """The same, without the `places` of what is in the documents: these take many times the memory of values."""
+    """The same; only with `places`, nodes know their parts. Places take many times the memory of values."""
     try:
         return _Reader(places).read(text)
     except yaml.MarkedYAMLError as error:
