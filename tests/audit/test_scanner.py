@@ -239,6 +239,7 @@ def test_a_file_is_read_the_same_with_and_without_it(
         lines = list(itertools.islice(file, 0, 2500 if name else 6000))
     lines += [
         b"[2026-13-45 99:99:99,999]" + lines[0][25:],
+        re.sub(rb'"principal":"User:', rb'"principal":"User:a\\tb', lines[0]),  # a tab, which collectors may have made
         b"\n",
         b" \r\n",
         *mutated(lines[:500], 500, 7),

@@ -13,7 +13,7 @@ from html import unescape
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kquota.audit.sources.moments import LogZone, epoch_ms, in_zone_of, is_of_zone, last_moment, moment_of
+from kquota.audit.sources.moments import LogZone, apart_ms, epoch_ms, in_zone_of, last_moment, moment_of
 from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
@@ -48,7 +48,7 @@ _MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": 
 _BACKSLASHES: Final = re.compile(r"(?<!\t)\\+(?=(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]|x[0-9a-fA-F]{2}|.?))")
 _DELIMITED: Final = re.compile(r"[\t'\"=]")
 """What delimits a field in which backslashes may have been added."""
-_MEANING: Final = re.compile(r"\\\\|''|</|\{&|1b\[")
+_MEANING: Final = re.compile(r"\\|''|</|\{&|1b\[")
 """What may mean more than it is, in a message."""
 _CONTROLS: Final = re.compile(r"[\0-\x1f]")
 _LEVELS: Final = 8
@@ -201,7 +201,7 @@ def message_in(data: bytes, zone: LogZone) -> str | None:
     if found is None:
         return None
     if outer is not None and outer.zoned and not found[1]:
-        if zone.shift or not is_of_zone(outer.moment, found[0]):
+        if zone.shift or apart_ms(outer.moment, found[0]):
             raise OtherZone
         zone.before = found[0]
     is_plain = message.isprintable() and not _MEANING.search(message) and not _MEMBER.search(message, 0, start)

@@ -119,13 +119,18 @@ class LogZone(ZoneInfo):
     """The time of the line before."""
 
 
+def apart_ms(collected: float, moment: float) -> float:
+    """How much later the time of a collector is than a local time, in whole quarters of an hour, as zones differ."""
+    return (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
+
+
 def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
     """A local time beside the time of its collector, which has a zone: in the zone in which both are of one minute.
 
     A collector may be late, by anything. So the first line of a log shows the zone of all, unless another one brings
     a line nearer to the line before: then the clock changed.
     """
-    off = (collected - moment - _EARLY_MS) // _ZONE_MS * _ZONE_MS
+    off = apart_ms(collected, moment)
     own = datetime.fromtimestamp(moment / 1000, zone).utcoffset() or timedelta()
     west = off - own // timedelta(milliseconds=1)
     is_zone = _EAST_MS <= west <= _WEST_MS and collected - moment - off < _LATE_MS
@@ -137,11 +142,6 @@ def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
             found = known
         zone.shift, zone.before = found - moment, found
     return found
-
-
-def is_of_zone(collected: float, moment: float) -> bool:
-    """Whether a local time is as the time of its collector shows it, without another zone."""
-    return 0 <= collected - moment - _EARLY_MS < _ZONE_MS
 
 
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:

@@ -160,7 +160,7 @@ class _Rows:
     def scan(self, block: Block, scanner: Scanner, path: str) -> None:
         """Adds the lines of a block."""
         text, wrapped = _unwrapped(block, self._zone)
-        apart = LogZone.no_cache(self._zone.key)
+        apart = LogZone.no_cache(self._zone.key)  # a line that is looked at again must not count as the line before
         stop = len(text) - len(PADDING)
         stop += text[stop - 1] != ord("\n")
         buffer = np.frombuffer(text, np.uint8)

@@ -195,7 +195,7 @@ class Scanner:
             text = before.decode()
             if self._shapes <= _MOST_SHAPES and text.isascii() and "\n" not in text and START not in text:
                 layout = layout_before(text, self._zone)
-        except ValueError:
+        except (ValueError, OverflowError):
             pass
         self._texts.layouts[shape] = (2, 0, 0, 0, 0, 0) if layout is None else (1, *layout)
 
