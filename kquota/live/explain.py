@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kquota.core.findings.use import Counter, Enforcers, State, Use
+from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
 from kquota.core.resolve.resolver import Resolver, Sensor, encode_user
 from kquota.errors import KquotaError
-from kquota.live.sources import Prometheus, Sample
+from kquota.live.sources import Prometheus
 from kquota.live.watching import View
 from kquota.metrics.series import IDENTITY, Nature
 
@@ -148,7 +148,11 @@ def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None
     if not isinstance(source, Prometheus):
         return None, "a metrics page has no history; use --prometheus"
     sample = next(
-        (each for each in view.look.samples if each.series.nature is Nature.THROTTLE and _counter(each) == use.counter),
+        (
+            each
+            for each in view.look.samples
+            if each.series.nature is Nature.THROTTLE and each.series.counter == use.counter
+        ),
         None,
     )
     if sample is None:
@@ -166,11 +170,6 @@ def last_run(readings: Sequence[tuple[int, float]]) -> int | None:
     for time_ms, value in sorted(readings):
         begin = (time_ms if begin is None else begin) if value > 0 else None
     return begin
-
-
-def _counter(sample: Sample) -> Counter:
-    series = sample.series
-    return Counter(series.broker, series.key, series.user or "", series.client_id or "")
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kquota import __version__
 from kquota.core.change.lint import Finding
 from kquota.core.change.plan import Action, Plan
-from kquota.core.findings.use import Counter, Use
+from kquota.core.findings.use import Use
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError, KquotaError, MissingDependency
 from kquota.live.watching import View
@@ -193,9 +193,8 @@ def _identities(view: View) -> dict[_Tags, Labels]:
     """By counter, the labels that identify it in the brokers' own series: those of the rate, where there is one."""
     found: dict[_Tags, Labels] = {}
     for sample in sorted(view.look.samples, key=lambda sample: sample.series.nature in (Nature.RATE, Nature.COUNTER)):
-        series = sample.series
-        tags = Counter(series.broker, series.key, series.user or "", series.client_id or "")[1:]
-        found[tags] = {name: sample.labels[name] for name in IDENTITY if sample.labels.get(name)}
+        identity = {name: sample.labels[name] for name in IDENTITY if sample.labels.get(name)}
+        found[sample.series.counter[1:]] = identity
     return found
 
 

@@ -4,7 +4,6 @@ A log knows more than any metric: who is in a counter, since when it is throttle
 enough. It shows only what quotas charge: a client without a quota is in no counter.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,7 @@ from kquota.core.findings.episode import Under
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from kquota.live.sources import Look, Missing, named
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+from kquota.reconcile import now
 
 
 class Logs:
@@ -30,7 +26,7 @@ class Logs:
     that is given them. `close` removes what is kept on the disk.
     """
 
-    def __init__(self, logs: Sequence[str], settings: AuditSettings, *, clock: Callable[[], int] = _now) -> None:
+    def __init__(self, logs: Sequence[str], settings: AuditSettings, *, clock: Callable[[], int] = now) -> None:
         self._settings, self._clock = settings, clock
         self._paths: dict[str | None, list[str]] = {}
         for broker, path in map(named, logs):

@@ -18,11 +18,13 @@ from urllib.parse import urlsplit
 from kquota.backends.http import NoAnswer, fetch, is_url
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Counter, Observed
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.foreign.prometheus import CLIENTS, Metric
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.exposition import labels_of, parse
-from kquota.metrics.prometheus import Server
-from kquota.metrics.series import LIVE_SELECTOR, Series, checked, of_live_labels
+from kquota.metrics.prometheus import Server, selector
+from kquota.metrics.series import IDENTITY, LIVE_SELECTOR, Nature, Series, checked, of_live_labels
 
 LARGEST_PAGE: Final = 256 << 20
 _PAST_S: Final = 6 * 3600
@@ -205,20 +207,19 @@ class Prometheus:
 
         A range selector is asked for: an instant query would repeat readings of up to five minutes ago as of now.
         """
-        selector = LIVE_SELECTOR if not self.matchers else LIVE_SELECTOR[:-1] + f",{self.matchers}}}"
         unread: list[Missing] = []
-        samples = self._ask(selector, _RANGE_S, unread)
+        samples = self._ask(selector(self.matchers, LIVE_SELECTOR), _RANGE_S, unread)
         return Look(samples, unread=tuple(unread))
 
-    def past(self, selector: str, series: Series) -> list[tuple[int, float]]:
+    def past(self, selected: str, series: Series) -> list[tuple[int, float]]:
         """(epoch ms, value) of one series in the last hours, in order. Raises what `look` raises."""
-        samples = self._ask(selector, _PAST_S, [])
+        samples = self._ask(selected, _PAST_S, [])
         return sorted((each.at_ms, each.value) for each in samples if each.series == series)
 
-    def _ask(self, selector: str, seconds: int, unread: list[Missing]) -> tuple[Sample, ...]:
+    def _ask(self, selected: str, seconds: int, unread: list[Missing]) -> tuple[Sample, ...]:
         with tempfile.TemporaryDirectory(prefix="kquota-") as folder:
             file = Path(folder, "answer.json")
-            self.server.ask("query", {"query": f"{selector}[{seconds}s]"}, file)
+            self.server.ask("query", {"query": f"{selected}[{seconds}s]"}, file)
             data = file.read_bytes()
         try:
             return tuple(_of_answer(json.loads(data)["data"]["result"], unread))
@@ -250,3 +251,32 @@ def open_source(pages: Sequence[str], prometheus: Server | None, matchers: str |
     if prometheus is not None:
         return Prometheus(prometheus, matchers)
     return Pages(tuple(map(Page.parse, pages)), timeout_s)
+
+
+# --- What rules and dashboards need --------------------------------------------------------------------------------
+
+
+def metrics_of(samples: Iterable[Sample]) -> tuple[Metric, ...]:
+    """The metrics among the samples, each with the labels that identify a counter in this dialect."""
+    connections = QuotaKey.CONNECTION_CREATION_RATE
+    labels: dict[tuple[str, QuotaKey, Nature], set[str]] = {}
+    for sample in samples:
+        names = {name for name in IDENTITY if sample.labels.get(name)}
+        place = sample.labels["__name__"], sample.series.key, sample.series.nature
+        labels.setdefault(place, set()).update(names)
+    # A counter with the other tag may appear at any time. A label that a series lacks is empty, and harms no join.
+    tags = set[str]().union(*(names for (_, key, _), names in labels.items() if key is not connections))
+    if tags.isdisjoint(CLIENTS):
+        tags |= {"client_id", "clientId"}
+    if "redpanda_quota_user" not in tags:
+        tags.add("user")
+    order = list(QuotaKey)
+    return tuple(
+        Metric(name, key, nature.value, ("ip",) if key is connections else tuple(sorted(tags)))
+        for name, key, nature in sorted(labels, key=lambda place: (order.index(place[1]), place[2].value, place[0]))
+    )
+
+
+def is_broken(samples: Iterable[Sample]) -> bool:
+    """Whether the exporter's rules swallow labels: a resource that holds the user as well."""
+    return any(", user=" in sample.labels.get("resource", "") for sample in samples)

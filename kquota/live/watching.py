@@ -76,8 +76,7 @@ def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | 
     times: dict[Counter, dict[int, dict[tuple[Nature, str], float]]] = {}
     for sample in sorted(look.samples, key=lambda sample: sample.at_ms):
         series = sample.series
-        counter = Counter(series.broker, series.key, series.user or "", series.client_id or "")
-        nature, value = series.nature, sample.value
+        counter, nature, value = series.counter, series.nature, sample.value
         if nature is Nature.COUNTER:
             rate = _rate(sample, totals, (counter, series.part))
             if rate is None:

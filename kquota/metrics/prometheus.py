@@ -119,9 +119,9 @@ class Server:
                 raise Unreachable(f"{where} does not answer as Prometheus does")
 
 
-def selector(matchers: str | None) -> str:
+def selector(matchers: str | None, metrics: str = SELECTOR) -> str:
     """The series to ask for: the quota metrics, with these matchers besides."""
-    return SELECTOR if not matchers else SELECTOR[:-1] + f",{matchers}}}"
+    return metrics if not matchers else metrics[:-1] + f",{matchers}}}"
 
 
 def fetch(server: Server, selected: str, start: int, end: int, step: int | None, folder: Path) -> list[Path]:

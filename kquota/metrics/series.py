@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
+from kquota.core.findings.use import Counter
 from kquota.core.quotas.quota import QuotaKey
 
 
@@ -54,6 +55,11 @@ class Series(NamedTuple):
     client_id: str | None
     part: str = ""
     """Tells series apart that are to be added up: the shard."""
+
+    @property
+    def counter(self) -> Counter:
+        """The counter of a broker that the series is about."""
+        return Counter(self.broker, self.key, self.user or "", self.client_id or "")
 
 
 class Swallowed(ValueError):

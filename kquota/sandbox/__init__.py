@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from kquota.documents.encoding import write_text
 from kquota.errors import InputError, KquotaError, MissingDependency, Refused, Unreachable
 from kquota.files import java_program
 
@@ -160,11 +161,8 @@ def start(directory: Path, port: int | None = None, server: Server | None = None
         port = last
     process, port = launch(chosen, directory, port, token, True)
     state = SandboxState(process.pid, port, str(directory), token, chosen.metrics, chosen.login)
-    # Replaced as a whole: a reader finds the old state or the new one.
-    draft = directory / f"{STATE_FILE}.{token}"
     try:
-        draft.write_text(json.dumps(asdict(state)) + "\n", encoding="utf-8")
-        draft.replace(directory / STATE_FILE)
+        write_text(directory / STATE_FILE, json.dumps(asdict(state)) + "\n")
     except BaseException:
         end(process)
         raise

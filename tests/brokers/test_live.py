@@ -22,9 +22,8 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.foreign.prometheus import Thresholds, grafana_dashboard, prometheus_rules, shipped
-from kquota.live.dialect import found
 from kquota.live.exporter import Exporter, serve
-from kquota.live.sources import Page, Pages
+from kquota.live.sources import Page, Pages, metrics_of
 from kquota.live.watching import Watching
 from kquota.reconcile import now
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
@@ -125,7 +124,7 @@ def prometheus(folder: Path, page: str, exporter: int) -> Iterator[str]:
     """
     (port,) = free_ports(1)
     samples = Pages((Page(None, page),)).look().samples
-    rules: Any = json.loads(json.dumps(prometheus_rules(found(samples), THRESHOLDS)))
+    rules: Any = json.loads(json.dumps(prometheus_rules(metrics_of(samples), THRESHOLDS)))
     for rule in rules["groups"][1]["rules"]:
         rule.pop("for", None)
     (folder / "rules.json").write_text(json.dumps(rules))
@@ -257,7 +256,7 @@ def test_the_alerts_fire_for_the_throttled_alone(live: Live) -> None:
 
 
 def test_every_panel_has_an_answer(live: Live) -> None:
-    metrics = found(Pages((Page(None, live.page),)).look().samples)
+    metrics = metrics_of(Pages((Page(None, live.page),)).look().samples)
     wanted = {
         "Throttled now",
         "Counters by state",

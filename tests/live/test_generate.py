@@ -12,8 +12,7 @@ import pytest
 from kquota.core.findings.use import Enforcers
 from kquota.documents.encoding import to_yaml
 from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
-from kquota.live.dialect import found, is_broken
-from kquota.live.sources import Page, Pages
+from kquota.live.sources import Page, Pages, is_broken, metrics_of
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 THRESHOLDS = Thresholds(Enforcers().near, Enforcers().proven)
@@ -26,8 +25,8 @@ LIMITS = [
 ]
 
 
-def metrics_of(name: str) -> tuple[Metric, ...]:
-    return found(Pages((Page(None, str(SAMPLES / f"scrape-{name}.prom")),)).look().samples)
+def scraped(name: str) -> tuple[Metric, ...]:
+    return metrics_of(Pages((Page(None, str(SAMPLES / f"scrape-{name}.prom")),)).look().samples)
 
 
 def promtool(folder: Path, *arguments: str) -> str:
@@ -40,7 +39,7 @@ def promtool(folder: Path, *arguments: str) -> str:
 @pytest.mark.parametrize("name", ["usual", "resource", "named", "swallowed"])
 @pytest.mark.parametrize("by", [(), ("cluster",)])
 def test_prometheus_takes_the_rules_of_every_dialect(tmp_path: Path, name: str, by: Sequence[str]) -> None:
-    metrics = USUAL if name == "usual" else metrics_of(name)
+    metrics = USUAL if name == "usual" else scraped(name)
     (tmp_path / "rules.yaml").write_text(to_yaml(prometheus_rules(metrics, THRESHOLDS, by)))
 
     assert "SUCCESS" in promtool(tmp_path, "check", "rules", "rules.yaml")
@@ -51,7 +50,7 @@ def test_the_rules_for_redpanda(tmp_path: Path) -> None:
     page = tmp_path / "rp.prom"
     name = "redpanda_kafka_quotas_client_quota_throughput_by_entity_total"
     page.write_text(f'{name}{{redpanda_quota_type="produce_quota",redpanda_quota_user="alice",shard="0"}} 9\n')
-    metrics = found(Pages((Page(None, str(page)),)).look().samples)
+    metrics = metrics_of(Pages((Page(None, str(page)),)).look().samples)
     rules = prometheus_rules(metrics, THRESHOLDS)
     (tmp_path / "rules.yaml").write_text(to_yaml(rules))
 
@@ -63,7 +62,7 @@ def test_the_rules_for_redpanda(tmp_path: Path) -> None:
 
 
 def test_the_dialect_is_found_by_looking() -> None:
-    labels = {name: {metric.labels for metric in metrics_of(name)} for name in ("resource", "named", "swallowed")}
+    labels = {name: {metric.labels for metric in scraped(name)} for name in ("resource", "named", "swallowed")}
     broken = {
         name: is_broken(Pages((Page(None, str(SAMPLES / f"scrape-{name}.prom")),)).look().samples) for name in labels
     }

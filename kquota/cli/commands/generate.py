@@ -13,7 +13,7 @@ from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
 from kquota.documents.encoding import to_json, to_yaml
 from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
-from kquota.live.dialect import found, is_broken
+from kquota.live.sources import is_broken, metrics_of
 
 _INTERVAL: Any = lasting("The --interval of 'kquota exporter'.", default="15s")
 _TIMEOUT_S = 10.0
@@ -101,7 +101,7 @@ def _metrics(live: watched.Asked) -> Sequence[Metric]:
     if not live.is_named:
         return USUAL
     look = live.open(_TIMEOUT_S).look()
-    metrics = found(look.samples)
+    metrics = metrics_of(look.samples)
     for place, why in look.missing:
         warn(f"{place} is left out: {why}")
     if not metrics:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from kquota.cli.completion import seconds_left
 from kquota.cli.contexts import SETTINGS, Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
+from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, KquotaError
@@ -205,14 +205,7 @@ def _remembered(cache: Path) -> Names | None:
 
 def _remember(cache: Path, entities: Iterable[Entity]) -> None:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=cache.parent)  # for its owner only
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(_names(entities), file)
-        os.replace(temporary, cache)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    write_text(cache, json.dumps(_names(entities)), mode=0o600)
 
 
 def _fetched(source: session.QuotaSource, cache: Path) -> Names | None:

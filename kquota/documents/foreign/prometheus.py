@@ -17,7 +17,7 @@ SHARE: Final = "kquota:share"
 THROTTLE: Final = "kquota:throttle_time_ms"
 """The recorded throttle time of counters with a limit, by broker."""
 _USERS: Final = ("user", "redpanda_quota_user")
-_CLIENTS: Final = ("clientId", "client_id", "clientid", "client", "redpanda_quota_client_id")
+CLIENTS: Final = ("clientId", "client_id", "clientid", "client", "redpanda_quota_client_id")
 _OF_LIMIT: Final = ("key", "level", "entity")
 
 
@@ -104,7 +104,7 @@ def _alerts(metrics: Sequence[Metric], thresholds: Thresholds, by: Sequence[str]
     known = {label for metric in metrics for label in metric.labels}
     there = [
         (f"{{{{ if $labels.{label} }}}}", flag, word, f"{{{{ $labels.{label} }}}}")
-        for flag, word, labels in (("user", "user", _USERS), ("client", "client-id", _CLIENTS), ("ip", "ip", ("ip",)))
+        for flag, word, labels in (("user", "user", _USERS), ("client", "client-id", CLIENTS), ("ip", "ip", ("ip",)))
         for label in labels
         if label in known
     ]
