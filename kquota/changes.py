@@ -430,7 +430,7 @@ def alter(
                 results[entity] = AlterResult(entity, answer.before, answer.before, errors[entity])
         pending = tuple(wish for entity, wish in wishes.items() if entity in again)
         if pending:
-            _back_off(attempt)
+            time.sleep(min(0.2, 0.005 * 2.0**attempt))  # rival writers get out of each other's step
     first = first or Rehearsal((), Plan(()))
     return Altered(
         tuple(results[entity] for entity in wishes),
@@ -448,8 +448,3 @@ def alter(
 
 def _lost_a_race(error: KquotaError) -> bool:
     return isinstance(error, Conflict) and not isinstance(error, Locked)
-
-
-def _back_off(attempt: int) -> None:
-    """Lets rival writers get out of each other's step."""
-    time.sleep(min(0.2, 0.005 * 2.0**attempt))

@@ -164,7 +164,7 @@ def all_altered(
 ) -> Altered:
     """What came of an alter in batches of two."""
     monkeypatch.setattr(reconcile, "_BATCH", 2)
-    monkeypatch.setattr(changes, "_back_off", lambda attempt: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     wish = [Alteration(user, {PRODUCER: MB}) for user in users]
     altered = alter(cluster, wish, here(folder), consent=lambda rehearsal: None)
     done = {each.entity for each in altered.results if each.error is None}

@@ -61,8 +61,7 @@ def compared_view(
     def markdown() -> Iterator[Part]:
         live = "the live quotas"
         before = live if against in (None, "live") else code(against)
-        replayed = whatif.Replayed(before, code(file) if file else live, whatif.usage_text(result))
-        yield from whatif.comparison_markdown(comparison, replayed)
+        yield from whatif.comparison_markdown(comparison, result, before, code(file) if file else live)
         yield from _closed_loop_markdown(result)
 
     return replace(view, screen=screen, csv=csv, others={"wide": screen, "markdown": markdown})

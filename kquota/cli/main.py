@@ -135,10 +135,6 @@ _WIDTH_WITHOUT_TERMINAL = 78
 """What click leaves for text of the 80 columns that it assumes then."""
 
 
-def _version() -> str:
-    return f"kquota, version {__version__}"
-
-
 class LazyGroup(click.Group):
     """A group whose subcommands are imported on use: `kquota.cli.commands.<name>` holds `command`."""
 
@@ -164,7 +160,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args == ["version"]:
-            click.echo(_version())
+            click.echo(f"kquota, version {__version__}")
             ctx.exit()
         meant = ALIASES.get(args[0]) if args else None
         if meant is not None:

@@ -385,11 +385,9 @@ cluster_flags = _stack(
 _CLUSTER_PARAMETERS = ("context", *SETTINGS)
 
 
-def _access(**given: Any) -> Access:
-    return Given.of(**given).access()
-
-
-cluster_options = _stack(cluster_flags, collected("access", _access, _CLUSTER_PARAMETERS))
+cluster_options = _stack(
+    cluster_flags, collected("access", lambda **given: Given.of(**given).access(), _CLUSTER_PARAMETERS)
+)
 """`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
 given_cluster_options = _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))
 """The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""

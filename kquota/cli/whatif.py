@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kquota.audit.run import settings_of
@@ -38,15 +38,6 @@ _BETTER = (Outcome.LESS, Outcome.NO_LONGER_THROTTLED)
 """What a comment folds: clients for whom things get better."""
 _MOST_ROWS = 50
 """Of a table in a comment on a pull request, which takes 65,536 characters in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What the comparison is of, in words: the two sets of quotas as Markdown, and the usage."""
-
-    before: str
-    after: str
-    usage: str
 
 
 def records(result: AuditResult) -> str:
@@ -190,25 +181,33 @@ _CSV_PREDICTED = " ".join(
 )
 
 
-def usage_view(comparison: Comparison, replayed: Replayed) -> View:
-    """The comparison as a part of a plan: the clients who would notice, and what the usage was."""
+def usage_view(comparison: Comparison, result: AuditResult, before: str) -> View:
+    """The comparison as a part of a plan: the clients who would notice, and what the usage was.
+
+    `before` names the quotas before the plan, as Markdown.
+    """
 
     def screen() -> Iterator[Part]:
         if comparison.clients:
             yield ""
             yield clients_table(comparison)
-        yield Note(f"{words.changes(comparison)}; {replayed.usage}")
+        yield Note(f"{words.changes(comparison)}; {usage_text(result)}")
         yield from map(Note, words.verdict_lines(comparison.quotas, counts=False))
 
     return View(
         screen=screen,
         document=lambda: comparison_document(comparison),
-        others={"markdown": lambda: comparison_markdown(comparison, replayed, title="Recorded usage")},
+        others={"markdown": lambda: comparison_markdown(comparison, result, before, "this plan", "Recorded usage")},
     )
 
 
-def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: str = "Quota audit") -> Iterator[str]:
-    """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded."""
+def comparison_markdown(
+    comparison: Comparison, result: AuditResult, before: str, after: str, title: str = "Quota audit"
+) -> Iterator[str]:
+    """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded.
+
+    `before` and `after` name the two sets of quotas, as Markdown.
+    """
     named = _names_brokers(comparison)
 
     def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
@@ -227,7 +226,7 @@ def comparison_markdown(comparison: Comparison, replayed: Replayed, *, title: st
             yield f"\nand {len(changes) - _MOST_ROWS} more"
 
     yield f"### {title}: {words.changes(comparison)}\n"
-    yield f"{replayed.usage}, under {replayed.after} instead of {replayed.before}. Limits hold per broker."
+    yield f"{usage_text(result)}, under {after} instead of {before}. Limits hold per broker."
     worse = [change for change in comparison.clients if change.outcome not in _BETTER]
     for outcome, changes in words.by_outcome(worse).items():
         yield f"\n**{outcome.capitalize()}**\n"

@@ -46,12 +46,8 @@ def read_history(path: Path) -> QuotaHistory:
                     raise InputError("from: not a time between 2001 and 2100", hint="a number is of ms, not of seconds")
             if times[-2:] != sorted(set(times[-2:])):
                 raise InputError("it begins before the one before it")
-            snapshots.append(_quotas(period, path))
+            snapshots.append(read_quotas(path.parent / period["file"]) if "file" in period else quotas_of(period))
     return QuotaHistory(tuple(snapshots), tuple(times))
-
-
-def _quotas(period: Document, path: Path) -> QuotaSnapshot:
-    return read_quotas(path.parent / period["file"]) if "file" in period else quotas_of(period)
 
 
 def _time_ms(period: Document) -> int:

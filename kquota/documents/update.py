@@ -89,7 +89,7 @@ class _Merger:
         """Adds entities at the end."""
         ordered = sorted(entities, key=lambda entity: entity.sort_key)
         for index, entity in enumerate(ordered, len(self._entries)):
-            values = _written(snapshot[entity])
+            values = {key.value: value_text(key, value) for key, value in snapshot[entity].items()}
             entry: Document = {"entity": plain(entity), "values": values if self._cluster is None else {}}
             if self._cluster is not None:
                 entry["clusters"] = {self._cluster: values}
@@ -166,7 +166,3 @@ class _Merger:
                     self.edits[*place, self._cluster, name] = overlay[name]
         else:
             self.edits[*place, self._cluster] = overlay
-
-
-def _written(values: Values) -> dict[str, Any]:
-    return {key.value: value_text(key, value) for key, value in values.items()}

@@ -101,7 +101,9 @@ class Exporter:
         if "metrics" in value:
             found += use_families(value["metrics"], self.most_series)
         if "drift" in value:
-            found.append(_drift_family(value["drift"]))
+            help = "Entities whose quotas are not those of the file: absent, different, or unexpected."
+            drift = [({"state": state}, value["drift"].count(action)) for action, state in _DRIFT.items()]
+            found.append(Family("drift_entities", help, drift))
         if "journal" in value:
             help = "When 'kquota apply --for' ends, by the entry of the journal."
             leases = [({"entry": entry}, ends_ms / 1000) for entry, ends_ms in value["journal"].items()]
@@ -199,11 +201,6 @@ def _identities(view: View) -> dict[_Tags, Labels]:
 
 
 _DRIFT: Final = {Action.CREATE: "absent", Action.UPDATE: "different", Action.DELETE: "unexpected"}
-
-
-def _drift_family(plan: Plan) -> Family:
-    help = "Entities whose quotas are not those of the file: absent, different, or unexpected."
-    return Family("drift_entities", help, [({"state": _DRIFT[action]}, plan.count(action)) for action in Action])
 
 
 def _lint_family(findings: Sequence[Finding]) -> Family:

@@ -84,7 +84,12 @@ def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | 
                 continue
             nature, value = Nature.RATE, rate
         times.setdefault(counter, {}).setdefault(sample.at_ms, {})[nature, series.part] = value
-    return {counter: _seen(counter, readings) for counter, readings in times.items()}
+    seen = {}
+    for counter, readings in times.items():
+        # The series of one scrape have one time: they are read together.
+        *earlier, last = (_of_values(counter, at_ms, readings[at_ms]) for at_ms in sorted(readings))
+        seen[counter] = Seen(last, tuple(earlier))
+    return seen
 
 
 def _rate(
@@ -98,12 +103,6 @@ def _rate(
     if before is None or sample.value < before[1]:
         return None
     return (sample.value - before[1]) * 1000 / (sample.at_ms - before[0])
-
-
-def _seen(counter: Counter, readings: Mapping[int, Mapping[tuple[Nature, str], float]]) -> Seen:
-    """All readings. The series of one scrape have one time: they are read together."""
-    *earlier, last = (_of_values(counter, at_ms, readings[at_ms]) for at_ms in sorted(readings))
-    return Seen(last, tuple(earlier))
 
 
 def _of_values(counter: Counter, at_ms: int, values: Mapping[tuple[Nature, str], float]) -> Observed:

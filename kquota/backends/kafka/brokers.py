@@ -151,13 +151,12 @@ def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[s
     """The values of a broker as properties, its listeners without those of a controller in the same process."""
     properties = {each.name: each.value for each in configs if each.value is not None}
     controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
-    listeners = [part for part in properties.get("listeners", "").split(",") if _listener(part) not in controllers]
+    listeners = [
+        listener
+        for listener in properties.get("listeners", "").split(",")
+        if listener.partition("://")[0].strip().upper() not in controllers
+    ]
     return {**properties, "listeners": ",".join(listeners)}
-
-
-def _listener(part: str) -> str:
-    """The name in `NAME://host:port`."""
-    return part.partition("://")[0].strip().upper()
 
 
 def _node(broker: Broker) -> int | None:

@@ -333,7 +333,9 @@ class Connection:
                 error = ConnectionResetError("the connection was closed")
             elif isinstance(error, ssl.SSLError):
                 reason = error.reason or ""
-                why = f"TLS: {(reason or _without_line(str(error))).replace('_', ' ').lower()}"
+                # Without a reason there are OpenSSL's words, and Python's line of source behind them.
+                words = reason or re.sub(r"\s*\(_ssl\.c:\d+\)", "", str(error))
+                why = f"TLS: {words.replace('_', ' ').lower()}"
                 if any(word in reason for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
                     blame = "the broker wants a client certificate (ssl.keystore.location)"
                     if security.tls.identity is not None:
@@ -400,11 +402,6 @@ def _refused(sasl: Sasl) -> str | None:
     if user is None:
         return None
     return f"check the password in the file of --command-config, and that the cluster knows the user {user}"
-
-
-def _without_line(text: str) -> str:
-    """OpenSSL's words, without the line of Python's source that each ends with."""
-    return re.sub(r"\s*\(_ssl\.c:\d+\)", "", text)
 
 
 def _connect(server: Server, deadline: Deadline) -> socket.socket:

@@ -239,7 +239,8 @@ class Writer:
                 continue
             task.before, task.after, task.unusable = change.before, change.after, change.unusable
             if self._validate_only:
-                task.form = znode.absent_form(_missing(task.path, nodes)) if node is None else znode.form_of(node.data)
+                above = [ancestor for ancestor in znode.parents(task.path) if ancestor not in nodes]
+                task.form = znode.absent_form(above) if node is None else znode.form_of(node.data)
             task.null, task.tidy = change.null, change.tidy
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
@@ -338,11 +339,6 @@ class Writer:
 
 def _changing(alteration: Alteration) -> Change:
     return lambda data: NodeConfig.decode(data).change(alteration)
-
-
-def _missing(path: str, nodes: Mapping[str, Node]) -> list[str]:
-    """The ancestors of a node that are not there."""
-    return [ancestor for ancestor in znode.parents(path) if ancestor not in nodes]
 
 
 def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node], size: int) -> Iterator[_Batch]:

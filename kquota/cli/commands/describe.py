@@ -96,7 +96,8 @@ def command(
     for wanted in missing:
         assert others is not None
         if snapshot:
-            note(safe(f"no quotas are set on {', '.join(_parts(wanted))}"))
+            asked = (f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items())
+            note(safe(f"no quotas are set on {', '.join(asked)}"))
         session.note_slips(others, wanted.components)
         _note_pairs(others, wanted)
     return None
@@ -110,10 +111,6 @@ def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
 
     problems = dict.fromkeys(problem for part in parts for problem in part.problems)
     return QuotaSnapshot({entity: values for part in parts for entity, values in part.items()}, tuple(problems))
-
-
-def _parts(wanted: QuotaFilter) -> list[str]:
-    return [f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items()]
 
 
 def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:

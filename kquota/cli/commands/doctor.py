@@ -1,7 +1,8 @@
 """`kquota doctor`."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -53,11 +54,10 @@ def command(
       kquota doctor --bootstrap-server localhost:9092
       kquota doctor --context prod -o json
     """
-    access: Access | None = None
+    named: list[Access] = []
     found: list[Check] = []
     area = ""
-    for check, known in _checks(given, journal):
-        access = known or access
+    for check in chain(_of_the_cluster(given, journal, named.append), doctor.check_installation()):
         found.append(check)
         if output == "table":
             if check.area != area:
@@ -67,7 +67,7 @@ def command(
     failures = [check for check in found if check.state is State.FAIL]
     warnings = [check for check in found if check.state is State.WARN]
     if output == "json":
-        address, context = (None, None) if access is None else (access.address, access.context)
+        address, context = (named[0].address, named[0].context) if named else (None, None)
         asked = f"--fail-on {fail_on}" if warnings and fail_on is not None and not failures else ""
         show(View(document=lambda: doctor_document(found, address, context, _remedy), asked=asked), output)
     good = len(found) - len(failures) - len(warnings)
@@ -78,58 +78,46 @@ def command(
     return ExitCode.DIFFERENT if warnings and fail_on is not None else ExitCode.OK
 
 
-def _checks(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
-    """Every check, with the cluster that is meant once that is known: first what people ask about."""
-    yield from _of_the_cluster(given, journal)
-    for check in doctor.check_installation():
-        yield check, None
-
-
-def _of_the_cluster(given: Given, journal: Path) -> Iterator[tuple[Check, Access | None]]:
-    """The settings, and the cluster that they name."""
+def _of_the_cluster(given: Given, journal: Path, named: Callable[[Access], None]) -> Iterator[Check]:
+    """The settings, and the cluster that they name, which is told to `named`: first what people ask about."""
     if not params.on_command_line("journal"):
         with contextlib.suppress(KquotaError, click.UsageError):  # said below
             given.access()  # a context may name the journal
             journal = journal_folder()
-    yield doctor.check_journal(journal), None
+    yield doctor.check_journal(journal)
     if journal != CLUSTER:
-        for check in doctor.check_leases(Journal(journal), now()):
-            yield check, None
+        yield from doctor.check_leases(Journal(journal), now())
     path = config_path()
     try:
         config = load_config()
         current = f", current {config.current}" if config.current else ""
         message = f"{len(config.contexts)} contexts{current}" if path.exists() else "none yet; options name the cluster"
-        yield ok("settings", str(path), message), None
+        yield ok("settings", str(path), message)
         access = given.access()
     except KquotaError as error:
-        yield failure("settings", str(path), error), None
+        yield failure("settings", str(path), error)
         return
     except click.UsageError as error:
-        yield failure("settings", "cluster", InputError(error.message)), None
+        yield failure("settings", "cluster", InputError(error.message))
         return
     if access.address is None:
         remedy = "give --bootstrap-server HOST:PORT or --zookeeper HOST:PORT, or 'kquota config set-context'"
-        yield warning("settings", "cluster", "no cluster is named, so none was checked", remedy), None
+        yield warning("settings", "cluster", "no cluster is named, so none was checked", remedy)
         return
     origin = f"context {access.context}" if access.context else "the options or the environment"
-    yield ok("settings", "cluster", f"{access.address}, by {origin}"), access
+    named(access)
+    yield ok("settings", "cluster", f"{access.address}, by {origin}")
     login = (access.zk_tls_config_file, access.zk_jaas_file) if access.is_zookeeper else (access.command_config,)
     for file in login:
-        for check in doctor.check_login_file(file):
-            yield check, access
-    for check in doctor.check_cluster(access, ask):
-        yield check, access
+        yield from doctor.check_login_file(file)
+    yield from doctor.check_cluster(access, ask)
     if journal == CLUSTER:
-        for check in doctor.check_leases(session.journal(CLUSTER, access), now()):
-            yield check, access
+        yield from doctor.check_leases(session.journal(CLUSTER, access), now())
 
 
 def _remedy(check: Check) -> str:
     """The next step; for a missing extra the command that installs it here."""
-    if check.extra is None:
-        return check.remedy
-    return install_command(check.extra)
+    return check.remedy if check.extra is None else install_command(check.extra)
 
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -17,24 +17,6 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.main import COMMANDS, cli
 from kquota.core.change.review import KINDS
 
-TOPICS = (
-    *(
-        "concepts",
-        "precedence",
-        "sharing",
-        "windows",
-        "per-broker",
-        "kip",
-        "review",
-        "temporary",
-        "journal",
-        "which",
-        "request-log",
-        "completion",
-    ),
-    *("connection", "units", "file", "workload", "verdicts", "columns", "exit-codes", "glossary"),
-)
-
 
 @click.command("help", cls=grammar.Command)
 @click.argument("topic", required=False, shell_complete=params.completed_by("topics"))
@@ -75,7 +57,8 @@ def command(ctx: click.Context, topic: str | None) -> None:
     root = ctx.find_root()
     if topic is None:
         click.echo(root.get_help())
-        click.echo(f"\nTopics, as in 'kquota help concepts':\n{_folded(TOPICS)}")
+        topics = textwrap.fill(", ".join(TOPICS), 76, break_on_hyphens=False)
+        click.echo(f"\nTopics, as in 'kquota help concepts':\n{textwrap.indent(topics, '  ')}")
     elif topic in TOPICS:
         text = text_of(topic).removeprefix("# ")
         if topic == "workload" and not sys.stdout.isatty():  # a file: only the example is no comment
@@ -93,8 +76,8 @@ def command(ctx: click.Context, topic: str | None) -> None:
         raise click.UsageError(f"no topic and no command {topic!r}. {hint}")
 
 
-def _folded(words: Iterable[str]) -> str:
-    return textwrap.fill(", ".join(words), 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+TOPICS = tuple(re.findall(r"(?m)^ +([a-z-]+)  +\S", str(command.help)))
+"""The topics, as the help of the command lists them."""
 
 
 def text_of(topic: str) -> str:
@@ -164,14 +147,10 @@ def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
 
 def _cluster_options() -> str:
     """The options of `params.cluster_flags` with their help."""
-    command = click.command("cluster")(params.cluster_flags(_nothing))
+    command = click.command("cluster")(params.cluster_flags(lambda **_: None))
     context = click.Context(command)
     found = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
     return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in found], 38)
-
-
-def _nothing(**_given: object) -> None:
-    """A command that only has options."""
 
 
 def _exit_codes() -> str:

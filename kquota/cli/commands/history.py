@@ -101,7 +101,11 @@ def command(
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
         written = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
         told = [_lease(lease, time) for entry in entries for lease in by_entry.get(entry.id, ())]
-        undone = [_undone(entry, pages) for entry in entries if pages.undone_by(entry)]
+        undone = [
+            {"entry": entry.id, "by": [each.id for each in by], "whole": entry.id in pages.undone}
+            for entry in entries
+            if (by := pages.undone_by(entry))
+        ]
         more = {"leases": told, "undone": undone, "unreadable": unreadable}
         return written | {name: found for name, found in more.items() if found}
 
@@ -164,12 +168,6 @@ def _lease(lease: Lease, now: int) -> Document:
     state = "overdue" if lease.is_overdue(now) else lease.fate.value
     told = picked(lease, "entry=entry.id entity key value then ends")
     return {**told, "state": state, "by": None if lease.by is None else lease.by.id}
-
-
-def _undone(entry: Entry, pages: Pages) -> Document:
-    """What took an entry back, as history's JSON has it: `by` are entries, in their order."""
-    by = [each.id for each in pages.undone_by(entry)]
-    return {"entry": entry.id, "by": by, "whole": entry.id in pages.undone}
 
 
 def _leases(leases: Sequence[Lease], now: int) -> Table:

@@ -15,7 +15,7 @@ from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
 from kquota.cli.usage import RECORDED_UNDER
 from kquota.cli.views import View, show, shown_as
-from kquota.cli.whatif import Replayed, replay, usage_text, usage_view
+from kquota.cli.whatif import replay, usage_view
 from kquota.core.change.lint import Facts, concerning, lint
 from kquota.core.change.plan import Plan, plan
 from kquota.core.change.review import Guards, with_review
@@ -130,9 +130,8 @@ def _under(
     if not usage or not (current or planned):
         return None
     comparison, result = replay(usage, current, planned.applied_to(current), facts, recorded_under)
-    before = "the live quotas" if file is None else code(file)
     return comparison, replace(
-        usage_view(comparison, Replayed(before, "this plan", usage_text(result))),
+        usage_view(comparison, result, "the live quotas" if file is None else code(file)),
         code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK,
     )
 

@@ -243,8 +243,9 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
         (kept, "its limit stays, as it may be enough: measure again under it"),
     ):
         if unknown:
+            named = first_of(unknown, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}")
             why = "throttled each time it wanted more, so the need is unknown"
-            yield Note(f"{first_of(unknown, _named)}: {why}: {remedy}", by=warn)
+            yield Note(f"{named}: {why}: {remedy}", by=warn)
     if wanted.only and found.left_out:
         # Whoever names somebody asks about nobody else.
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)
@@ -271,7 +272,3 @@ def _why_left_out(kind: str, key: QuotaKey, wanted: Wanted) -> str:
     if _FOR[kind] != wanted.scope.value:
         return f" (see --entities {_FOR[kind]})"
     return " (--only leaves it out)" if wanted.only else ""
-
-
-def _named(quota: Recommendation) -> str:
-    return f"{entity_text(quota.entity)} {quota.key.value}"

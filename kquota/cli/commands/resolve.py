@@ -277,15 +277,17 @@ def _explanation(
     """The tree of one client: every key with its entity, counter, what it shadows, and what it comes to."""
     names = (("user", user), ("client-id", client), ("ip", ip))
     title = ", ".join(f"{kind} {name or '(empty)'}" for kind, name in names if name is not None)
-    below = [_key(resolution, brokers) for resolution in resolutions]
+    below = [
+        Branch(
+            f"{item.key}: {limit_text(item.key, item.limit)}",
+            list(_reasons(item, brokers)),
+            "" if item.limit is None else "cyan",
+        )
+        for item in resolutions
+    ]
     if caveats:
         below.append(Branch("but", [Branch(each.message) for each in caveats], "yellow"))
     return Branch(title, below, "bold")
-
-
-def _key(item: Resolution, brokers: int | None) -> Branch:
-    style = "" if item.limit is None else "cyan"
-    return Branch(f"{item.key}: {limit_text(item.key, item.limit)}", list(_reasons(item, brokers)), style)
 
 
 def _reasons(item: Resolution, brokers: int | None) -> Iterator[Branch]:
