@@ -68,16 +68,8 @@ class Terms:
 
     def begin(self, due: Plan) -> Entry:
         """Writes down in the journal what is about to be done."""
-        return self.journal.begin(
-            due,
-            cluster=self.cluster,
-            command=self.command,
-            now=self.clock(),
-            expires=self.expires,
-            undoes=self.undoes,
-            kept=self.kept,
-            part=self.part,
-        )
+        draft = Entry("", self.cluster, self.command, self.clock(), due, expires=self.expires, undoes=self.undoes)
+        return self.journal.begin(replace(draft, kept=self.kept, part=self.part))
 
     def finished(self, report: ApplyReport, entry: Entry) -> ApplyReport:
         """The report, with the journal's complaint where it does not know what came of it."""

@@ -226,15 +226,8 @@ def record(
     if not draft.changes:
         return Recorded("nothing to do", started, started, tuple(already))
     place = loggers.place()
-    plan = Plan((), cluster=place)
-    entry = journal.begin(
-        plan,
-        cluster=place.address,
-        command="record",
-        now=started,
-        expires=started + bounds.for_ms + GRACE_MS,
-        levels=draft.changes,
-    )
+    lease = Entry("", place.address, "record", started, Plan((), cluster=place), levels=draft.changes)
+    entry = journal.begin(replace(lease, expires=started + bounds.for_ms + GRACE_MS))
     begun(entry)
     run = _Recording(loggers, meters or {}, bounds, said)
     changes = {change.node: change for change in draft.changes}
@@ -340,7 +333,7 @@ def take_back(
         option = "--bootstrap-controller" if of_controllers else "--bootstrap-server"
         raise InputError(f"{entry.id} switched loggers at {entry.cluster}", hint=f"give {option}")
     place = loggers.place()
-    own = journal.begin(Plan((), cluster=place), cluster=entry.cluster, command=command, now=clock(), undoes=entry.id)
+    own = journal.begin(Entry("", entry.cluster, command, clock(), Plan((), cluster=place), undoes=entry.id))
     settled = tuple(switch_back(loggers, change) for change in entry.levels)
     over = all(each.fate.is_settled for each in settled)
     why = next((each.error for each in settled if each.error is not None), None)

@@ -19,7 +19,7 @@ from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable
 from kquota.leases import read_leases
 from kquota.reconcile import Terms
@@ -45,7 +45,7 @@ def test_a_recording_is_not_undone_as_if_it_were_quotas(tmp_path: Path) -> None:
     cluster, journal = MemoryBackend(), Journal(tmp_path)
     address = changes.address_of(cluster)
     levels = (LevelChange(1, Level("WARN", inherited=True)),)
-    entry = journal.begin(Plan(()), cluster=address, command="record", now=0, expires=1, levels=levels)
+    entry = journal.begin(Entry("", address, "record", 0, Plan(()), expires=1, levels=levels))
     for id in (None, entry.id):
         with pytest.raises(InputError, match="request loggers"):
             kquota.undo(cluster, id, journal=tmp_path)

@@ -26,7 +26,7 @@ def wrote(folder: Path, before: float | None, after: float | None, outcome: str 
 
 def keep(folder: Path, plan: Plan, outcome: str = "applied", **more: Any) -> Entry:
     journal = Journal(folder)
-    entry = journal.begin(plan, cluster=HERE, now=1000, **{"command": "alter", **more})
+    entry = journal.begin(Entry("", HERE, started=1000, plan=plan, **{"command": "alter", **more}))
     if outcome:
         journal.finish(entry, outcome, now=1001)  # type: ignore[arg-type]
     return entry
@@ -69,7 +69,7 @@ def test_a_write_that_stopped_midway_overtakes_what_it_wrote(tmp_path: Path) -> 
     keep(tmp_path, of(None, 3.0), expires=2000)
     journal = Journal(tmp_path)
     for unknown in (None, [bob]):
-        entry = journal.begin(of(3.0, 7.0), cluster=HERE, command="apply", now=1000)
+        entry = journal.begin(Entry("", HERE, "apply", 1000, of(3.0, 7.0)))
         assert fates(tmp_path) == [Fate.ON] * 3
         journal.finish(entry, "incomplete", now=1001, untouched=[carol], unknown=unknown)
     assert fates(tmp_path) == [Fate.OVERTAKEN, Fate.ON, Fate.ON]

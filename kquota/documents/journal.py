@@ -54,6 +54,7 @@ class Entry:
     """
 
     id: str
+    """Empty of a draft."""
     cluster: str
     command: Command
     started: int
@@ -244,7 +245,11 @@ class Pages:
             [entry for entry in self.entries if entry.id == text],
             [entry for entry in self.entries if entry.fingerprint == text],
             [entry for entry in self.entries if entry.number and str(entry.number) == text],
-            [entry for entry in self.entries if _begins(text, entry)],
+            [
+                entry
+                for entry in self.entries
+                if text and not text.isdecimal() and (entry.id.startswith(text) or entry.fingerprint.startswith(text))
+            ],
         )
         found = next((reading for reading in readings if reading), [])
         own = found if cluster is None else [entry for entry in found if entry.is_of(cluster)]
@@ -287,53 +292,27 @@ class Journal:
             raise InputError("the journal of a cluster is not read here", hint="give a folder: --journal DIR")
         return self.kept_in or FolderStore(self.folder)
 
-    def begin(
-        self,
-        plan: Plan,
-        *,
-        cluster: str,
-        command: Command,
-        now: int,
-        expires: int | None = None,
-        undoes: str | None = None,
-        levels: tuple[LevelChange, ...] = (),
-        kept: Kept = (),
-        part: Kept = (),
-    ) -> Entry:
+    def begin(self, draft: Entry) -> Entry:
         """Writes down what is about to be done and by whom, and keeps the room for what will come of it.
 
-        Until `finish` or `release`, everybody sees that the entry is being written (`is_written`). Raises InputError
-        when it cannot be written, and the errors of a journal's cluster.
+        The draft gets its id and its author here, and the message and the file of the journal. Until `finish` or
+        `release`, everybody sees that the entry is being written (`is_written`). Raises InputError when it cannot be
+        written, and the errors of a journal's cluster.
         """
-        moment = f"{datetime.fromtimestamp(now // 1000, UTC):%Y%m%dT%H%M%SZ}"
-        entry = Entry(
-            "",
-            cluster,
-            command,
-            now,
-            plan,
-            expires=expires,
-            undoes=undoes,
-            levels=levels,
-            by=_author(),
-            kept=kept,
-            part=part,
-            message=self.message,
-            file=self.file,
-        )
-        entities = tuple(change.entity for change in plan.changes)
-        worst = replace(
-            entry, id="x" * 80, outcome="incomplete", finished=now, error=_WORST, untouched=entities, unknown=entities
-        )
-        most = len(_bytes(worst))
+        entry = replace(draft, by=_author(), message=self.message, file=self.file)
+        moment = f"{datetime.fromtimestamp(entry.started // 1000, UTC):%Y%m%dT%H%M%SZ}"
+        entities = tuple(change.entity for change in entry.plan.changes)
+        worst = replace(entry, id="x" * 80, outcome="incomplete", finished=entry.started, error=_WORST)
+        most = len(_bytes(replace(worst, untouched=entities, unknown=entities)))
 
-        def draft(names: Sequence[str]) -> tuple[str, bytes, int]:
+        def named(names: Sequence[str]) -> tuple[str, bytes, int]:
             nonlocal entry
             number = max(map(number_of, names), default=0) + 1
-            entry = replace(entry, id=f"{moment}-{plan.fingerprint}-{cluster_digest(cluster)}-{number}")
+            id = f"{moment}-{entry.plan.fingerprint}-{cluster_digest(entry.cluster)}-{number}"
+            entry = replace(entry, id=id)
             return entry.file_name, _bytes(entry), most
 
-        self.store.create(draft)
+        self.store.create(named)
         return entry
 
     def finish(
@@ -425,11 +404,6 @@ def cluster_digest(cluster: str) -> str:
 def name_of(id: str) -> str:
     """What people call the entry of that id, and commands take: its number in the journal, else the id."""
     return str(number_of(id) or id)
-
-
-def _begins(text: str, entry: Entry) -> bool:
-    """Whether the id or the fingerprint of an entry begins so."""
-    return bool(text) and not text.isdecimal() and any(name.startswith(text) for name in (entry.id, entry.fingerprint))
 
 
 def number_of(name: str) -> int:

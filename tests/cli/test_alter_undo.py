@@ -17,7 +17,7 @@ from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from tests.backends.test_kafka_peers import Peer
 from tests.cli.conftest import Kquota, validated
 
@@ -245,7 +245,7 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     """It names the brokers, without a connection."""
     levels = (LevelChange(1, Level("WARN", inherited=True)),)
     journal = Journal(tmp_path)
-    entry = journal.begin(Plan(()), cluster="kafka://h:1", command="record", now=0, expires=1, levels=levels)
+    entry = journal.begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=1, levels=levels))
     access = Access(bootstrap_server="h:1")
     terms = Terms(
         journal=journal,

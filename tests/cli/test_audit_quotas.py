@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from kquota.core.change.plan import plan
 from kquota.documents.encoding import schema
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, validated
 
@@ -58,7 +58,7 @@ def write_journal(
     """As if apply had lowered the limit."""
     journal = Journal(folder, message=message)
     change = plan(read_quotas(tmp_path / "high.json"), read_quotas(tmp_path / "low.json"))
-    entry = journal.begin(change, cluster=cluster, command="apply", now=time_ms)
+    entry = journal.begin(Entry("", cluster, "apply", time_ms, change))
     journal.finish(entry, "applied", now=time_ms + 5000)  # brokers have the value before it is read back
 
 

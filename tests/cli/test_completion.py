@@ -20,7 +20,7 @@ from kquota import Alteration, Entity, QuotaKey, connect
 from kquota.cli.completion import quoted_rest, split
 from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
@@ -257,7 +257,7 @@ def test_the_entries_of_the_journal(kquota: Kquota, tmp_path: Path) -> None:
     planned = plan(QuotaSnapshot(), {Entity(user="alice"): RATE})
     places = ("zookeeper://a:2181", "zookeeper://b:2181", "zookeeper://a:2181", "kafka://a:9092")
     ids = [
-        journal.begin(planned, cluster=place, command="apply", now=1_790_000_000_000 + 1000 * number).id
+        journal.begin(Entry("", place, "apply", 1_790_000_000_000 + 1000 * number, planned)).id
         for number, place in enumerate(places)
     ]
     here = {"KQUOTA_JOURNAL": str(journal.folder)}

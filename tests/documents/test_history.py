@@ -143,7 +143,7 @@ def test_a_journal_of_a_folder(tmp_path: Path) -> None:
     """What apply writes is what is read."""
     before, after = QuotaSnapshot({ALICE: {RATE: 1}}), QuotaSnapshot({ALICE: {RATE: 2}, BOB: {RATE: 3}})
     journal = Journal(tmp_path)
-    begun = journal.begin(plan(before, after), cluster="kafka://a", command="apply", now=NINE)
+    begun = journal.begin(Entry("", "kafka://a", "apply", NINE, plan(before, after)))
     journal.finish(begun, "applied", now=NINE + 40)
     assert journal_history(journal.read().entries, after) == QuotaHistory((before, after), (NINE,))
 

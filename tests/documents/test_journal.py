@@ -25,7 +25,7 @@ NOW = 1_700_000_000_000
 
 
 def begin(journal: Journal, cluster: str = "kafka://a", now: int = NOW, **options: Any) -> Entry:
-    return journal.begin(PLAN, cluster=cluster, command="apply", now=now, **options)
+    return journal.begin(Entry("", cluster, "apply", now, PLAN, **options))
 
 
 def test_no_entry_is_lost_among_many_writers(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_cluster_is_the_same_by_every_address(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     begin(journal, "kafka://a:1,b:2")
     known = replace(PLAN, cluster=Cluster("kafka://a:1", "id-1"))
-    journal.begin(known, cluster="kafka://a:1", command="apply", now=NOW)
+    journal.begin(Entry("", "kafka://a:1", "apply", NOW, known))
     pages = journal.read()
     assert [entry.number for entry in pages.of(Cluster("kafka://B:2,a:1", "id-1"))] == [1, 2]
     assert [entry.number for entry in pages.of(Cluster("kafka://c:3", "id-1"))] == [2]
@@ -313,7 +313,7 @@ def test_a_cluster_is_the_same_by_every_address(tmp_path: Path) -> None:
 def test_a_lease_of_loggers_is_read_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     levels = (LevelChange(1, Level("WARN")), LevelChange(2, Level("INFO", inherited=True)))
-    entry = journal.begin(Plan(()), cluster="kafka://a", command="record", now=NOW, expires=NOW + 1, levels=levels)
+    entry = journal.begin(Entry("", "kafka://a", "record", NOW, Plan(()), expires=NOW + 1, levels=levels))
     assert journal.read().entries == (entry,)
     assert journal.read().entries[0].levels == levels
 

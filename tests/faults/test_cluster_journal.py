@@ -96,7 +96,7 @@ def test_a_writer_that_lives_is_heard_of(settings: Settings, monkeypatch: pytest
 def test_large_entries_are_packed(settings: Settings) -> None:
     with opened(settings) as one:
         large = plan(QuotaSnapshot({}), {Entity(user=f"u{n}"): {KEY: n + 1} for n in range(3000)})
-        entry = one.begin(large, cluster="kafka://a", command="apply", now=NOW)
+        entry = one.begin(Entry("", "kafka://a", "apply", NOW, large))
         one.finish(entry, "incomplete", now=NOW, unknown=[each.entity for each in large.changes])
         assert [each.plan for each in one.read().entries] == [large]
         noise = Journal(CLUSTER, random.Random(1).randbytes(900_000).hex(), kept_in=one.kept_in)

@@ -33,6 +33,7 @@ from kquota.documents.encoding import to_json, to_json_line, write_text
 from kquota.documents.history import history_document
 from kquota.documents.quotas import writable
 from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from kquota.audit.follow.follow import Follower, Live, Turn
@@ -191,7 +192,7 @@ class _Watched:
 
     def begin(self, follower: Follower, folder: Path | None) -> None:
         """Has the present quotas count, where a checkpoint ended with others."""
-        self._take(follower, folder, _now())
+        self._take(follower, folder, now())
         _keep(follower, folder)
 
     def changes(self, follower: Follower, folder: Path | None) -> None:
@@ -222,12 +223,12 @@ class _Watched:
                 changes = watching.wait(_TURN_S)
             except Exception as error:  # for the thread that follows
                 if not lost or not isinstance(error, Unreachable):
-                    self._news.put(_News(_now(), (), error))
+                    self._news.put(_News(now(), (), error))
                 lost = True
                 self._over.wait(_QUOTAS_S)
                 continue
             if lost or changes:
-                self._news.put(_News(_now(), changes))
+                self._news.put(_News(now(), changes))
             lost = False
 
 
@@ -236,10 +237,6 @@ def _keep(follower: Follower, folder: Path | None) -> None:
     if folder is None or follower.history is None:
         return
     write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda each: writable(each)[0]))))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _follow(

@@ -18,6 +18,7 @@ from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.documents.clusters import change_document
 from kquota.documents.derive import utc
 from kquota.errors import KquotaError, Unauthorized
+from kquota.reconcile import now
 
 _TURN_S = 0.5
 """The longest wait in one piece: in between, a reader that left is noticed. Also the pause before trying again."""
@@ -58,7 +59,7 @@ def command(
         session.warn_problems(snapshot)
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
         note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval:g} s")
-        seen = ((time.time_ns() // 1_000_000, change, key) for change, key in _changes(watching, end))
+        seen = ((now(), change, key) for change, key in _changes(watching, end))
         show(changes_view(itertools.islice(seen, count)), output)
 
 

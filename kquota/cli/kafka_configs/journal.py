@@ -38,7 +38,7 @@ def recording(cluster: str) -> Iterator[Begin]:
             # Its login is that of Kafka's tool: an entry of it stays on this host.
             book = Journal(state_folder("journal", "KQUOTA_JOURNAL") if folder == CLUSTER else folder)
             plan = Plan((Change(entity, before, after, relative=True),))
-            begun.append((book, book.begin(plan, cluster=cluster, command="kafka-configs", now=now())))
+            begun.append((book, book.begin(Entry("", cluster, "kafka-configs", now(), plan))))
 
     def finish(outcome: Outcome, error: str | None = None) -> None:
         while begun:
