@@ -44,7 +44,7 @@ def carry_out(
     begun: list[Entry] = []
     access = writing.access
     terms = replace(terms_of(writing, command, file), begun=begun.append)
-    book, named, dry_run, expires = terms.journal, terms.named, terms.dry_run, terms.expires
+    book, named, dry_run, expires = terms.journal, terms.named, writing.dry_run, terms.expires
     if writing.wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     if expires is not None and access.bootstrap_controller:
@@ -62,11 +62,11 @@ def carry_out(
     def agree(rehearsal: Rehearsal) -> None:
         note_new_names(rehearsal)
         new = [each for each in rehearsal.plan.objections if each not in agreed]
-        if terms.output == "table" and consent.will_ask(new, terms):
+        if writing.output == "table" and consent.will_ask(new, writing):
             # Who is asked sees first what it is about.
-            show(altered_view(rehearsal, dry_run=False), terms.output)
+            show(altered_view(rehearsal, dry_run=False), writing.output)
             shown[:] = [rehearsal.results]
-        consent.heed(new, terms, f"Alter {named} all the same?", "altered")
+        consent.heed(new, writing, f"Alter {named} all the same?", "altered")
         agreed.update(new)
         consent.name_cluster(named)
 
@@ -76,7 +76,7 @@ def carry_out(
             known = leases.known_leases(book, lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             note_new_names(rehearsal)
-            consent.rehearse(rehearsal.plan.objections, terms)
+            consent.rehearse(rehearsal.plan.objections, writing)
             consent.name_cluster(named)
             altered = Altered(**vars(rehearsal), leases=known)
         else:
@@ -94,7 +94,7 @@ def carry_out(
             _note_way_back(altered, access, book)
         raise results[0].error
     if results not in shown:
-        show(altered_view(altered, dry_run=dry_run), terms.output)
+        show(altered_view(altered, dry_run=dry_run), writing.output)
     if not dry_run:
         leases.warn_unread(altered.leases.unreadable, book)
     words = ("now would be permanent", "now it would end", "this would end")

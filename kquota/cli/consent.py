@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Protocol
 
 import click
 
+from kquota.cli.params import Writing
 from kquota.cli.streams import ask, note, once, quiet, say, warn
 from kquota.cli.text import safe
 from kquota.core.change.plan import Objection, Severity
@@ -49,26 +49,14 @@ def foretell(objections: Iterable[Objection]) -> None:
     announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
 
 
-class Answers(Protocol):
-    """What the command line answers to objections."""
-
-    @property
-    def yes(self) -> bool:
-        """Whether questions are answered."""
-
-    @property
-    def force(self) -> bool:
-        """Whether refusals are lifted as well."""
-
-
-def refuse(objections: Sequence[Objection], given: Answers) -> None:
+def refuse(objections: Sequence[Objection], given: Writing) -> None:
     """Raises Refused for a refusal that is not lifted."""
     refusals = standing(objections, yes=True, force=given.force)
     if refusals:
         raise _refused(refusals)
 
 
-def heed(objections: Sequence[Objection], given: Answers, question: str = "", done: str = "written") -> None:
+def heed(objections: Sequence[Objection], given: Writing, question: str = "", done: str = "written") -> None:
     """Says what speaks against a plan, and stops it where nothing lifts that.
 
     Raises Refused for a refusal that is not lifted. A question that is not answered is asked on a terminal; with no
@@ -83,17 +71,17 @@ def heed(objections: Sequence[Objection], given: Answers, question: str = "", do
         ask(question, done=done, yes="does it")
 
 
-def will_ask(objections: Sequence[Objection], given: Answers) -> bool:
+def will_ask(objections: Sequence[Objection], given: Writing) -> bool:
     """Whether `heed` is about to ask somebody, and not to refuse."""
     refused = standing(objections, yes=True, force=given.force)
     return on_terminal() and not refused and bool(_standing(objections, given))
 
 
-def _standing(objections: Sequence[Objection], given: Answers) -> Sequence[Objection]:
+def _standing(objections: Sequence[Objection], given: Writing) -> Sequence[Objection]:
     return standing(objections, yes=given.yes, force=given.force)
 
 
-def rehearse(objections: Sequence[Objection], given: Answers) -> None:
+def rehearse(objections: Sequence[Objection], given: Writing) -> None:
     """Says of a dry run what speaks against it, and what the run itself would ask. Raises Refused for a refusal."""
     refuse(objections, given)
     asked = _standing(objections, given)

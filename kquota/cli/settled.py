@@ -26,19 +26,20 @@ def switch_back(entry: Entry, terms: Terms) -> int:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
     check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
-    if terms.dry_run:
-        if terms.output == "json":
+    writing = terms.writing
+    if writing.dry_run:
+        if writing.output == "json":
             raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
         note(f"would switch the request loggers of {nodes} of {terms.named} back (entry {entry.name})")
         return ExitCode.OK
-    if not terms.yes:
+    if not writing.yes:
         ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
     consent.name_cluster(terms.named)
     with session.open_broker_loggers(terms.access) as loggers:
         settled = switched(entry, loggers, journal=terms.journal, clock=now, command=terms.command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
-    show(view, terms.output, written=True)
+    show(view, writing.output, written=True)
     return complain(settled, noun)
 
 

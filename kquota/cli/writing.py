@@ -27,19 +27,15 @@ from kquota.leases import Lease, Leases, kept, settles
 
 @dataclass(frozen=True, kw_only=True)
 class Terms(reconcile.Terms):
-    """Also with whose consent, and what is printed.
+    """Also what the command line says: whose consent there is, and what is printed.
 
-    With `dry_run`, the plan and its review are all. `named` is the cluster for people, and `access` the cluster for a
-    line of cron. Plans that are applied one after the other share a `stop`: a signal during one is heeded before the
-    next.
+    `named` is the cluster for people, and `access` the cluster for a line of cron. Plans that are applied one after the
+    other share a `stop`: a signal during one is heeded before the next.
     """
 
     named: str
     access: Access
-    output: str
-    yes: bool = False
-    force: bool = False
-    dry_run: bool = False
+    writing: params.Writing
     stop: Stop = field(default_factory=Stop)
 
 
@@ -54,11 +50,8 @@ def terms_of(
         journal=writing.open_journal(file, why, needs_reason=not writing.dry_run and command != "reconcile"),
         command=command,
         expires=None if writing.lasts_ms is None else reconcile.now() + writing.lasts_ms,
-        output=writing.output,
-        yes=writing.yes,
-        force=writing.force,
-        dry_run=writing.dry_run,
         access=writing.access,
+        writing=writing,
     )
 
 
@@ -75,10 +68,11 @@ def carry_out(
     `keeps` names the leases whose values are wanted as they are: they get the end of `terms`, or none. `already` are
     the entities that are as the plan wants them: nothing is due there.
     """
-    consent.refuse(planned.objections, terms)
+    writing = terms.writing
+    consent.refuse(planned.objections, writing)
     due = replace(planned, changes=tuple(change for change in planned.changes if change.entity not in already))
-    if terms.output == "table" or terms.dry_run:
-        show(plan_view(due if terms.output == "table" else planned, labels), terms.output)
+    if writing.output == "table" or writing.dry_run:
+        show(plan_view(due if writing.output == "table" else planned, labels), writing.output)
     if already:
         note(f"{many(len(already), 'entity', 'entities')} already as planned")
     wanted: Sequence[Lease] = ()
@@ -86,14 +80,14 @@ def carry_out(
         known = leases.known_leases(terms.journal, lambda: place_of(backend))
         wanted = keeps(known)
         leases.note_changed(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
-    if terms.dry_run:
-        consent.rehearse(planned.objections, terms)
+    if writing.dry_run:
+        consent.rehearse(planned.objections, writing)
         return ExitCode.OK
     if not due and not wanted:
         _show(ApplyReport(already=tuple(already)), planned, terms)
         return ExitCode.OK
-    consent.heed(planned.objections, terms)
-    if not terms.yes:
+    consent.heed(planned.objections, writing)
+    if not writing.yes:
         changed = f"; {many(len(wanted), 'lease')} changed" if wanted else ""
         verb = "Undo that on" if terms.command == "undo" else "Apply to"
         ask(f"{verb} {terms.named} ({summary(due)}{changed})?", done="applied", yes="applies")
@@ -176,5 +170,5 @@ _MOST_COMPLAINTS = 20
 
 def _show(report: ApplyReport, planned: Plan, terms: Terms) -> None:
     """What became of a plan, for programs; people read it on stderr, as it happens."""
-    if terms.output == "json":
+    if terms.writing.output == "json":
         show(View(document=lambda: apply_document(report, planned)), "json")

@@ -11,6 +11,8 @@ from kquota import reconcile
 from kquota.access import Access, connect
 from kquota.backends import wire
 from kquota.changes import apply, plan, undo
+from kquota.cli.contexts import Given
+from kquota.cli.params import Writing
 from kquota.cli.settled import switch_back
 from kquota.cli.writing import Terms
 from kquota.core.change.plan import Plan
@@ -247,13 +249,13 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     journal = Journal(tmp_path)
     entry = journal.begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=1, levels=levels))
     access = Access(bootstrap_server="h:1")
+    writing = Writing(False, False, True, False, None, None, tmp_path, Given({}), "table")
     terms = Terms(
         journal=journal,
         cluster="kafka://h:1",
         named="h:1",
         access=access,
-        output="table",
-        dry_run=True,
+        writing=writing,
         command="undo",
     )
     assert switch_back(entry, terms) == 0

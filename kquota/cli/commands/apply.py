@@ -98,7 +98,7 @@ def command(
             keeps,
             {change.entity for change in planned.changes if change.is_made(current.get(change.entity, {}))},
         )
-    if terms.dry_run:
+    if writing.dry_run:
         say(DRY_RUN)
     return code
 

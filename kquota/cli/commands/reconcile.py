@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -47,7 +46,7 @@ def command(writing: params.Writing) -> int:
     from kquota.recorder import is_due
 
     terms = terms_of(replace(writing, yes=True, output="table"), "reconcile")
-    book, stop, dry_run = terms.journal, terms.stop, terms.dry_run
+    book, stop, dry_run = terms.journal, terms.stop, writing.dry_run
     pages, time = book.read(), now()
     session.warn_unreadable(pages)
     recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
@@ -59,7 +58,11 @@ def command(writing: params.Writing) -> int:
         on = [lease for leases in leased for lease in leases.on]
         ends = [entry.expires for entry in recordings if entry.expires is not None]
         count = len(on) + len(ends)
-        _note_nothing(count, [*ends, *(lease.ends for lease in on if not lease.covered)], book.folder)
+        # No lease at all, a later end, or maybe another journal.
+        what = "no lease"
+        if ends := [*ends, *(lease.ends for lease in on if not lease.covered)]:
+            what = f"{many(count, 'lease')}, next at {moment(min(ends))} UTC"
+        note(f"nothing is due; {what} (journal {safe(book.folder)})")
         return worst
     with session.open_backend(terms.access) as backend:
         here = place_of(backend)
@@ -98,12 +101,6 @@ def command(writing: params.Writing) -> int:
         others = f"other clusters of the journal {safe(book.folder)} have overdue leases"
         note(f"nothing is due at {safe(terms.named)}; {others}")
     return worst
-
-
-def _note_nothing(count: int, ends: Sequence[int], journal: Path) -> None:
-    """Says why nothing was done: no lease at all, a later end, or maybe another journal."""
-    what = f"{many(count, 'lease')}, next at {moment(min(ends))} UTC" if ends else "no lease"
-    note(f"nothing is due; {what} (journal {safe(journal)})")
 
 
 def _complained(entry: Entry, error: KquotaError) -> int:

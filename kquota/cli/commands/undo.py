@@ -84,7 +84,7 @@ def command(
             if code != ExitCode.OK:
                 return code
             pages = terms.journal.read()
-    if terms.dry_run:
+    if writing.dry_run:
         say(DRY_RUN)
     return ExitCode.OK
 
@@ -100,7 +100,7 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
         return
     undone = f"entry {name_of(str(last.undoes))}"
     said = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
-    if terms.dry_run or (not terms.yes and consent.on_terminal()):
+    if terms.writing.dry_run or (not terms.writing.yes and consent.on_terminal()):
         say(said)
         return
     further, again = (params.way_back(name, terms.access, terms.journal) for name in (entry.name, last.name))
@@ -121,7 +121,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         last = f"entry {by[-1].name} at {moment(by[-1].started)} UTC"
         parts = f"parts by {' and '.join(each.name for each in by[:-1])}, the rest by " if len(by) > 1 else "by "
         say(f"entry {entry.name} is undone already, {parts}{last}: nothing is done")
-        return carry_out(Plan(()), backend, terms, {}) if terms.output == "json" else ExitCode.OK
+        return carry_out(Plan(()), backend, terms, {}) if terms.writing.output == "json" else ExitCode.OK
     if entry.kept and not entry.plan.changes:
         raise InputError(
             f"entry {entry.name} changed when a value ends, and no value",
@@ -142,7 +142,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         if len(chosen) < len(back.changes):
             terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
             back = replace(back, changes=chosen)
-    if not back and not terms.dry_run:
+    if not back and not terms.writing.dry_run:
         # What was no value is not restored. The journal knows from now on that nothing is left to take back.
         reconcile.apply(back, backend, replace(terms, part=()))
     _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
