@@ -11,21 +11,20 @@ its password.
 
 import base64
 import binascii
-import contextlib
 import dataclasses
 import hashlib
 import hmac
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kquota.backends.secrets import Ask
 from kquota.backends.tls import Pem, Tls
-from kquota.errors import InputError, MissingDependency
+from kquota.errors import InputError, MissingDependency, placed
 from kquota.files import read_bytes
 
 JKS: Final = b"\xfe\xed\xfe\xed"
@@ -48,7 +47,7 @@ def trusted(path: Path, password: str | None) -> Pem:
     """The certificates of a truststore. Raises InputError where there are none, MissingDependency."""
     data = _read(path)
     if data.startswith(JKS):
-        with _of(path):
+        with placed(path):
             keys, others = read_jks(data, password)
         # As in Java, our own certificates are trusted as well.
         found = [*others, *(entry.chain[0] for entry in keys if entry.chain)]
@@ -66,7 +65,7 @@ def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
     """
     data = _read(path)
     if data.startswith(JKS):
-        with _of(path):
+        with placed(path):
             keys, _ = read_jks(data, password)
             secret = (password if key_password is None else key_password) or ""
             parts = [_pem("PRIVATE KEY", entry.private_key(secret)) for entry in keys[:1]]
@@ -176,15 +175,6 @@ def _blocks(text: str, origin: str) -> list[tuple[str, str]]:
 def _pem(label: str, der: bytes) -> str:
     lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
-
-
-@contextlib.contextmanager
-def _of(path: Path) -> Iterator[None]:
-    """Names the store in errors."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(f"{path}: {error.message}") from None
 
 
 def _pkcs12(path: Path, data: bytes, password: str | None) -> tuple[str | None, list[str]]:

@@ -16,7 +16,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import each, picked, plain
 from kquota.documents.encoding import Document, headed, read_document, read_text
 from kquota.documents.quotas import read_entity, read_values
-from kquota.errors import InputError
+from kquota.errors import InputError, placed
 
 VERSION: Final = 2
 Line = Callable[[Entity | None], int | None]
@@ -75,12 +75,9 @@ def is_plan(path: Path) -> bool:
 
 def read_plan(path: Path) -> Plan:
     """Reads a plan document. Raises InputError, also when its fingerprint does not match the rest of it."""
-    try:
-        return plan_of(read_document(path, "plan"))
-    except InputError as error:
-        if error.message.startswith(str(path)):
-            raise
-        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+    document = read_document(path, "plan")
+    with placed(path):
+        return plan_of(document)
 
 
 def plan_of(document: Mapping[str, Any]) -> Plan:
