@@ -244,3 +244,14 @@ def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, t
     assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} (--only 'nobody' is matched")
     told = kquota(*usual[:-1], "bob").err
     assert "request_percentage: nothing is recommended for 2 counters: the log does not record all thread time" in told
+
+
+def test_a_quota_whose_clients_are_all_recommended_for_is_not_left_out(kquota: Kquota, tmp_path: Path) -> None:
+    """Users get quotas of their own in place of the default of client-ids, which throttled them."""
+    quotas = "  - {entity: {client-id: {default: true}}, values: {producer_byte_rate: 30kB}}\n"
+    (tmp_path / "clients.yaml").write_text(QUOTAS.partition("  - ")[0] + quotas)
+
+    done = kquota("recommend", "usage.csv", "--quotas", "clients.yaml")
+
+    assert "by client-id=<default>" in done.out
+    assert "left out" not in done.err

@@ -120,11 +120,11 @@ def recommendations(
 
 def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tuple[Entity, QuotaKey]]) -> bool:
     """Whether nothing is said of a quota: it is of another key or kind of entity, or of nobody that `only` names."""
+    if (quota.entity, quota.key) in looked_at:
+        return False
     default = wanted.scope.default
     is_other = quota.key not in wanted.keys or quota.entity.types != default.types
-    if not wanted.only:
-        return is_other
-    return (quota.entity, quota.key) not in looked_at and (is_other or quota.entity != default)
+    return is_other or bool(wanted.only and quota.entity != default)
 
 
 def _why_nothing(wanted: Wanted, charged: Sequence[Entity]) -> str:
