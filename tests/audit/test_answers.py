@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit.batch import Batch, Column
-from kquota.audit.sources.answered import answers_in
+from kquota.audit.batch import Batch, Column, answers_in
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.answers import Answered, Answers, add_up
 

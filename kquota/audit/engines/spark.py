@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from kquota.audit.batch import Batch, Tally
+from kquota.audit.batch import Batch, Tally, answers_in
 from kquota.audit.engines import stages, under_spark_submit
 from kquota.audit.engines.package import is_packed, named_package
 from kquota.audit.engines.portable import decode, encode
@@ -30,7 +30,6 @@ from kquota.audit.ledger.charge import Charger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, Split, usage
-from kquota.audit.sources.answered import answers_in
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.garbage import look_seldom
 

@@ -18,8 +18,7 @@ from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
-from kquota.audit.batch import Batch, Tally
-from kquota.audit.sources.answered import answers_in
+from kquota.audit.batch import Batch, Tally, answers_in
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_binary, open_text
