@@ -58,19 +58,8 @@ Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog | DataLog
 CONTROLLER: Final = "controller"
 """Noted of a request log with lines of the controller."""
 
-SAMPLED_SIGHT: Final[Sight] = {
-    key: Need(
-        (
-            (
-                key.value,
-                "samples hold no connections of ips"
-                if key is QuotaKey.CONNECTION_CREATION_RATE
-                else "no sample is of it",
-            ),
-        )
-    )
-    for key in QuotaKey
-}
+_NO_SAMPLE: Final = {QuotaKey.CONNECTION_CREATION_RATE: "samples hold no connections of ips"}
+SAMPLED_SIGHT: Final[Sight] = {key: Need(((key.value, _NO_SAMPLE.get(key, "no sample is of it")),)) for key in QuotaKey}
 """What can be judged from samples: the keys that there are samples of."""
 
 
@@ -320,22 +309,19 @@ class Block:
         """The lines with their ends."""
         return self.padded.removesuffix(PADDING)
 
-    @property
+    @cached_property
     def lines(self) -> list[bytes]:
-        """The lines, cut short at MAX_LINE_BYTES; of a text of mostly blank ones only the others."""
-        return self._cut[0]
+        """The lines, cut short at MAX_LINE_BYTES."""
+        return [line[:MAX_LINE_BYTES] for line in io.BytesIO(self.text).readlines()]
 
     @cached_property
-    def _cut(self) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
-        """The lines; where each begins, and how many are before it, where that does not follow from them."""
-        return _lines_of(self.text)
+    def _starts(self) -> Sequence[int]:
+        """Where each of the lines begins, where they cannot be counted."""
+        return () if self.whole else [*itertools.accumulate(map(len, io.BytesIO(self.text).readlines()), initial=0)]
 
     def place(self, index: int) -> str:
         """Where one of the lines is."""
-        lines, starts, numbers = self._cut
-        if self.whole:
-            return self.place_of(numbers[index] if len(numbers) else index, 0)
-        return self.place_of(0, starts[index] if len(starts) else sum(map(len, lines[:index])))
+        return self.place_of(index, self._starts[index] if self._starts else 0)
 
     def place_of(self, number: int, start: int) -> str:
         """Where the line of that number in the text is, which begins there: its number in the file, else its byte."""
@@ -343,7 +329,7 @@ class Block:
 
 
 def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Block]:
-    """The lines that begin inside a split, of `size` bytes at a time (BLOCK_BYTES unless it is given).
+    """The lines that begin inside a split, of `size` bytes at a time (BLOCK_BYTES unless it is given), unless blank.
 
     A damaged gzip file ends after the last line before the damage, which goes to the tally.
     """
@@ -363,7 +349,8 @@ def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Bloc
             cut = text.find(b"\n", split.end - offset - 1, -len(PADDING)) if last else -1
             if cut >= 0:
                 text, length = text[: cut + 1] + PADDING, cut + 1
-            yield Block(text, number, offset, whole, length)
+            if not text.isspace():
+                yield Block(text, number, offset, whole, length)
             if last:
                 return
             offset += length
@@ -390,34 +377,13 @@ def _skip_line(stream: IO[bytes], limit: int) -> int:
     return length
 
 
-_BLANK = np.array([bytes([byte]).isspace() for byte in range(256)])
 PADDING: Final = b"\n" * 64
 """What follows the lines of a block: whoever looks at many bytes at once may look beyond their end."""
-_SHORT = 8
-"""Records are longer: where lines are shorter on average, most of them are blank, and not worth a look each."""
 
 
 def _count(text: bytes, length: int) -> int:
     # bytes.count looks at a byte at a time.
     return int(np.count_nonzero(np.frombuffer(text, np.uint8, length) == ord("\n"))) + (text[length - 1] != ord("\n"))
-
-
-def _lines_of(data: bytes) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
-    """As `Block._cut`."""
-    count = _count(data, len(data))
-    if _SHORT * count > len(data) > 1000:
-        text = np.frombuffer(data, np.uint8)
-        ends = np.append(np.flatnonzero(text == ord("\n")) + 1, len(text))[:count]
-        starts = np.concatenate([[0], ends[:-1]])
-        numbers = np.flatnonzero(np.add.reduceat(~_BLANK[text], starts, dtype=np.int64))
-        places = list(zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True))
-        lines = [data[start:end][:MAX_LINE_BYTES] for start, end in places]
-        return lines, [start for start, _ in places], numbers.tolist()
-    lines = io.BytesIO(data).readlines()
-    if len(data) <= MAX_LINE_BYTES:
-        return lines, (), ()
-    begins = list(itertools.accumulate(map(len, lines), initial=0))[:-1]
-    return [line[:MAX_LINE_BYTES] for line in lines], begins, ()
 
 
 def _whole_lines(

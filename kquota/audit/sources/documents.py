@@ -1,6 +1,7 @@
 """JSON documents in a file: one, or several one after the other, as a loop around curl leaves them."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ from kquota.audit.sources.unpacked import damage_of
 from kquota.errors import InputError
 
 _DECODER = json.JSONDecoder()
+_BEGIN = re.compile(r"[^ \t\r\n]")
+_RESUMED = re.compile(r"\n(?=[{\[])")
+"""Before the next line that can begin a document."""
 
 
 def documents(path: str, tally: Tally) -> Iterator[tuple[str, Any]]:
@@ -25,8 +29,9 @@ def documents(path: str, tally: Tally) -> Iterator[tuple[str, Any]]:
         raise InputError(f"{path}: cannot be read: {error}") from None
     if damage is not None:
         tally.leave(path, "file", damage.reason)
-    position = _next(text, 0)
-    while position < len(text):
+    position = 0
+    while found := _BEGIN.search(text, position):
+        position = found.start()
         place = f"line {text.count(chr(10), 0, position) + 1}"
         try:
             document, position = _DECODER.raw_decode(text, position)
@@ -35,24 +40,7 @@ def documents(path: str, tally: Tally) -> Iterator[tuple[str, Any]]:
             if isinstance(error, ValueError):
                 reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number has too many digits"
             tally.reject(path, place, f"not JSON: {reason}", text[position : position + 500])
-            position = _resume(text, position)
+            resumed = _RESUMED.search(text, position)
+            position = len(text) if resumed is None else resumed.end()
         else:
             yield place, document
-        position = _next(text, position)
-
-
-def _next(text: str, position: int) -> int:
-    """Where the next text begins."""
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
-
-
-def _resume(text: str, position: int) -> int:
-    """The next line after a position that can begin a document."""
-    while True:
-        position = text.find("\n", position) + 1
-        if position == 0:
-            return len(text)
-        if text[position : position + 1] in ("{", "["):
-            return position

@@ -16,12 +16,13 @@ undetermined: `SIGHT` says why.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,10 +40,9 @@ from kquota.audit.batch import (
     Tally,
     is_text,
 )
-from kquota.audit.sources import ReadSettings, Split, line_splits, lines
-from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow, open_text
+from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines
+from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
-from kquota.audit.sources.unpacked import damage_of
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, PRODUCE, REQUEST
@@ -51,9 +51,6 @@ from kquota.core.quotas.entity import address
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import NEWEST, Version
 from kquota.errors import InputError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 DIALECT = "usage"
 REQUIRED = ("time_ms", "user", "api", "bytes")
@@ -242,43 +239,59 @@ def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """The rows of a CSV file, some thousands of lines at a time.
+
+    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Such a line is
+    tallied before. Raises InputError where the header is one.
+    """
     from pyarrow import csv
+
+    texts = (block.text for block in blocks(split, tally, _CSV_BYTES))
+    first = next(texts, b"").removeprefix(BOM_UTF8)  # the first value begins behind it
+    header = b"" if (found := _HEADER.match(first)) is None else found[0]
+    if reason := _fault(header):
+        cure = " (iconv -f CP1252 -t UTF-8 makes it of what Windows writes)" if reason == _NOT_UTF8 else ""
+        raise InputError(f"{split.path}: not a CSV file with a header: {reason}{cure}")
+    read_whole = csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK)
+    try:
+        names = csv.open_csv(io.BytesIO(header), read_options=read_whole).schema.names
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
+    require_columns(split.path, names)
+    present = [name for name in COLUMNS if name in names]
+    before = 0  # the lines between the header and the text
 
     def on_invalid(row: Any) -> str:
         if row.text != _LEFT_OUT:
             reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-            tally.reject(split.path, f"line {row.number}", reason, row.text)
+            tally.reject(split.path, f"line {before + row.number}", reason, row.text)
         return "skip"
 
-    whole_lines = csv.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK)
-    with open_text(split.path) as stream, _Lines(stream, split.path, tally) as text:
+    # Everything is read as text: a bad number is then one rejected row and not the end of the file. Of other columns
+    # Arrow would guess the type, and end at a value of another type.
+    as_texts = csv.ConvertOptions(
+        include_columns=present,
+        column_types={name: pa.string() for name in present},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    row_by_row = csv.ParseOptions(invalid_row_handler=on_invalid)
+    for text in itertools.chain([first[len(header) :]], texts):
+        lines = text
+        if _fault(text):
+            number = before + _count_lines(header) + 1
+            each = enumerate(text.splitlines(keepends=True), number)  # at \n, \r\n and \r, as Arrow
+            lines = b"".join(_checked(line, split.path, f"line {number}", tally) for number, line in each)
         try:
-            names = csv.open_csv(io.BytesIO(text.header()), read_options=whole_lines).schema.names
-            require_columns(split.path, names)
-            present = [name for name in COLUMNS if name in names]
-            reader = csv.open_csv(
-                io.BufferedReader(text, _BLOCK),
-                parse_options=csv.ParseOptions(invalid_row_handler=on_invalid),
-                # Everything is read as text: a bad number is then one rejected row and not the end of the file. Of
-                # other columns Arrow would guess the type, and end at a value of another type.
-                convert_options=csv.ConvertOptions(
-                    include_columns=present,
-                    column_types={name: pa.string() for name in present},
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                    null_values=[""],
-                ),
-                read_options=whole_lines,
-            )
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
-        try:
-            yield from reader
+            table = csv.read_csv(io.BytesIO(header + lines), read_whole, row_by_row, as_texts)
         except pa.ArrowInvalid as error:
             raise InputError(f"{split.path}: not a CSV file: {_first_line(error)}") from None
+        yield from table.to_batches()
+        before += _count_lines(text)
 
 
-_BLOCK = 1 << 20
+_CSV_BYTES = 1 << 21
 _ARROW_BLOCK = 32 << 20
 """Arrow reads no line that is longer."""
 _PAIRED = re.compile(
@@ -290,66 +303,29 @@ _PAIRED = re.compile(
     re.VERBOSE,
 )
 """Lines in which the quotes of each value come in pairs. Arrow looks for the second one in all lines that follow."""
-_HEADER = re.compile(rb"[\r\n]*[^\r\n]*[\r\n]?")
+_HEADER = re.compile(rb"[\r\n]*[^\r\n]+(?:\r\n|[\r\n]|\Z)")
 _LEFT_OUT = 'left out"'
 """Stands for a line that is tallied, so that Arrow counts it. No other line is so: its quote has no other."""
+_NOT_UTF8 = "not UTF-8 text"
 
 
-class _Lines(io.RawIOBase):
-    """The lines of a CSV file, with `_LEFT_OUT` for each that would cost others; it is tallied.
+def _fault(lines: bytes) -> str:
+    """Why some lines of CSV would cost others; nothing where they would not."""
+    if not _is_utf8(lines):
+        return _NOT_UTF8
+    return "" if _PAIRED.fullmatch(lines) else "a quote is not closed"
 
-    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Raises InputError
-    where the header is such a line.
-    """
 
-    def __init__(self, stream: IO[bytes], path: str, tally: Tally) -> None:
-        self._stream, self._path, self._tally = stream, path, tally
-        self._ready = memoryview(b"")
-        self._lines = 0
+def _checked(line: bytes, path: str, place: str, tally: Tally) -> bytes:
+    """The line; `_LEFT_OUT` for one that would cost others, which is tallied."""
+    if not (reason := _fault(line)):
+        return line
+    tally.reject(path, place, reason, line.decode(errors="replace").rstrip("\r\n"))
+    return f"{_LEFT_OUT}\n".encode()
 
-    def readable(self) -> bool:
-        return True
 
-    def header(self) -> bytes:
-        """The first line that is not blank, and those before it; `readinto` gives them all the same."""
-        self._ready = memoryview(self._next())
-        found = _HEADER.match(self._ready)
-        return found[0] if found else b""
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        if not self._ready:
-            self._ready = memoryview(self._next())
-        target = memoryview(buffer).cast("B")
-        size = min(len(target), len(self._ready))
-        target[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _next(self) -> bytes:
-        """Some whole lines; nothing at the end."""
-        block = self._stream.read(_BLOCK) + self._stream.readline(_ARROW_BLOCK)
-        damage = damage_of(self._stream)
-        if damage is not None and damage.inside:
-            block = block[: block.rfind(b"\n") + 1]  # behind it is half a line at best
-        if damage is not None and not block:
-            self._tally.leave(self._path, "file", f"{damage.reason} (after line {self._lines})")
-        if self._lines == 0:
-            block = block.removeprefix(BOM_UTF8)  # the first value begins behind it
-        if not (_is_utf8(block) and _PAIRED.fullmatch(block)):
-            lines = block.splitlines(keepends=True)  # at \n, \r\n and \r, as Arrow
-            block = b"".join(self._checked(number, line) for number, line in enumerate(lines, self._lines + 1))
-        self._lines += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
-        return block
-
-    def _checked(self, number: int, line: bytes) -> bytes:
-        is_utf8 = _is_utf8(line)
-        if is_utf8 and _PAIRED.fullmatch(line):
-            return line
-        reason = "a quote is not closed" if is_utf8 else "not UTF-8 text"
-        if number == 1:
-            cure = "" if is_utf8 else " (iconv -f CP1252 -t UTF-8 makes it of what Windows writes)"
-            raise InputError(f"{self._path}: not a CSV file with a header: {reason}{cure}")
-        self._tally.reject(self._path, f"line {number}", reason, line.decode(errors="replace").rstrip("\r\n"))
-        return f"{_LEFT_OUT}\n".encode()
+def _count_lines(text: bytes) -> int:
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _is_utf8(text: bytes) -> bool:
