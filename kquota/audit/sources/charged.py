@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import UNANSWERED
+from kquota.audit.batch import UNANSWERED, UNKNOWN
 from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import FORGOTTEN as FORGOTTEN_OFFSET
-from kquota.audit.sources.event import MOST_MS, UNKNOWN, position_in
+from kquota.audit.sources.event import MOST_MS, position_in
 from kquota.audit.sources.joints import API_NAME, COUNT, FALSE, INTS, LIST, OBJECT, Key
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED
 from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS
-from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_VERSIONS, SHARE_FETCH_EMPTY, varint_size
+from kquota.audit.sources.sizes import FETCH_PARTS, PRODUCE_PARTS, SHARE_FETCH_EMPTY, varint_size
 from kquota.audit.sources.walk import (
     BAD,
     FIRST_CELL,
@@ -159,15 +159,11 @@ _MOST_INDEX: Final = 1 << 24
 _MOST_ANSWERS: Final = 1 << 11
 
 
-def _produce_version(version: int) -> list[int]:
-    """The fixed parts of a produce request and its header, as `sizes.FETCH_PARTS`; and the type of its topics."""
-    flexible = version >= 9
-    topic = (1 if flexible else 6) + (16 if version >= 13 else 0)
-    return [18 if flexible else 20, topic, 4 if flexible else 8, version < 13, flexible, 0, STORED_TOPIC]
-
-
-_PRODUCE_PARTS: Final = np.array([_produce_version(version) for version in PRODUCE_VERSIONS])
-_FETCH_PARTS: Final = np.array([[*map(int, parts), DELIVERED_TOPIC] for parts in FETCH_PARTS])
+_PRODUCE_PARTS, _FETCH_PARTS = (
+    np.array([[*map(int, parts), topic] for parts in versions])
+    for versions, topic in ((PRODUCE_PARTS, STORED_TOPIC), (FETCH_PARTS, DELIVERED_TOPIC))
+)
+"""By version, the fixed parts of a message; and the type of its topics."""
 _EMPTY: Final = np.array([SHARE_FETCH_EMPTY[version] for version in range(len(SHARE_FETCH_EMPTY))])
 
 varint: Any = inlined(varint_size)

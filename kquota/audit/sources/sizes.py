@@ -25,8 +25,8 @@ SHARE_FETCH_EMPTY: Final = {0: 14, 1: 18, 2: 18}
 """The bytes charged for a share fetch with no partition in its response, by version, as `ShareFetchResponse.sizeOf`."""
 
 
-class _Fetch(NamedTuple):
-    """The fixed parts of a fetch response in one version, in bytes."""
+class _Parts(NamedTuple):
+    """The fixed parts of a message in one version, in bytes."""
 
     body: int
     topic: int
@@ -34,11 +34,21 @@ class _Fetch(NamedTuple):
     named: bool
     """Topics go by name, not by id."""
     flexible: bool
+    """Lengths are varints, and one more than they are; 0 is null."""
     aborted: int
     """One aborted transaction; 0 where the version has none."""
 
 
-def _fetch_version(version: int) -> _Fetch:
+def _produce_version(version: int) -> _Parts:
+    flexible = version >= 9
+    # api key, version, correlation id, length of the client-id; acks, time-out; tag counts of header and body
+    body = 2 + 2 + 4 + 2 + 2 + 4 + (1 + 1 if flexible else 4)
+    topic = (16 if version >= 13 else 0 if flexible else 2) + (1 if flexible else 4)
+    # index, length; the tag count of a partition stands where a fetch has the count of aborted transactions
+    return _Parts(body, topic, 4 if flexible else 8, version < 13, flexible, 0)
+
+
+def _fetch_version(version: int) -> _Parts:
     flexible = version >= 12
     body = 4  # charged on top of the body; in the old days the size of the frame's length
     body += 4 if version >= 1 else 0  # throttle time
@@ -54,10 +64,11 @@ def _fetch_version(version: int) -> _Fetch:
     else:
         partition += 4 + (4 if version >= 4 else 0)  # lengths of the records and of the aborted transactions
     aborted = 0 if version < 4 else 8 + 8 + (1 if flexible else 0)
-    return _Fetch(body, topic, partition, version < 13, flexible, aborted)
+    return _Parts(body, topic, partition, version < 13, flexible, aborted)
 
 
-FETCH_PARTS: Final = tuple(_fetch_version(version) for version in FETCH_VERSIONS)
+PRODUCE_PARTS: Final = tuple(map(_produce_version, PRODUCE_VERSIONS))
+FETCH_PARTS: Final = tuple(map(_fetch_version, FETCH_VERSIONS))
 
 # The tagged fields of a partition in a fetch response: tag and length (a byte each), two numbers, a tag count.
 PARTITION_TAGS: Final = (
@@ -82,32 +93,14 @@ def produce_request_size(header: Mapping[str, Any], request: Mapping[str, Any]) 
     client_id = header["clientId"]
     transactional_id = request["transactionalId"] if version >= 3 else None
     topics = request["topicData"]
-    # api key, version, correlation id; the client-id's length is two bytes also in flexible versions
-    size = 2 + 2 + 4 + 2 + (_length(client_id) if client_id else 0)
-    size += 2 + 4  # acks, time-out
-    if version >= 9:
-        size += 1 + 1  # tag counts of header and body
-        size += 1 if transactional_id is None else compact_size(_length(transactional_id))
-        size += varint_size(len(topics) + 1)
-        for topic in topics:
-            partitions: Sequence[Mapping[str, Any]] = topic["partitionData"]
-            size += 16 if version >= 13 else compact_size(_length(topic["name"]))
-            size += varint_size(len(partitions) + 1) + 1
-            for partition in partitions:
-                records = partition.get("recordsSizeInBytes")
-                # index, tag count, length
-                size += 5 + (compact_size(records) if records is not None else _null_records(partition, 1))
+    size = _sized(PRODUCE_PARTS[version], topics, "name", "partitionData")
+    size += _length(client_id) if client_id else 0
+    if version < 3:
         return size
-    if version >= 3:
-        size += 2 if transactional_id is None else 2 + _length(transactional_id)
-    size += 4
-    for topic in topics:
-        partitions = topic["partitionData"]
-        size += 2 + _length(topic["name"]) + 4 + 8 * len(partitions)  # each: index, length
-        for partition in partitions:
-            records = partition.get("recordsSizeInBytes")
-            size += records if records is not None else _null_records(partition, 0)
-    return size
+    length = 0 if transactional_id is None else _length(transactional_id)
+    if version < 9:
+        return size + 2 + length
+    return size + length + varint_size(0 if transactional_id is None else length + 1)
 
 
 def fetch_response_size(version: int, response: Mapping[str, Any]) -> int:
@@ -124,34 +117,31 @@ def fetch_response_size(version: int, response: Mapping[str, Any]) -> int:
     """
     if version not in FETCH_VERSIONS:
         raise ValueError(f"fetch version {version!r} is not known: its size cannot be computed")
-    size, of_topic, of_partition, named, flexible, aborted_size = FETCH_PARTS[version]
-    topics = response["responses"]
-    if flexible:
-        size += varint_size(len(topics) + 1)
+    return _sized(FETCH_PARTS[version], response["responses"], "topic", "partitions", PARTITION_TAGS)
+
+
+def _sized(
+    parts: _Parts, topics: Sequence[Any], name: str, partitions: str, tags: Sequence[tuple[str, int]] = ()
+) -> int:
+    """The size of a message with lists of topics and partitions, of which the members are called so."""
+    size, of_topic, of_partition, named, flexible, of_aborted = parts
+    size += varint_size(len(topics) + 1) if flexible else 0
     for topic in topics:
-        partitions: Sequence[Mapping[str, Any]] = topic["partitions"]
-        size += of_topic + len(partitions) * of_partition
-        if named:
-            length = _length(topic["topic"])
-            size += compact_size(length) if flexible else length
+        some: Sequence[Mapping[str, Any]] = topic[partitions]
+        length = _length(topic[name]) if named else 0
+        size += of_topic + length + len(some) * of_partition
         if flexible:
-            size += varint_size(len(partitions) + 1)
-        for partition in partitions:
+            size += varint_size(len(some) + 1) + (varint_size(length + 1) if named else 0)
+        for partition in some:
             records = partition.get("recordsSizeInBytes")
-            if records is None:
-                records = _null_records(partition, 0)
-                size += 1 if flexible else 0
-            elif flexible:
-                size += varint_size(records + 1)
-            size += records
-            aborted = partition["abortedTransactions"] if aborted_size else None
+            if records is None and partition["records"] is not None:
+                raise KeyError("recordsSizeInBytes")  # the log gives no size of null records alone
+            listed = partition["abortedTransactions"] if of_aborted else None
+            aborted = 0 if listed is None else len(listed)
+            size += (0 if records is None else records) + aborted * of_aborted
             if flexible:
-                size += 1 if aborted is None else varint_size(len(aborted) + 1)
-                for name, length in PARTITION_TAGS:
-                    if name in partition:
-                        size += length
-            if aborted:
-                size += len(aborted) * aborted_size
+                size += varint_size(0 if records is None else records + 1) + varint_size(aborted + 1)
+                size += sum(length for tag, length in tags if tag in partition)
     return size
 
 
@@ -163,15 +153,3 @@ def _length(text: str) -> int:
 def varint_size(number: int) -> int:
     """The length of an unsigned varint: seven bits a byte. It may be compiled."""
     return 1 + (number >= 1 << 7) + (number >= 1 << 14) + (number >= 1 << 21) + (number >= 1 << 28)
-
-
-def compact_size(length: int) -> int:
-    """A compact string, or a compact record set, with its length."""
-    return length + varint_size(length + 1)
-
-
-def _null_records(partition: Mapping[str, Any], size: int) -> int:
-    """The size where the log gives none, which it does for null records. Raises KeyError where they are not null."""
-    if partition["records"] is not None:
-        raise KeyError("recordsSizeInBytes")
-    return size
