@@ -104,8 +104,9 @@ def replay_counter(
         out,
         None if checked is None else chosen.column(checked, "bool"),
         None if event_limits is None else chosen.column(event_limits, "float64"),
-        delays,
-        rates,
+        chosen.column([0] * len(times), "int64") if delays is None else delays,
+        chosen.column([0.0] * len(times), "float64") if rates is None else rates,
+        chosen.column([False] * len(times), "bool"),
     )
     return summary_of(out, 0)
 

@@ -137,82 +137,59 @@ def enforce(engine: Any, state: Any, summaries: Any, part: Part, retaken: Any, r
     fetches = part.kinds[owners] == FETCH
     rows, owners = rows[fetches], owners[fetches]
     np.minimum.at(retaken_ms, part.counters[owners], part.times[rows])
-    events = _Events.of(part, rows, retaken_ms[part.counters])
+    events, limits, checked, own = _events(part, rows, retaken_ms[part.counters])
     column: Any = engine.column
-    count = len(events.times)
-    met = Met(
-        column(np.zeros(count, np.int64), "int64"),
-        column(np.zeros(count), "float64"),
-        column(np.zeros(count, bool), "bool"),
+    met = Met(*(column(np.zeros(len(events[-1]), kind), kind) for kind in ("int64", "float64", "bool")))
+    kinds = ("int64", "int8", "float64", "int64", "int64", "float64")
+    engine.replay_many(
+        state,
+        replay.Events(*map(column, events, kinds)),
+        summaries,
+        None if checked is None else column(checked, "bool"),
+        None if limits is None else column(limits, "float64"),
+        *met,
     )
-    charged = replay.Events(
-        column(events.counters, "int64"),
-        column(events.kinds, "int8"),
-        column(events.bounds, "float64"),
-        column(events.offsets, "int64"),
-        column(events.times, "int64"),
-        column(events.values, "float64"),
-    )
-    checked = None if events.checked is None else column(events.checked, "bool")
-    limits = None if events.limits is None else column(events.limits, "float64")
-    engine.replay_many(state, charged, summaries, checked, limits, *met)
-    own = slice(None) if events.own is None else events.own
     return Met(np.asarray(met.delays)[own], np.asarray(met.rates)[own], np.asarray(met.throttled, bool)[own])
 
 
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """What the kernel replays."""
+def _events(part: Part, retaken: Int64s, since_ms: Int64s) -> tuple[Sequence[Any], Any, Any, Any]:
+    """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
 
-    counters: Int64s
-    kinds: Any
-    bounds: Any
-    """The limit of each of the counters."""
-    offsets: Int64s
-    times: Int64s
-    values: Int64s
-    limits: Any
-    checked: Any
-    own: Any
-    """Which of them are the part's own events, where there are others."""
+    Behind these columns of `replay.Events` come the limit of each and whether it is checked, None where that is said of
+    their counters; and which of them are the part's own.
 
-    @classmethod
-    def of(cls, part: Part, retaken: Int64s, since_ms: Int64s) -> _Events:
-        """The events of a part, each of the rows `retaken` followed by its own un-recording, as the broker did it.
-
-        `since_ms` is of each counter when the broker first took a fetch back, NEVER where it did not. From then on the
-        counter holds what the broker's held, and what stays in it is not up to the replay's own verdicts. A retry comes
-        just when the rate is down to the limit. So an error of a millisecond would turn a verdict, and then the bytes
-        of everything after it. Before, the recording shows nothing of the limit: what the replay throttles, it takes
-        back.
-        """
-        checked = None
-        if part.detail is not None and (part.kinds == MUTATION).any():
-            rows = np.repeat(part.kinds == MUTATION, np.diff(part.offsets))
-            checked = ~(rows & (part.detail == 1))
-        followed = np.flatnonzero(since_ms != NEVER)
-        if len(followed) == 0:
-            columns = (part.offsets, part.times, part.values, part.event_limits, checked, None)
-            return cls(part.counters, part.kinds, part.limits, *columns)
-        after = retaken + 1
-        own = np.insert(np.ones(len(part.times), bool), after, False)
-        offsets = part.offsets + np.searchsorted(retaken, part.offsets)
-        times = np.insert(part.times, after, part.times[retaken])
-        starts = [
-            start + np.searchsorted(times[start:end], since)
-            for start, end, since in zip(offsets[followed], offsets[followed + 1], since_ms[followed], strict=True)
-        ]
-        # Two in the place of a counter that is followed: its events before, and those from then on.
-        kinds = part.kinds.copy()
-        kinds[followed] = PRODUCE
-        return cls(
-            np.insert(part.counters, followed, part.counters[followed]),
-            np.insert(kinds, followed, part.kinds[followed]),
-            np.insert(part.limits, followed, part.limits[followed]),
-            np.insert(offsets, followed + 1, starts),
-            times,
-            np.insert(part.values, after, -part.values[retaken]),
-            None if part.event_limits is None else np.insert(part.event_limits, after, part.event_limits[retaken]),
-            own if checked is None else np.insert(checked, after, False),
-            own,
-        )
+    `since_ms` is of each counter when the broker first took a fetch back, NEVER where it did not. From then on the
+    counter holds what the broker's held, and what stays in it is not up to the replay's own verdicts. A retry comes
+    just when the rate is down to the limit. So an error of a millisecond would turn a verdict, and then the bytes of
+    everything after it. Before, the recording shows nothing of the limit: what the replay throttles, it takes back.
+    """
+    checked = None
+    if part.detail is not None and (part.kinds == MUTATION).any():
+        rows = np.repeat(part.kinds == MUTATION, np.diff(part.offsets))
+        checked = ~(rows & (part.detail == 1))
+    followed = np.flatnonzero(since_ms != NEVER)
+    if len(followed) == 0:
+        whole = part.counters, part.kinds, part.limits, part.offsets, part.times, part.values
+        return whole, part.event_limits, checked, slice(None)
+    after = retaken + 1
+    own = np.insert(np.ones(len(part.times), bool), after, False)
+    offsets = part.offsets + np.searchsorted(retaken, part.offsets)
+    times = np.insert(part.times, after, part.times[retaken])
+    starts = [
+        start + np.searchsorted(times[start:end], since)
+        for start, end, since in zip(offsets[followed], offsets[followed + 1], since_ms[followed], strict=True)
+    ]
+    # Two in the place of a counter that is followed: its events before, and those from then on.
+    kinds = part.kinds.copy()
+    kinds[followed] = PRODUCE
+    events = (
+        np.insert(part.counters, followed, part.counters[followed]),
+        np.insert(kinds, followed, part.kinds[followed]),
+        np.insert(part.limits, followed, part.limits[followed]),
+        np.insert(offsets, followed + 1, starts),
+        times,
+        np.insert(part.values, after, -part.values[retaken]),
+    )
+    limits = part.event_limits
+    limits = None if limits is None else np.insert(limits, after, limits[retaken])
+    return events, limits, own if checked is None else np.insert(checked, after, False), own

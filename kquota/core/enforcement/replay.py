@@ -104,11 +104,11 @@ def replay_many(
     counters: Counters,
     events: Events,
     out: Summaries,
-    checked: Sequence[bool] | None = None,
-    event_limits: Sequence[float] | None = None,
-    delays: MutableSequence[int] | None = None,
-    rates: MutableSequence[float] | None = None,
-    hits: MutableSequence[bool] | None = None,
+    checked: Sequence[bool] | None,
+    event_limits: Sequence[float] | None,
+    delays: MutableSequence[int],
+    rates: MutableSequence[float],
+    hits: MutableSequence[bool],
 ) -> None:
     """Charges the events to their counters, and adds what happened to the rows of the counters in `out`.
 
@@ -146,13 +146,8 @@ def replay_many(
                 delay, tokens, violated, state = charged_topic(counter, state, how, now, value, bound)
                 full = burst(counter, bound)
                 rate = bound * (full - tokens) / full if full > 0.0 else 0.0
-                if delays is not None:
-                    delays[j] = delay
-                if rates is not None:
-                    rates[j] = rate
                 hit = delay > 0 or (violated and how == MUTATION)  # a rejection may come without a delay
-                if hits is not None:
-                    hits[j] = hit
+                delays[j], rates[j], hits[j] = delay, rate, hit
                 tally = tallied(tally, now, delay, rate, violated, hit)
         else:
             for j in range(start, stop):
@@ -160,22 +155,12 @@ def replay_many(
                 state = awake(counter, state, now)
                 if checked is not None and not checked[j]:
                     state = noted(counter, state, kind, now, value)
-                    if delays is not None:
-                        delays[j] = 0
-                    if rates is not None:
-                        rates[j] = 0.0
-                    if hits is not None:
-                        hits[j] = False
+                    delays[j], rates[j], hits[j] = 0, 0.0, False
                     continue
                 if event_limits is not None:
                     bound = event_limits[j]
                 delay, rate, _, violated, state = charged(counter, state, kind, now, value, bound)
-                if delays is not None:
-                    delays[j] = delay
-                if rates is not None:
-                    rates[j] = rate
-                if hits is not None:
-                    hits[j] = delay > 0
+                delays[j], rates[j], hits[j] = delay, rate, delay > 0
                 tally = tallied(tally, now, delay, rate, violated, delay > 0)
         store(counter, state)
         out.throttled[row], out.violated[row], out.total_ms[row], out.max_ms[row] = tally[:4]
