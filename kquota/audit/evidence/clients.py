@@ -7,7 +7,8 @@ schedule brings every delay in again.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -32,7 +33,7 @@ SOCKET_MS: Final = 60_000
 """librdkafka's `socket.timeout.ms`: so long it waits for the answer to a request."""
 MESSAGE_BYTES: Final = 1_000_000
 """`message.max.bytes`: librdkafka's requests are not larger."""
-_EMPTY_BYTES: Final = 150
+EMPTY_BYTES: Final = 150
 """A fetch response of so many bytes may hold no records."""
 _LATE_MS: Final = 15
 """How long after its mute a waiting request may be charged."""
@@ -51,6 +52,28 @@ _BUSY_MS: Final = 20_000
 _FULL: Final = 30_000
 _PIECE_MS: Final = 10_000
 """The length of a quota window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Requests of one counter. The columns may be parts of others, and nobody changes them."""
+
+    time: Int64s
+    """Epoch ms."""
+    size: Int64s
+    """Bytes, ns or partitions."""
+    connection: Int64s
+    throttle: Int64s
+    """What the broker answered, ms; less than 0 where that is not known."""
+    detail: Int64s
+    """The library and the partition, that the request is permissive, or its kind; 0 where that is not known."""
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, which: Any) -> Self:
+        """Some of the rows: a slice of them, their numbers, or whether to take each."""
+        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 class Requests(NamedTuple):
@@ -114,7 +137,7 @@ def producer(requests: Requests) -> Seen:
     waited = muted & (gaps <= throttle[:-1] + _LATE_MS)
     held_back = bool((throttle > 0).any())
     drained = not held_back or _rested(times, throttle)
-    partitions = _count_of(requests.partitions)
+    partitions = len(np.unique(requests.partitions))
     queue = Guess(PACED, times, sizes, _never(times), requests.partitions, "requests come at their times")
     if requests.library == JAVA:
         largest, smallest = int(sizes.max()), int(sizes.min())
@@ -135,7 +158,7 @@ def producer(requests: Requests) -> Seen:
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
     eager = waits._replace(kind=SATURATING, thinks=np.minimum(thinks, 0), why="requests come back to back")
     # Of the gaps the least, and the usual one.
-    least, typical = _quantiles(free, 0.05, 0.5) if len(free) else (0.0, 0.0)
+    least, typical = np.quantile(free, [0.05, 0.5]).tolist() if len(free) else (0.0, 0.0)
     is_even = _is_even(len(free), least, typical)
     guesses = [queue]
     if held_back:
@@ -170,7 +193,7 @@ def consumer(requests: Requests) -> Seen:
     throttle = np.maximum(requests.throttle, 0)
     held_back = bool((throttle > 0).any())
     got = throttle == 0
-    filled = got & (requests.sizes > _EMPTY_BYTES)
+    filled = got & (requests.sizes > EMPTY_BYTES)
     if filled.any():
         got = filled
     if not got.any():
@@ -214,7 +237,7 @@ def consumer(requests: Requests) -> Seen:
             why=f"it fetches up to {largest:,} bytes whenever it has processed what it got",
         )
         between = np.diff(times)
-        even = len(between) > 0 and _is_even(len(between), *_quantiles(between, 0.05, 0.5))
+        even = len(between) > 0 and _is_even(len(between), *np.quantile(between, [0.05, 0.5]))
         steady = even and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [guesses[0], busy] if steady else [busy, guesses[0]]
     return Seen(guesses, held_back, drained)
@@ -340,23 +363,6 @@ def _thinks(gaps: Int64s, waited: Any, free: Int64s) -> Int64s:
     return np.concatenate([[-1], thinks]).astype(np.int64)
 
 
-def _count_of(values: Int64s) -> int:
-    """How many different values there are; mostly there is one."""
-    return 1 if (values == values[0]).all() else len(np.unique(values))
-
-
-def _quantiles(values: Int64s, *shares: float) -> list[float]:
-    """As `np.quantile`, whose calls take ten times as long as to sort some thousand numbers once."""
-    ordered = np.sort(values)
-    found = []
-    for share in shares:
-        place = share * (len(ordered) - 1)
-        below = int(place)
-        low, high, part = int(ordered[below]), int(ordered[min(below + 1, len(ordered) - 1)]), place - below
-        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
-    return found
-
-
 def _is_even(count: int, least: float, typical: float) -> bool:
     """Whether so many gaps have a least length: those that are random, or come in bursts, have none."""
     return count >= _ENOUGH and least >= 0.5 * typical
@@ -424,7 +430,7 @@ def _overhead(sizes: Int64s, smallest: int) -> int:
 
     `smallest` is the smallest response with records.
     """
-    empty = sizes[sizes <= _EMPTY_BYTES]
+    empty = sizes[sizes <= EMPTY_BYTES]
     overhead = max(int(empty.min()), FETCH_HEADER) if len(empty) else FETCH_HEADER
     return min(overhead, max(smallest - 1, 0))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
-from kquota.audit.evidence.rows import Rows
+from kquota.audit.evidence.clients import EMPTY_BYTES, Rows
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import (
     LOGGED,
@@ -39,8 +39,6 @@ ENOUGH_HITS: Final = 20
 """Fewer throttled requests show nothing."""
 REPLAY_ERROR: Final = 0.1
 """The replay of quotas in force is within this share of the brokers' throttle times (docs/accuracy.md)."""
-EMPTY_BYTES: Final = 150
-"""A fetch response of so many bytes may hold no records."""
 
 
 class InForce:

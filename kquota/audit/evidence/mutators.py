@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kquota.audit.evidence.rows import Rows
+from kquota.audit.evidence.clients import Rows
 from kquota.audit.ledger.rows import Judged
 from kquota.audit.settings import AuditSettings
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder

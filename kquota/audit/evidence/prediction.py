@@ -17,9 +17,9 @@ import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
 from kquota.audit.evidence import mutators
+from kquota.audit.evidence.clients import Rows
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
 from kquota.audit.evidence.prediction_store import NO_DELAY, Predictions, as_recorded
-from kquota.audit.evidence.rows import Rows
 from kquota.audit.evidence.simulate import (
     BYTES,
     KEPT,
@@ -38,6 +38,7 @@ from kquota.core.enforcement.replay import Charged
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.simulation.members import grouped
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.part import Part
@@ -249,45 +250,33 @@ class _Predicting:
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
         if self._rows.bare[counter]:
             return _unknown(judged, recorded, _NO_CONNECTIONS)
-        connections = _distinct(self._rows.read(counter).connection)
+        connections = np.unique(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
         return SimulatedCounter(counter, judged, recorded, self._rows.traffic_of(counter)[0], connections)
 
     def _groups(
         self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter]
-    ) -> Iterator[list[SimulatedCounter]]:
+    ) -> list[list[SimulatedCounter]]:
         """The counters whose clients are simulated together: those of thread time and of bytes that share connections.
 
         A broker mutes a connection for the longest of its throttle times.
         """
-        owners: dict[tuple[int, str, str, int], int] = {}
-        """(variant, broker, who the task is for, connection) → a counter of thread time."""
-        parent = {number: number for number in (*timed, *alone)}
 
-        def root(number: int) -> int:
-            while parent[number] != number:
-                number = parent[number]
-            return number
-
-        for number, counter in (*timed.items(), *(alone.items() if timed else ())):
+        def connections_of(counter: SimulatedCounter) -> Iterator[tuple[int, str, str, int]]:
+            """(variant, broker, who the task is for, connection) of each."""
             ref = counter.judged.ref
             user, _, client_id = ref.sensor.partition(":")
             # Others may be in the same task or not; then a connection in both means nothing.
             homes = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}
             home = homes.get(self._settings.kept, "")
-            place = (ref.variant, ref.broker, home)
-            for connection in counter.connections.tolist():
-                if number in timed:
-                    owner = owners.setdefault((*place, connection), number)
-                else:
-                    owner = owners.get((*place, connection), number)
-                one, other = sorted((root(owner), root(number)))
-                parent[other] = one
-        groups: dict[int, list[SimulatedCounter]] = {}
-        for number, counter in (*timed.items(), *alone.items()):
-            groups.setdefault(root(number), []).append(counter)
-        yield from groups.values()
+            return ((ref.variant, ref.broker, home, connection) for connection in counter.connections.tolist())
+
+        of_time = {each for counter in timed.values() for each in connections_of(counter)}
+        return grouped(
+            (*timed.values(), *alone.values()),
+            lambda counter: of_time.intersection(connections_of(counter)) if of_time else (),
+        )
 
     def _simulate(self, group: Sequence[SimulatedCounter], using: Kernel) -> dict[CounterRef, Prediction]:
         """Simulates the clients of some counters; of one counter of bytes, or of several that share connections."""
@@ -330,8 +319,3 @@ def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Pr
 def _least_limit(judged: Judged) -> float:
     """The lowest limit that the counter ever had."""
     return min((limit for _, limit in judged.limits if limit is not None), default=0.0)
-
-
-def _distinct(values: Int64s) -> Int64s:
-    """Each of the values once, in order; mostly there is one."""
-    return values[:1].copy() if (values == values[0]).all() else np.unique(values)

@@ -22,6 +22,7 @@ from kquota.audit.evidence.clients import (
     SOCKET_MS,
     Guess,
     Requests,
+    Rows,
     Seen,
     consumer,
     producer,
@@ -29,7 +30,6 @@ from kquota.audit.evidence.clients import (
     resent,
 )
 from kquota.audit.evidence.in_force import scale_of
-from kquota.audit.evidence.rows import Rows
 from kquota.audit.ledger.retries import keys_of
 from kquota.audit.ledger.rows import Judged
 from kquota.core.enforcement.kernel import Kernel

@@ -1,8 +1,8 @@
 """Who is charged to which counter, and who has nothing to do with each other."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from kquota.core.enforcement import UNLIMITED_IP
 from kquota.core.quotas.entity import Entity
@@ -13,6 +13,7 @@ from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.result import CONTROLLER
 from kquota.core.simulation.workload import Client, Workload, plan
 
+T = TypeVar("T")
 _Tags: TypeAlias = tuple[QuotaKey, str, str]
 _CONNECTIONS: Final = QuotaKey.CONNECTION_CREATION_RATE
 _BATCH: Final = 64
@@ -155,7 +156,12 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
 
 def groups_of(members: Sequence[Member]) -> list[list[Member]]:
     """The members in groups that share no counter with each other, in a stable order."""
-    parent = list(range(len(members)))
+    return grouped(members, lambda member: (each.number for each in counters_of([member])))
+
+
+def grouped(things: Sequence[T], keys_of: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
+    """The things in groups that have no key in common, each in the place of its first one."""
+    parent = list(range(len(things)))
 
     def root(number: int) -> int:
         while parent[number] != number:
@@ -163,18 +169,14 @@ def groups_of(members: Sequence[Member]) -> list[list[Member]]:
             number = parent[number]
         return number
 
-    first: dict[int, int] = {}
-    for number, member in enumerate(members):
-        for charged in member.counters.values():
-            for counter in charged:
-                if counter is not None:
-                    other = first.setdefault(counter.number, number)
-                    if other != number:
-                        one, two = root(other), root(number)
-                        parent[max(one, two)] = min(one, two)
-    groups: dict[int, list[Member]] = {}
-    for number, member in enumerate(members):
-        groups.setdefault(root(number), []).append(member)
+    first: dict[Hashable, int] = {}
+    for number, thing in enumerate(things):
+        for key in keys_of(thing):
+            one, two = root(first.setdefault(key, number)), root(number)
+            parent[max(one, two)] = min(one, two)
+    groups: dict[int, list[T]] = {}
+    for number, thing in enumerate(things):
+        groups.setdefault(root(number), []).append(thing)
     return list(groups.values())
 
 
