@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota.audit.batch import UNKNOWN
 from kquota.audit.engines import local, spark
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.sources.mutations import UNKNOWN, Charge, TopicLog, mutations
+from kquota.audit.sources.mutations import Charge, TopicLog, mutations
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kquota.audit.batch import JAVA, OTHER_LIBRARY
-from kquota.audit.sources.event import UNKNOWN, UsageEvent
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNKNOWN
+from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.request_line import parse_line, repeated_hours
 from tests.audit.request_lines import (
     ANY_JSON,

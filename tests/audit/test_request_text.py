@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.audit.sources.event import UNKNOWN, UsageEvent
+from kquota.audit.batch import UNKNOWN
+from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.request_line import parse_line
 from kquota.core.enforcement.generation import Generation
 from tests.audit import recorded

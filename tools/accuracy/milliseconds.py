@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kquota.audit.sources.event import UNKNOWN, UsageEvent
+from kquota.audit.batch import UNKNOWN
+from kquota.audit.sources.event import UsageEvent
 from kquota.core.enforcement.counter import CURRENT, Counter
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel

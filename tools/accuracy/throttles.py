@@ -26,11 +26,11 @@ from datetime import UTC
 from pathlib import Path
 from types import MappingProxyType
 
-from kquota.audit.batch import Tally
+from kquota.audit.batch import UNKNOWN, Tally
 from kquota.audit.ledger.fetch_sizes import sizes_of
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.audit.sources.data_log import DataLog
-from kquota.audit.sources.event import UNKNOWN, UsageEvent
+from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
 from kquota.audit.sources.names import connection_id
 from kquota.audit.sources.request_line import parse_line

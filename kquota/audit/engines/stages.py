@@ -161,14 +161,11 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
         yield Tally(ungoverned=ungoverned)
     replayed = Replay(ledgers, settings, _sizes(data, settings))
     tables = replayed.tables()
+    asked, predicted = {}, [Predictions() for _ in settings.variants]
     if settings.question is not None:
         asked = {replayed.refs[number]: each for number, each in measured(replayed, settings.question)}
-        predicted = [Predictions() for _ in settings.variants]
-    else:
-        asked, predicted = (
-            {},
-            predictions(replayed) if settings.predicts else [Predictions() for _ in settings.variants],
-        )
+    elif settings.predicts:
+        predicted = predictions(replayed)
     timelines = (
         worst(replayed, throttled_still(tables[0], predicted[0]), settings.timelines) if settings.timelines else {}
     )

@@ -31,12 +31,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kquota.audit.batch import Int64s
+from kquota.audit.sources.samples import Float64s
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-
-Float64s = npt.NDArray[np.float64]
 
 ROUNDING = 1e-9
 """Relative: exports print rates and amounts in decimals, and sums of doubles depend on their order."""

@@ -89,18 +89,10 @@ def shows_throttling(result: AuditResult) -> bool | None:
     return None if most is None else bool(most > 0)
 
 
-class Held(NamedTuple):
-    """A counter that a quota throttled while the export was recorded."""
-
-    broker: str
-    key: str
-    sensor: str
-
-
 def settled(
     result: AuditResult,
     settings: AuditSettings,
-    held: Sequence[Held] = (),
+    held: Sequence[CounterName] = (),
     *,
     handlers: bool = False,
     lost: Lost = NONE_LOST,
@@ -111,15 +103,14 @@ def settled(
     has the handlers' time of every request: twice that bounds its thread time. No counter is called not throttled that
     a request of `lost` may belong to. A result that is settled already stays as it is.
     """
-    answers = result.quality.answers
+    known = held, result.quality.answers, handlers, lost
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    said = settings.in_force
-    settling = _Settling(result.findings, result.predictions, held, answers, in_force, handlers, lost, said=said)
+    settling = _Settling(result.findings, result.predictions, *known, in_force=in_force, said=settings.in_force)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
         in_force = are_in_force(settings, settings.against)
-        settling = _Settling(before, predictions_before, held, answers, in_force, handlers, lost)
+        settling = _Settling(before, predictions_before, *known, in_force=in_force)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
     throttled = set(_throttled(findings)) if result.timelines else ()
     return replace(
@@ -134,9 +125,10 @@ def settled(
     )
 
 
-def _throttled(table: pa.Table) -> list[Held]:
+def _throttled(table: pa.Table) -> list[CounterName]:
+    """The counters that are throttled."""
     rows = table.filter(pc.equal(table.column("verdict"), Verdict.THROTTLED.value))
-    return [Held(*row.values()) for row in rows.select(list(Held._fields)).to_pylist()]
+    return [_name(row) for row in rows.select(["broker", "key", "sensor"]).to_pylist()]
 
 
 class _Settled(NamedTuple):
@@ -156,20 +148,20 @@ class _Settling:
         self,
         table: pa.Table,
         predictions: Mapping[CounterName, Prediction],
-        held: Sequence[Held],
+        held: Sequence[CounterName],
         answers: AnswersOf,
-        in_force: bool,
         handlers: bool,
         lost: Lost,
         *,
+        in_force: bool,
         said: bool = False,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
         self._held: dict[tuple[str, str], Sensors] = defaultdict(Sensors)
         """By broker and group of keys, the counters whose clients were held back."""
-        for each in held:
-            self._held[each.broker, _group(each.key)].add(each.sensor)
+        for broker, key, sensor in held:
+            self._held[broker, _group(key)].add(sensor)
         self._answers = answers
         self._in_force = in_force
         self._said = said

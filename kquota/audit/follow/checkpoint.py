@@ -15,6 +15,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.quotas import quotas_document
 from kquota.errors import InputError, Locked, Refused
+from kquota.files import replacing
 from kquota.lock import locked
 
 VERSION: Final = 7
@@ -27,15 +28,9 @@ def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Any, live
 
     Raises InputError where it cannot be written.
     """
-    head = heading(settings, settle_ms, live)
-    aside = folder / f".{_NAME}.part"
     try:
-        with open(aside, "wb") as file:
-            file.write(head + b"\n")
-            file.write(encode(state))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(folder / _NAME)
+        with replacing(folder / _NAME) as aside:
+            aside.write_bytes(heading(settings, settle_ms, live) + b"\n" + encode(state))
     except OSError as error:
         raise InputError(f"{folder}: cannot write the checkpoint: {error.strerror or error}") from None
 

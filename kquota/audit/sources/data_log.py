@@ -115,7 +115,7 @@ class DataLog:
             case "PRODUCE":
                 # It waited for the followers, and consumers see what all of them have.
                 self._add_produced(request, response, round((done - worked) * 1000))
-            case "FETCH" if not _is_follower(request):
+            case "FETCH" if not is_follower(request):
                 # A fetch that waited was read when it was answered; another one in the middle of the work.
                 read_us = round((done - (0 if waited > 0 else worked / 2)) * 1000)
                 silent = fields["throttleTimeMs"] > 0 and not response["responses"]
@@ -199,8 +199,8 @@ def _key(topic: Mapping[str, Any]) -> Any:
     return topic["name"] if "name" in topic else topic["topicId"]
 
 
-def _is_follower(request: Mapping[str, Any]) -> bool:
-    """Whether a broker fetches, and not a consumer."""
+def is_follower(request: Mapping[str, Any]) -> bool:
+    """Whether a fetch comes from a broker: those name themselves, consumers are -1 or nobody."""
     state = request.get("replicaState")
     replica: int = request.get("replicaId", -1) if state is None else state["replicaId"]
     return replica >= 0

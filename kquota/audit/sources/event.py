@@ -8,9 +8,6 @@ from zlib import crc32
 
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 
-UNKNOWN: Final = -1
-"""The bytes of a throttled fetch."""
-
 MOST_MS: Final = 2**31 - 1
 """No part of a request takes longer: Kafka's time-outs are ints of ms. Nor is any negative (`nanosToMs`)."""
 _ADDRESSES: Final = re.compile(r"(?:.+:[0-9]+|[A-Z_]+)-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")

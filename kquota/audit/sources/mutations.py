@@ -17,12 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kquota.audit.batch import Batch, Column
+from kquota.audit.batch import UNKNOWN, Batch, Column
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.java import hash_order, string_hash, uuid_hash
-
-UNKNOWN: Final = -1
-"""The partitions of a topic that the log did not show before."""
 
 STRICT_SINCE: Final = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
 """The APIs that are charged, and the version from which a topic is rejected where older ones delay the client."""
@@ -148,7 +145,7 @@ class Charge(NamedTuple):
     """One record of the quota: a topic of a strict request, or all topics of a permissive one."""
 
     partitions: int
-    """Created, added or deleted; UNKNOWN where the log does not tell."""
+    """Created, added or deleted; UNKNOWN where the log did not show the topic before."""
     strict: bool
     throttle_ms: int
     """What the controller answered: of a strict request only to a topic that it rejected."""

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final, NamedTuple
 
-from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, is_text
+from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNANSWERED, UNKNOWN, is_text
+from kquota.audit.sources.data_log import is_follower
 from kquota.audit.sources.envelope import unwrap
 from kquota.audit.sources.event import (
-    UNKNOWN,
     ControllerLine,
     UsageEvent,
     check_moment,
@@ -111,7 +111,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         position = sender_of(fields, request["topicData"], acks)
     elif api == "FETCH":
         request = fields["request"]
-        if _is_follower(request):
+        if is_follower(request):
             exempt = True
         position = _position(request["topics"])
         response = fields["response"]
@@ -203,13 +203,6 @@ def share_fetch_size(version: int, throttle_ms: int, response: Mapping[str, Any]
     """
     found = throttle_ms > 0 or response["errorCode"] != 0 or len(response["responses"]) > 0
     return None if found else SHARE_FETCH_EMPTY.get(version)
-
-
-def _is_follower(request: Mapping[str, Any]) -> bool:
-    """Whether a fetch comes from a broker: those name themselves, consumers are -1 or nobody."""
-    state = request.get("replicaState")
-    replica: int = request.get("replicaId", -1) if state is None else state["replicaId"]
-    return replica >= 0
 
 
 def _is_refused(response: Any) -> bool:

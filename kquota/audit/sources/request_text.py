@@ -19,8 +19,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kquota.audit.batch import UNKNOWN
 from kquota.audit.sources.event import (
-    UNKNOWN,
     UsageEvent,
     check_moment,
     check_times,
