@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from kquota.backends import znode
 from kquota.backends.kafka import KafkaBackend
+from kquota.cli.commands.record import appender_text
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.garbage import look_seldom
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
@@ -69,7 +70,7 @@ if settings.get_current_profile_name() == "default":  # in CI Hypothesis chooses
 # make test and make quick: fewer examples, for the minutes between two edits. Each run draws the same: what fails there
 # was broken by the edit. make nightly draws anew.
 settings.register_profile(
-    "daily", settings.get_profile(settings.get_current_profile_name()), max_examples=25, derandomize=True
+    "daily", settings.get_profile(settings.get_current_profile_name()), max_examples=15, derandomize=True
 )
 settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW)
 # make nightly: many more examples of every law, and ten million events against Kafka's own classes.
@@ -234,6 +235,23 @@ def browser() -> Iterator[Browser]:
 def kraft() -> Iterator[KafkaBroker]:
     """A running broker of a current Kafka, for tests that bear the quotas that others left on it."""
     with KafkaBroker(settings=AT_ONCE) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker with limits of its own, without permissions for alice, and with the request log that kquota prints."""
+    logging = tmp_path_factory.mktemp("log4j") / "log4j2.yaml"
+    root = "    Root:\n      level: INFO\n      AppenderRef:\n        ref: RequestAppender\n"
+    logging.write_text(appender_text("log4j2") + root)
+    settings = {
+        "max.connection.creation.rate": "5000",
+        "listener.name.plaintext.max.connection.creation.rate": "700",
+        "quota.window.num": "7",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with KafkaBroker(settings=settings, logging=logging) as broker:
         yield broker
 
 

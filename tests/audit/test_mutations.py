@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kquota.audit.batch import UNKNOWN
@@ -368,24 +368,28 @@ def whole(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Audit
     return result
 
 
-@pytest.mark.parametrize("engine", ["one process", "two processes", pytest.param("spark", marks=pytest.mark.server)])
+CUTS = [100, 350, 351, 600, 601, 1000]
+
+
+@pytest.mark.parametrize("engine", ["two processes", pytest.param("spark", marks=pytest.mark.server)])
 def test_a_rotated_log_tells_what_a_whole_one_does(
     lines: list[bytes], whole: AuditResult, tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
     """Topics are deleted in other files than they were created in."""
-    paths = [str(rotate(lines, [100, 350, 351, 600, 601, 1000], tmp_path))]
+    paths = [str(rotate(lines, CUTS, tmp_path))]
     splits = plan_splits(paths, "auto")
     assert len(splits) == 7
 
     if engine == "spark":
         result = spark.audit(request.getfixturevalue("spark"), splits, RECORDED, "the log")
     else:
-        result = local.audit(splits, RECORDED, "the log", processes=1 if engine == "one process" else 2)
+        result = local.audit(splits, RECORDED, "the log", processes=2)
 
     assert result.findings.to_pylist() == whole.findings.to_pylist()
     assert result.quality == whole.quality
 
 
+@example(CUTS)
 @given(cuts=st.lists(st.integers(1, 1098), max_size=8, unique=True).map(sorted))
 @settings(max_examples=examples(15), deadline=None)
 def test_it_does_not_matter_where_a_log_was_cut(lines: list[bytes], whole: AuditResult, cuts: list[int]) -> None:

@@ -24,6 +24,7 @@ from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from tests.audit import recorded
+from tests.support.scheduling import by_day
 
 START_MS = 1_773_219_600_000
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -58,7 +59,7 @@ def in_force(quotas: dict[Entity, dict[QuotaKey, Value]] | None = None) -> Audit
     return AuditSettings(quotas=QuotaHistory.of(QuotaSnapshot(quotas or {})))
 
 
-def traffic(seed: int, seconds: int = 1500) -> list[Row]:
+def traffic(seed: int, seconds: int = 600 if by_day() else 1500) -> list[Row]:
     """Users of different appetite on two brokers, in waves."""
     rng = random.Random(seed)
     rows = []

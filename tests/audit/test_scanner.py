@@ -37,7 +37,7 @@ from tests.audit.request_lines import (
 )
 from tests.support.scheduling import by_day
 
-LINES = int(os.environ.get("KQUOTA_MUTATED_LINES", "3000"))
+LINES = int(os.environ.get("KQUOTA_MUTATED_LINES", "1000" if by_day() else "3000"))
 """How many mutated lines are read both ways."""
 
 USUAL = [
@@ -157,7 +157,7 @@ def test_what_clients_send_is_usual() -> None:
 @pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kolkata")])
 def test_a_real_log_is_usual_and_read_the_same(zone: Any) -> None:
     with gzip.open(recorded.LOG) as file:
-        lines = list(itertools.islice(file, 0, None, 9))
+        lines = list(itertools.islice(file, 0, None, 27 if by_day() else 9))
     assert same(lines, zone) < len(lines) / 100
     assert same(lines, zone, data=True) < len(lines) / 20
 
@@ -204,7 +204,8 @@ def test_a_line_with_another_request_behind_is_left() -> None:
 
 
 def test_texts_that_fill_the_table_are_read_the_same() -> None:
-    lines = [line(fields(principal=f"User:{number}")).encode() for number in range(70_000)]
+    whole = line(fields(principal="User:0"))
+    lines = [whole.replace('"User:0"', f'"User:{number}"').encode() for number in range(70_000)]
     rows = Fast()(lines)
     assert [row[2] for row in rows if row] == [str(number) for number in range(70_000)]
 
@@ -231,12 +232,12 @@ ENVELOPES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "late"), ENVELOPES[: 3 if by_day() else None])
+@pytest.mark.parametrize(("name", "late"), ENVELOPES[: 2 if by_day() else None])
 def test_a_file_is_read_the_same_with_and_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, late: int
 ) -> None:
     with gzip.open(recorded.LOG) as file:
-        lines = list(itertools.islice(file, 0, 2500 if name else 6000))
+        lines = list(itertools.islice(file, 0, (2500 if name else 6000) // (2 if by_day() else 1)))
     lines += [
         b"[2026-13-45 99:99:99,999]" + lines[0][25:],
         re.sub(rb'"principal":"User:', rb'"principal":"User:a\\tb', lines[0]),  # a tab, which collectors may have made

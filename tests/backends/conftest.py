@@ -14,6 +14,9 @@ from confluent_kafka.admin import (
     AdminClient,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
 from kquota.backends.kafka import KafkaBackend
@@ -197,11 +200,10 @@ def cluster(certificates: Certificates, authorization_server: AuthorizationServe
     }
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={authorization_server.jwks.as_uri()}"
     with KafkaBroker(settings=settings, listeners=listeners, jvm_flags=[allowed]) as broker:
-        carol = ("--entity-type", "users", "--entity-name", "carol")
-        for credentials in ("SCRAM-SHA-256=[password=c-256]", "SCRAM-SHA-512=[password=c-512]"):
-            added = broker.kafka_configs("--alter", "--add-config", credentials, *carol)
-            assert added.returncode == 0, added.stderr
         admin = AdminClient(broker.client())
+        for mechanism, password in ((ScramMechanism.SCRAM_SHA_256, b"c-256"), (ScramMechanism.SCRAM_SHA_512, b"c-512")):
+            added = UserScramCredentialUpsertion("carol", ScramCredentialInfo(mechanism, 4096), password)
+            admin.alter_user_scram_credentials([added])["carol"].result(60)
         for acl in admin.create_acls([_may("bob", AclOperation.DESCRIBE_CONFIGS)]).values():
             acl.result(60)
         yield Cluster(broker)

@@ -418,7 +418,7 @@ def test_many_entities_in_bounded_requests(
     snapshot = backend.describe()
     assert len(snapshot) == 2 * many
     assert max(sizes) <= REQUEST_BYTES
-    assert len(sizes) < many / 33
+    assert len([size for size in sizes if size > 1_000]) < many / 33  # a ping or a look at a node is smaller
     assert len(znodes.get_children("/config/changes")) == 2 * many
     sizes.clear()
     assert len(backend.describe(QuotaFilter({EntityType.USER: "user-7"}, strict=True))) == 1

@@ -1,4 +1,4 @@
-"""The real broker of the tests does what tests rely on: quotas through Kafka's own tool, throttling, a request log."""
+"""The real broker of the tests does what tests rely on: throttling, a request log, the release."""
 
 import json
 import shutil
@@ -7,23 +7,18 @@ from pathlib import Path
 from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota.backends.kafka import KafkaBackend
+from kquota.core.quotas.alteration import Alteration
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.support.waiting import until
 
 
-def test_kafka_configs_sets_and_describes_a_quota(broker: KafkaBroker) -> None:
-    where = ("--entity-type", "users", "--entity-name", "bob")
-    altered = broker.kafka_configs("--alter", "--add-config", "producer_byte_rate=2048", *where)
-    assert (altered.returncode, altered.stdout) == (0, "Completed updating config for user bob.\n"), altered.stderr
-    described = broker.kafka_configs("--describe", *where)
-    assert described.returncode == 0, described.stderr
-    assert "Quota configs for user-principal 'bob' are producer_byte_rate=2048.0" in described.stdout
-
-
 def test_a_producer_over_its_quota_is_throttled_and_logged(broker: KafkaBroker) -> None:
-    quota = ("--alter", "--add-config", "producer_byte_rate=20000", "--entity-type", "users", "--entity-name", "alice")
-    altered = broker.kafka_configs(*quota)
-    assert altered.returncode == 0, altered.stderr
+    with KafkaBackend(broker.bootstrap) as backend:
+        (altered,) = backend.alter([Alteration(Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 20_000})])
+        assert altered.error is None
     admin = AdminClient(broker.client("admin"))  # named: its futures fail once it is gone
     admin.create_topics([NewTopic("load", 1, 1)])["load"].result(60)
     throttled: list[float] = []

@@ -17,21 +17,11 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota, Ran, kquota, validated  # noqa: F401 - a fixture
 from tests.support.waiting import PATIENCE_S, interrupted, until
 
-_ROOT = """\
-    Root:
-      level: INFO
-      AppenderRef:
-        ref: RequestAppender
-"""
-
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def broker(configured: KafkaBroker) -> KafkaBroker:
     """A broker whose request log is configured as `kquota record --appender log4j2` says."""
-    logging = tmp_path_factory.mktemp("log4j") / "log4j2.yaml"
-    logging.write_text(appender_text("log4j2") + _ROOT)
-    with KafkaBroker(logging=logging) as running:
-        yield running
+    return configured
 
 
 @pytest.fixture

@@ -15,17 +15,9 @@ LISTENER = f"listener.name.sasl_plaintext.{RATE}"
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
+def broker(configured: KafkaBroker) -> KafkaBroker:
     """A broker with static limits; alice may do nothing."""
-    settings = {
-        RATE: "5000",
-        f"listener.name.plaintext.{RATE}": "700",
-        "quota.window.num": "7",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    with KafkaBroker(settings=settings) as running:
-        yield running
+    return configured
 
 
 @pytest.fixture

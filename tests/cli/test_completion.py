@@ -25,7 +25,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
 from tests.support.sandbox import Sandbox
-from tests.support.scheduling import part
+from tests.support.scheduling import examples, part
 from tests.support.waiting import settled, until
 from tests.support.warm import Forks
 
@@ -172,26 +172,27 @@ def test_any_name_becomes_the_right_word(online: Terminal, shell: str, quote: st
         patiently(last_word(online, line), name)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("describe --zookeeper $CLUSTER --user eq=", "eq=ual"),
-        ('describe --zookeeper="$CLUSTER" --user=col:', "--user=col:on"),
-        ("describe --context real --user my\\ ", "my user"),
-        ("resolve --context real --client a", "app 1"),
-        ("resolve --context real --ip 10", "10.0.0.7"),
-        ("describe --context real --entity-type users --entity-name my", "my user"),
-        ("describe --context real --entity-type clients --entity-type users --entity-name a", "app 1"),
-        ("describe --context real --entity-type users --entity-default --entity-type clients --entity-name a", "app 1"),
-        ("alter --context real --entity user=quo", 'user=quo"te'),
-        ("alter --context real --entity user=my\\ user,", "user=my user,client-id="),
-        ("alter --context real --entity user=new,client-id=a", "user=new,client-id=app 1"),
-        ("alter --context real --entity user=CN=a", "user=CN=a,OU=b"),
-    ],
+NAMED = (
+    ("describe --zookeeper $CLUSTER --user eq=", "eq=ual"),
+    ('describe --zookeeper="$CLUSTER" --user=col:', "--user=col:on"),
+    ("describe --context real --user my\\ ", "my user"),
+    ("resolve --context real --client a", "app 1"),
+    ("resolve --context real --ip 10", "10.0.0.7"),
+    ("describe --context real --entity-type users --entity-name my", "my user"),
+    ("describe --context real --entity-type clients --entity-type users --entity-name a", "app 1"),
+    ("describe --context real --entity-type users --entity-default --entity-type clients --entity-name a", "app 1"),
+    ("alter --context real --entity user=quo", 'user=quo"te'),
+    ("alter --context real --entity user=my\\ user,", "user=my user,client-id="),
+    ("alter --context real --entity user=new,client-id=a", "user=new,client-id=app 1"),
+    ("alter --context real --entity user=CN=a", "user=CN=a,OU=b"),
 )
-def test_names_of_the_cluster(online: Terminal, line: str, expected: str) -> None:
+"""Lines that name something in the cluster, and the name."""
+
+
+def test_names_of_the_cluster(online: Terminal, shell: str) -> None:
     """Each option that takes a name, and each way to say which cluster."""
-    patiently(last_word(online, f"kquota {line}"), expected)
+    for line, expected in part(NAMED, SHELLS.index(shell)):
+        patiently(last_word(online, f"kquota {line}"), expected)
 
 
 def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, forks: Forks, tmp_path: Path) -> None:
@@ -362,7 +363,7 @@ def test_what_is_inserted_reads_back(value: str, cut: int, quote: str) -> None:
     assert split(f"{line}{quoted_rest(value, line)}{quote}") == [value]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(values=st.lists(TEXTS, min_size=1, max_size=20), quote=st.sampled_from(["", "'", '"']))
 def test_bash_reads_it_the_same_way(values: list[str], quote: str) -> None:
     """Many names in one real bash."""

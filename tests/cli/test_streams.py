@@ -121,9 +121,6 @@ def test_rows_keep_their_colour_when_they_are_sorted(kquota: Kquota, tmp_path: P
     ("arguments", "options", "no_color", "coloured"),
     [
         (PLAN, [], "", True),
-        (("lint", "quotas.yaml"), [], "", True),
-        (COLOURED[-1], [], "", True),
-        (PLAN, [], "1", False),
         (COLOURED[-1], ["--color", "auto"], "1", False),
         (PLAN, ["--color", "always"], "1", True),
         (PLAN, ["--color", "never"], "", False),

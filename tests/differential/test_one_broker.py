@@ -267,7 +267,7 @@ def test_all_ways_say_the_same(oracle: Oracle, tmp_path: Path) -> None:
     path, generation = tmp_path / "usage.jsonl", oracle.generation
     checked, delayed = 0, dict.fromkeys(Kind, 0)
 
-    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2 if by_day() else 5, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**32 - 1))
     def agree(seed: int) -> None:
         nonlocal checked

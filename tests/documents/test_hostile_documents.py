@@ -40,7 +40,7 @@ CASES = {
     "deeper.json": '{"a":' * 100_000,
     "deep.yaml": "a: " + "[" * 20_000,
     "closed.yaml": "a: " + "[" * 5_000 + "]" * 5_000,
-    "blocks.yaml": "".join(" " * n + "a:\n" for n in range(2_000)),
+    "blocks.yaml": "".join(" " * n + "a:\n" for n in range(1_000)),
     "dashes.yaml": "- " * 5_000,
     "digits.json": '{"kind":"kquota.quotas","version":1,"quotas":[],"internal":' + "9" * 5_000 + "}",
     "digits.yaml": quota("9" * 5_000),

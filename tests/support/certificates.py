@@ -25,6 +25,8 @@ from cryptography.x509.oid import NameOID
 from kquota.backends import stores
 from kquota.backends.tls import Tls
 
+QUICK_TOOL = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -58,7 +60,9 @@ def authority(name: str) -> Certificate:
 
 def keytool(*arguments: str, cwd: Path) -> None:
     """Runs the JDK's keytool without questions. Raises subprocess.CalledProcessError with what it said."""
-    subprocess.run(["keytool", "-noprompt", *arguments], cwd=cwd, check=True, capture_output=True, text=True)
+    subprocess.run(
+        ["keytool", *QUICK_TOOL, "-noprompt", *arguments], cwd=cwd, check=True, capture_output=True, text=True
+    )
 
 
 def _issue(name: str, issuer: Certificate | None, *, authority: bool, hosts: Sequence[str]) -> Certificate:
