@@ -6,7 +6,6 @@ own transport does it: the AdminClient of confluent-kafka 2.16 cannot name the d
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -117,7 +116,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
 
     def _check_age(self, broker: Broker) -> None:
         """Raises Rejected by a broker that would take the rate, and does not know it."""
-        with nullcontext(self._nodes.any) if broker is DEFAULT else self._nodes.asking(broker) as session:
+        with self._nodes.asking(_node(broker)) as session:
             version = session.version
         if version is not None and version < CONNECTION_RATES:
             since = Since(CONNECTION_RATES, "KIP-612")

@@ -5,7 +5,7 @@ A broker answers for its own configs and loggers only; DescribeCluster says wher
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -35,7 +35,8 @@ class Nodes:
         self._timeout_s = timeout_s
         self._security = security or KafkaSecurity()
         self._kind = wire.CONTROLLERS if controllers else wire.BROKERS
-        self._session = Session(Servers.parse(bootstrap), timeout_s, self._security)
+        self.any = Session(Servers.parse(bootstrap), timeout_s, self._security)
+        """A session with any node."""
         self._sessions: dict[int, Session] = {}
 
     @property
@@ -45,18 +46,16 @@ class Nodes:
 
     def close(self) -> None:
         """Drops all connections."""
-        for session in (self._session, *self._sessions.values()):
+        for session in (self.any, *self._sessions.values()):
             session.close()
 
     def addresses(self) -> dict[int, Server]:
         """Where the nodes are that are alive. Raises Unreachable, Unauthorized, Rejected."""
-        return {
-            node.broker_id: Server(node.host, node.port) for node in self._session.describe_cluster(self._kind).brokers
-        }
+        return {node.broker_id: Server(node.host, node.port) for node in self.any.describe_cluster(self._kind).brokers}
 
     def cluster_id(self) -> str:
         """Kafka's cluster id. Raises as `addresses` does."""
-        return str(self._session.describe_cluster(self._kind).cluster_id)
+        return str(self.any.describe_cluster(self._kind).cluster_id)
 
     def address_of(self, node: int) -> Server:
         """Where a node is. Raises InputError for one that is not alive in the cluster, and as `addresses` does."""
@@ -66,14 +65,12 @@ class Nodes:
             raise InputError(f"there is no {self.noun} {node} alive in the cluster", hint=f"{self.noun}s: {alive}")
         return addresses[node]
 
-    @property
-    def any(self) -> Session:
-        """A session with any node."""
-        return self._session
-
     @contextmanager
-    def asking(self, node: int) -> Iterator[Session]:
-        """A session with that node, and errors that name it. Raises InputError for one that is not alive."""
+    def asking(self, node: int | None) -> Iterator[Session]:
+        """A session with that node, and errors that name it; None: with any. Raises InputError for one not alive."""
+        if node is None:
+            yield self.any
+            return
         session = self._sessions.get(node)
         if session is None:
             session = Session(Servers((self.address_of(node),)), self._timeout_s, self._security)
@@ -92,7 +89,7 @@ class Nodes:
         """
         resource = wire.DescribeConfigsResource(kind, _resource(node), names)
         request = wire.DescribeConfigsRequest([resource], include_synonyms=True)
-        with self._asking(node) as session:
+        with self.asking(node) as session:
             return session.answer(request, wire.DescribeConfigsResponse, of_first).results[0].configs
 
     def alter_configs(
@@ -105,7 +102,7 @@ class Nodes:
         ]
         resource = wire.AlterConfigsResource(kind, _resource(node), configs)
         request = wire.IncrementalAlterConfigsRequest([resource], validate_only)
-        with self._asking(node) as session:
+        with self.asking(node) as session:
             try:
                 session.answer(request, wire.IncrementalAlterConfigsResponse, of_first)
             except Unanswered as error:
@@ -113,14 +110,11 @@ class Nodes:
                     raise
                 raise Uncertain(f"may or may not have been altered: {error.message}", hint="describe it") from None
 
-    def _asking(self, node: int | None) -> AbstractContextManager[Session]:
-        return nullcontext(self._session) if node is None else self.asking(node)
-
     # Topics
 
     def topic(self, name: str) -> Any | None:
         """What brokers know of a topic; None for a topic that is not there. Raises as `addresses` does."""
-        (answer,) = self._session.ask([wire.MetadataRequest([name])], wire.MetadataResponse)
+        (answer,) = self.any.ask([wire.MetadataRequest([name])], wire.MetadataResponse)
         (topic,) = answer.topics
         if topic.error_code == UNKNOWN_TOPIC:
             return None
@@ -146,9 +140,9 @@ class Nodes:
 
     def _ask_controller(self, request: Any, kind: type, name: str, done_before: int) -> bool:
         """Whether the request was carried out. In ZooKeeper mode brokers do not pass it on to the controller."""
-        deadline = self._session.deadline()
+        deadline = self.any.deadline()
         while True:
-            controller = self._session.describe_cluster(self._kind).controller_id
+            controller = self.any.describe_cluster(self._kind).controller_id
             if controller < 0:  # an election is under way
                 if deadline.left < 2 * PAUSE_S:
                     raise Unreachable("the cluster has no controller now", hint="try again once one is elected")
