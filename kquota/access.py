@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _SCHEMES = {"bootstrap_controller": "controller", "bootstrap_server": "kafka", "zookeeper": "zookeeper"}
 """kquota's own schemes of the addresses, which count in this order."""
+FILES = ("command_config", "zk_tls_config_file", "zk_jaas_file")
+"""The files to log in with, as contexts and options are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +55,9 @@ class Access:
     @classmethod
     def of_context(cls, context: Context, timeout_s: float = 10.0) -> Access:
         """What a context stands for; its own time-out comes before `timeout_s`."""
-        return cls(
-            context.bootstrap_server,
-            context.bootstrap_controller,
-            context.zookeeper,
-            context.command_config,
-            context.zk_tls_config_file,
-            context.zk_jaas_file,
-            timeout_s if context.timeout is None else context.timeout,
-            context=context.name,
-            isolated=True,
-        )
+        said: dict[str, Any] = {name: getattr(context, name) for name in (*_SCHEMES, *FILES)}
+        timeout_s = timeout_s if context.timeout is None else context.timeout
+        return cls(**said, timeout_s=timeout_s, context=context.name, isolated=True)
 
     @property
     def address(self) -> str | None:

@@ -82,8 +82,7 @@ def plan(
     """
     if isinstance(wish, (str, Path)):
         file = read_quota_file(Path(wish), overlay)
-        usual = Guards()
-        guards = guards or file.guards(usual.most_deleted, usual.most_changed)
+        guards = guards or file.guards
         current = cluster.describe()
         made = core_plan(current, file.desired, prune=prune, unmanaged=file.unmanaged)
     elif isinstance(wish, Mapping):

@@ -24,7 +24,7 @@ import click
 from click.core import ParameterSource
 
 from kquota import state
-from kquota.access import Access, load_config
+from kquota.access import FILES, Access, load_config
 from kquota.cli.streams import note, once
 from kquota.errors import InputError
 
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from kquota.documents.config import Context
 
 ADDRESSES = ("bootstrap_server", "bootstrap_controller", "zookeeper")
-_FILES = ("command_config", "zk_tls_config_file", "zk_jaas_file")
-SETTINGS = (*ADDRESSES, *_FILES, "timeout")
+SETTINGS = (*ADDRESSES, *FILES, "timeout")
 """The parameters of the cluster options, but for `context`."""
 _VARIABLES = {"zk_jaas_file": "KQUOTA_ZOOKEEPER_JAAS_FILE"}
 """The environment variables that are not called after their option."""
@@ -106,7 +105,7 @@ class Given:
         """All the addresses that are given, for a command that needs two. Raises as `in_effect` does."""
         context, found = self.in_effect()
         return Access(
-            **{name: found[name].value or None for name in (*ADDRESSES, *_FILES)},
+            **{name: found[name].value or None for name in (*ADDRESSES, *FILES)},
             timeout_s=found["timeout"].value or self.timeout_s,
             # A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
             patient=self.settings["timeout"].is_option,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota.access import Access
+from kquota.access import FILES, Access
 from kquota.cli.contexts import journal_folder
 from kquota.cli.streams import note, warn
 from kquota.cli.text import entity_text, many, moment, safe
@@ -170,13 +170,7 @@ def cluster_words(access: Access | None) -> list[str]:
     if access.context is not None:
         return ["--context", access.context]
     words = []
-    for option, value in (
-        ("--bootstrap-server", access.bootstrap_server),
-        ("--zookeeper", access.zookeeper if access.is_zookeeper else None),
-        ("--command-config", access.command_config and access.command_config.absolute()),
-        ("--zk-tls-config-file", access.zk_tls_config_file and access.zk_tls_config_file.absolute()),
-        ("--zk-jaas-file", access.zk_jaas_file and access.zk_jaas_file.absolute()),
-    ):
-        if value:
-            words += [option, str(value)]
+    for name in ("zookeeper" if access.is_zookeeper else "bootstrap_server", *FILES):
+        if value := getattr(access, name):
+            words += [f"--{name.replace('_', '-')}", str(value.absolute() if isinstance(value, Path) else value)]
     return words

@@ -62,9 +62,10 @@ class QuotaFile:
         """The quotas as a cluster would have them."""
         return QuotaSnapshot(self.desired, self.problems)
 
-    def guards(self, most_deleted: float, most_changed: float) -> Guards:
-        """The guards that the file asks for, with those shares."""
-        return Guards(most_deleted, most_changed, self.protected, self.internal)
+    @property
+    def guards(self) -> Guards:
+        """The guards that the file asks for, with the usual shares."""
+        return Guards(protected=self.protected, internal=self.internal)
 
 
 def quotas_document(snapshot: QuotaSnapshot) -> Document:

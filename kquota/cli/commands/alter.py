@@ -178,8 +178,7 @@ def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
     ]
     if not managed:
         raise InputError(f"{file}: no quotas in it")
-    usual = Guards()
-    return managed, quota_file.guards(usual.most_deleted, usual.most_changed)
+    return managed, quota_file.guards
 
 
 def _items(texts: Iterable[str]) -> list[str]:

@@ -76,11 +76,12 @@ def command(
         except Unreachable as error:
             raise unwritten(error) from None
         session.warn_problems(current)
-        guards = Guards(max_deleted / 100, max_changed / 100)
+        guards = Guards()
         if quota_file is not None:
             planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
             planned = replace(planned, cluster=cluster_of(backend))
-            guards = quota_file.guards(max_deleted / 100, max_changed / 100)
+            guards = quota_file.guards
+        guards = replace(guards, most_deleted=max_deleted / 100, most_changed=max_changed / 100)
         assert planned is not None
         check_cluster(planned, backend)
         session.note_new_names(current, [change.entity for change in planned.changes if not change.before])

@@ -99,7 +99,9 @@ def command(
             asked = (f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items())
             note(safe(f"no quotas are set on {', '.join(asked)}"))
         session.note_slips(others, wanted.components)
-        _note_pairs(others, wanted)
+        pairs_of_it = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
+        if pairs_of_it:  # who asks for the one may mean those
+            note(safe(f"there are quotas of {first_of(pairs_of_it, most=1)}: --no-strict shows them"))
     return None
 
 
@@ -111,13 +113,6 @@ def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
 
     problems = dict.fromkeys(problem for part in parts for problem in part.problems)
     return QuotaSnapshot({entity: values for part in parts for entity, values in part.items()}, tuple(problems))
-
-
-def _note_pairs(others: QuotaSnapshot, wanted: QuotaFilter) -> None:
-    """Says which quotas there are for the name together with another one: who asks for it may mean those, too."""
-    pairs = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
-    if pairs:
-        note(safe(f"there are quotas of {first_of(pairs, most=1)}: --no-strict shows them"))
 
 
 def _pairs_of(backend: QuotaBackend, filters: Sequence[QuotaFilter], parts: Sequence[QuotaSnapshot]) -> int:

@@ -19,11 +19,11 @@ from kquota.cli.streams import note, say, warn
 from kquota.cli.text import safe
 from kquota.cli.writing import carry_out, terms_of
 from kquota.core.change.plan import plan_of_edit
-from kquota.core.change.review import Guards, with_review
+from kquota.core.change.review import with_review
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.selector import NamePatterns
 from kquota.documents.quotas import QuotaFile, quotas_text, read_quota_file, writable
-from kquota.errors import InputError, KquotaError, Refused
+from kquota.errors import InputError, Refused
 
 _MOST_TRIES = 10
 """An editor that is a program would make the same mistake for ever."""
@@ -73,24 +73,16 @@ def command(selection: params.Selection, strict: bool, match: NamePatterns, writ
             lines = quotas_text(shown).splitlines(keepends=True)
             text = _head(terms.named) + "".join(line for line in lines if not line.startswith("#"))
             path.write_text(text, encoding="utf-8")
+            keep = True
             file = _edited(editor, path, text, is_asked)
             if file is None:
+                keep = False
                 return ExitCode.OK
-            keep = True
-            usual = Guards()
             made = plan_of_edit(current, shown, file.desired, file.unmanaged)
             made = replace(made, cluster=cluster_of(backend), existing=len(current))
-            code = carry_out(
-                with_review(made, current, file.guards(usual.most_deleted, usual.most_changed)),
-                backend,
-                terms,
-                file.labels,
-            )
+            code = carry_out(with_review(made, current, file.guards), backend, terms, file.labels)
             keep = code not in (ExitCode.OK, ExitCode.OUTPUT)
             return code
-        except _Kept as error:
-            keep = True
-            raise error.cause from None
         finally:
             if keep:
                 say(f"kquota: the edit is kept in {path}")
@@ -98,21 +90,15 @@ def command(selection: params.Selection, strict: bool, match: NamePatterns, writ
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Kept(Exception):
-    """An error after which the file is worth keeping."""
-
-    def __init__(self, cause: KquotaError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
 def _editor() -> list[str]:
-    """The words of the editor's command. Raises InputError where there is none."""
+    """The words of the editor's command. Raises InputError where there is none, or no such program."""
     for name in ("VISUAL", "EDITOR"):
         try:
             words = shlex.split(os.environ.get(name, ""))
         except ValueError as error:
             raise InputError(f"{name} is not a command: {error}") from None
+        if words and shutil.which(words[0]) is None:
+            raise InputError(f"{name}: there is no program {words[0]}", hint="set VISUAL or EDITOR")
         if words:
             return words
     if shutil.which("vi") is None:
@@ -123,7 +109,7 @@ def _editor() -> list[str]:
 def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity], bool]) -> QuotaFile | None:
     """The file as it was edited, once it has no mistakes; None where there is nothing to do, which is said.
 
-    Raises _Kept for a file that keeps its mistakes, Refused for an editor that fails.
+    Raises InputError for a file that keeps its mistakes, Refused for an editor that fails.
     """
 
     def read() -> QuotaFile:
@@ -137,7 +123,7 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
         try:
             edited = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise _Kept(InputError(f"{path} cannot be read after the edit: {type(error).__name__}")) from None
+            raise InputError(f"{path} cannot be read after the edit: {type(error).__name__}") from None
         if not _content(edited):
             note("the file is empty: nothing was done")
             return None
@@ -148,7 +134,7 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
             file = read()
         except InputError as error:
             if _content(edited) == _content(before) and before is not text:
-                raise _Kept(error) from None  # whoever edits has given up
+                raise  # whoever edits has given up
             mistake, before = error, _explained(edited, error)
             path.write_text(before, encoding="utf-8")
             try:
@@ -159,7 +145,7 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
         else:
             session.warn_problems(file)
             return file
-    raise _Kept(mistake)
+    raise mistake
 
 
 def _refuse_others(file: QuotaFile, is_asked: Callable[[Entity], bool]) -> None:
@@ -173,12 +159,8 @@ def _refuse_others(file: QuotaFile, is_asked: Callable[[Entity], bool]) -> None:
 
 
 def _run(editor: list[str], path: Path) -> None:
-    """Opens the editor and waits for its end. Raises Refused, or InputError for a command that is not there."""
-    try:
-        process = subprocess.Popen([*editor, str(path)])
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"the editor {editor[0]} cannot be run: {reason}", hint="set VISUAL or EDITOR") from None
+    """Opens the editor and waits for its end. Raises Refused where that fails."""
+    process = subprocess.Popen([*editor, str(path)])
     # Ctrl-C is the editor's, which shares the terminal.
     handler = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
@@ -186,7 +168,7 @@ def _run(editor: list[str], path: Path) -> None:
     finally:
         signal.signal(signal.SIGINT, handler)
     if code != 0:
-        raise _Kept(Refused(f"the editor {editor[0]} ended with exit code {code}: nothing was written"))
+        raise Refused(f"the editor {editor[0]} ended with exit code {code}: nothing was written")
 
 
 def _content(text: str) -> str:

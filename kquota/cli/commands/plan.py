@@ -18,7 +18,7 @@ from kquota.cli.views import View, show, shown_as
 from kquota.cli.whatif import replay, usage_view
 from kquota.core.change.lint import Facts, concerning, lint
 from kquota.core.change.plan import Plan, plan
-from kquota.core.change.review import Guards, with_review
+from kquota.core.change.review import with_review
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.selector import selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -90,9 +90,7 @@ def command(
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     planned = replace(planned, cluster=live.cluster, message=message)
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
-    usual = Guards()
-    guards = quota_file.guards(usual.most_deleted, usual.most_changed)
-    planned = with_review(planned, current, guards, findings)
+    planned = with_review(planned, current, quota_file.guards, findings)
     if out is not None:
         save(planned, quota_file.labels, out)
         wrote(out, f"'kquota apply {out}{params.there(source.access)}' applies it")

@@ -313,18 +313,14 @@ def _reasons(item: Resolution, brokers: int | None) -> Iterator[Branch]:
             "dim",
         )
     if item.ignored:
-        yield _ignored(item)
-
-
-def _ignored(item: Resolution) -> Branch:
-    return Branch(
-        "not enforced",
-        [
-            Branch(f"{source(item.key, other.entity)}: {limit_text(item.key, other.value)}, {other.reason}")
-            for other in item.ignored
-        ],
-        "yellow",
-    )
+        yield Branch(
+            "not enforced",
+            [
+                Branch(f"{source(item.key, other.entity)}: {limit_text(item.key, other.value)}, {other.reason}")
+                for other in item.ignored
+            ],
+            "yellow",
+        )
 
 
 def _sharers(item: Resolution) -> str:
