@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from kquota.errors import InputError, Unauthorized, Unreachable
 from kquota.live.sources import Prometheus
 from kquota.metrics.prometheus import Credentials, Server, fetch, selector
 from tests.audit.prometheus_server import RECORDED, FakePrometheus, fake_prometheus
+from tests.support.listening import Listening
 
 SERIES = json.loads(RECORDED.read_text())["data"]["result"]
 TIMES = [time for time, _ in SERIES[0]["values"]]
@@ -85,36 +85,25 @@ def test_redirects_are_not_followed(prometheus: FakePrometheus, tmp_path: Path) 
     assert len(prometheus.asked) == 1
 
 
-class Hostile:
+class Hostile(Listening):
     """A server on the loopback address that answers as it is told, byte by byte or without an end."""
 
     def __init__(self, parts: Iterator[bytes], pause_s: float) -> None:
+        super().__init__()
         self._parts = parts
         self._pause_s = pause_s
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://{self.address}"
 
-    def __enter__(self) -> Hostile:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            connected, _ = self._listener.accept()
-            with connected:
-                connected.recv(1 << 16)
-                for part in self._parts:
-                    connected.sendall(part)
-                    time.sleep(self._pause_s)
-                # To close before all of the question is read would take the answer back.
-                connected.shutdown(socket.SHUT_WR)
-                while connected.recv(1 << 16):
-                    pass
+    def _serve(self, connected: socket.socket) -> None:
+        with contextlib.suppress(OSError), connected:
+            connected.recv(1 << 16)
+            for part in self._parts:
+                connected.sendall(part)
+                time.sleep(self._pause_s)
+            # To close before all of the question is read would take the answer back.
+            connected.shutdown(socket.SHUT_WR)
+            while connected.recv(1 << 16):
+                pass
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"

@@ -25,6 +25,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.errors import Rejected, Uncertain, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
+from tests.support.listening import Listening
 from tests.support.processes import free_ports
 from tests.support.wire import decode_request, encode_response
 
@@ -33,38 +34,17 @@ PAIR = Entity(user=DEFAULT, client_id="app")
 VERSIONS = [wire.ApiVersion(api.key, 0, api.max_version) for api in wire.APIS]
 
 
-class Peer:
+class Peer(Listening):
     """A scripted broker: `answer` is given each request and returns a response, raw bytes, or None for silence.
 
     Raising EOFError closes the connection. Versions and describes without entities are answered where it returns ....
     """
 
     def __init__(self, answer: Callable[[wire.Request, wire.RequestHeader], Any]) -> None:
+        super().__init__()
         self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
         self.requests: list[wire.Request] = []
-        self.connections = 0
-        self.bootstrap = f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def __enter__(self) -> Peer:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Closing alone does not wake a thread that waits in accept.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        for each in (self._listener, *self._open):
-            each.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connected, _ = self._listener.accept()
-                self.connections += 1
-                self._open.append(connected)
-                threading.Thread(target=self._serve, args=(connected,), daemon=True).start()
+        self.bootstrap = self.address
 
     def _serve(self, connected: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), connected, connected.makefile("rb") as stream:

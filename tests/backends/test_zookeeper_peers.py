@@ -8,7 +8,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
 
 import pytest
 
@@ -18,33 +17,18 @@ from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.cli.main import run
 from kquota.errors import Unreachable
+from tests.support.listening import Listening
 
 GREETING = struct.pack(">iiqi16s?", 0, 10_000, 1, 16, b"p" * 16, False)
 HEAD = struct.Struct(">iqi")
 
 
-class Peer:
+class Peer(Listening):
     """A server that shakes hands as ZooKeeper does; `answer` makes what follows the length, or None for silence."""
 
     def __init__(self, answer: Callable[[int, bytes], bytes | None]) -> None:
+        super().__init__()
         self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connected, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connected,), daemon=True).start()
 
     def _serve(self, connected: socket.socket) -> None:
         with contextlib.suppress(OSError), connected, connected.makefile("rb") as stream:

@@ -11,6 +11,10 @@ from typing import Any, Protocol
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota.access import Access
+from kquota.backends.memory import MemoryBackend
+from kquota.core.change.plan import Cluster
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import schema
 from tests.support import here
 from tests.support.scheduling import by_day
@@ -24,6 +28,11 @@ class Ran:
     code: int
     out: str
     err: str
+
+    @property
+    def first(self) -> str:
+        """The first line of stderr."""
+        return self.err.partition("\n")[0]
 
     @property
     def rest(self) -> str:
@@ -64,6 +73,18 @@ def kquota(tmp_path: Path, forks: Forks) -> Kquota:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+def in_memory(patch: pytest.MonkeyPatch, quotas: QuotaSnapshot, cluster: str) -> MemoryBackend:
+    """A cluster in memory with those quotas, behind every address, and `cluster` as its name in all rooms."""
+    backend = MemoryBackend(quotas)
+    patch.setattr(Access, "open", lambda *_: backend)
+    for room in ("changes", "cli.altering", "cli.writing", *(f"cli.commands.{name}" for name in _ROOMS)):
+        patch.setattr(f"kquota.{room}.place_of", lambda _: Cluster(cluster))
+    return backend
+
+
+_ROOMS = ("alter", "undo", "reconcile")
 
 
 def validated(text: str, name: str) -> dict[str, Any]:

@@ -6,14 +6,12 @@ from pathlib import Path
 import click
 import pytest
 
-from kquota.access import Access
 from kquota.backends.memory import MemoryBackend
 from kquota.cli.main import run
-from kquota.core.change.plan import Cluster
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, in_memory
 
 QUOTAS = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"
 
@@ -82,15 +80,7 @@ class _Terminal(io.StringIO):
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
     """A cluster in memory behind every address, and a folder of its own for the files of the user."""
-    backend = MemoryBackend(QuotaSnapshot({BOB: {KEY: 20 * MB}}))
-    monkeypatch.setattr(Access, "open", lambda *_: backend)
-    for room in (
-        "changes",
-        "cli.altering",
-        "cli.writing",
-        *(f"cli.commands.{each}" for each in ("alter", "undo", "reconcile")),
-    ):
-        monkeypatch.setattr(f"kquota.{room}.place_of", lambda _: Cluster("zookeeper://zk1:2181"))
+    backend = in_memory(monkeypatch, QuotaSnapshot({BOB: {KEY: 20 * MB}}), "zookeeper://zk1:2181")
     for variable in ("KQUOTA_ZOOKEEPER", "KQUOTA_BOOTSTRAP_SERVER", "KQUOTA_CONTEXT", "KQUOTA_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

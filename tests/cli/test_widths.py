@@ -19,11 +19,9 @@ import pytest
 from rich.cells import cell_len
 
 from kquota.access import Access
-from kquota.backends.memory import MemoryBackend
 from kquota.cli import session, views
 from kquota.cli.main import cli, run
 from kquota.core.change.broker import BrokerConfig, Setting, Source
-from kquota.core.change.plan import Cluster
 from kquota.core.enforcement import Generation, QuotaWindows
 from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
 from kquota.core.quotas.entity import Entity
@@ -32,6 +30,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve
 from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as RECORDED
+from tests.cli.conftest import in_memory
 from tests.cli.test_screens import LONG, WIDTHS, shown
 from tests.test_recorder import Loggers
 
@@ -180,18 +179,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "c.yaml"))
     monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)
-    backend = MemoryBackend(LIVE)
-    monkeypatch.setattr(Access, "open", lambda *_: backend)
+    in_memory(monkeypatch, LIVE, f"zookeeper://{ADDRESS}")
     monkeypatch.setattr(Access, "open_broker_configs", lambda *_: Brokers())
     monkeypatch.setattr(Access, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
     monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
-    for room in (
-        "changes",
-        "cli.altering",
-        "cli.writing",
-        *(f"cli.commands.{each}" for each in ("alter", "undo", "reconcile")),
-    ):
-        monkeypatch.setattr(f"kquota.{room}.place_of", lambda _: Cluster(f"zookeeper://{ADDRESS}"))
     monkeypatch.setattr("kquota.cli.commands.probe.run", probed)
     return tmp_path
 

@@ -4,11 +4,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from tests.support.listening import Listening
 
 
-class Relay:
+class Relay(Listening):
     """Passes connections on to a server, as a context manager; `cut` ends them and refuses new ones until `mend`.
 
     It listens on the port, or on any that is free. `lose` has it lose a request to a broker, or the answer to one.
@@ -16,25 +17,15 @@ class Relay:
 
     def __init__(self, target: str, port: int = 0) -> None:
         host, _, target_port = target.rpartition(":")
+        super().__init__(port)
         self._target = (host, int(target_port))
         self._lock = threading.Lock()
-        self._open: list[socket.socket] = []
         self._is_cut = False
         self._losses: list[_Loss] = []
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cut()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        super().__exit__()
 
     def cut(self) -> None:
         """Ends all connections; new ones are closed at once."""

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from kquota.cli.kafka_configs import bootstrap, run, zookeeper
+from tests.cli.conftest import Ran
 
 WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
@@ -15,20 +15,6 @@ WARNING = (
 )
 FORMAT = 'Invalid entity config: all configs to be added must be in the format "key=val".'
 Z, B = "--zookeeper 127.0.0.1:1", "--bootstrap-server 127.0.0.1:1"
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command line came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def first(self) -> str:
-        """The first line of stderr."""
-        return self.err.partition("\n")[0]
 
 
 Tool = Callable[..., Ran]

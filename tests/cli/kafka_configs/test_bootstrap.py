@@ -14,7 +14,8 @@ from confluent_kafka.admin import (
 from kquota.backends import wire
 from tests.backends.test_kafka_peers import Peer
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.kafka_configs.conftest import Ran, Tool
+from tests.cli.conftest import Ran
+from tests.cli.kafka_configs.conftest import Tool
 from tests.support.waiting import PATIENCE_S, settled, until
 
 
@@ -26,18 +27,14 @@ def bootstrap(kraft: KafkaBroker) -> str:
 @pytest.mark.parametrize(
     ("entity", "done", "title"),
     [
-        ("--user b1", "config for user b1", "user-principal 'b1'"),
-        ("--client b2", "config for client b2", "client-id 'b2'"),
         ("--user b3 --client c", "config for client c", "user-principal 'b3', client-id 'c'"),
         ("--user b4 --client-defaults", "config for user b4", "user-principal 'b4', the default client-id"),
-        ("--user-defaults --client b5", "config for client b5", "the default user-principal, client-id 'b5'"),
         ("--user-defaults", "default config for users in the cluster", "the default user-principal"),
         (
             "--entity-type users --entity-name b6 --entity-type clients --entity-name c",
             "config for user b6",
             "user-principal 'b6', client-id 'c'",
         ),
-        ("--ip 10.0.0.7", "config for ip 10.0.0.7", "ip '10.0.0.7'"),
         ("--ip-defaults", "default config for ips in the cluster", "the default ip"),
     ],
 )

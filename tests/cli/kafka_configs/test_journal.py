@@ -12,8 +12,8 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import Uncertain
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota
-from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool, node
+from tests.cli.conftest import Kquota, Ran
+from tests.cli.kafka_configs.conftest import WARNING, Tool, node
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 CONSUMER = QuotaKey.CONSUMER_BYTE_RATE

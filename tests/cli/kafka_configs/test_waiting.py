@@ -10,8 +10,8 @@ import pytest
 
 from kquota.cli.kafka_configs import bootstrap, zookeeper
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota
-from tests.cli.kafka_configs.conftest import WARNING, Ran, Tool
+from tests.cli.conftest import Kquota, Ran
+from tests.cli.kafka_configs.conftest import WARNING, Tool
 from tests.support.processes import free_ports
 from tests.support.relay import Relay
 
