@@ -29,11 +29,9 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import FETCH
-from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.support.scheduling import examples
@@ -221,66 +219,6 @@ def test_a_bad_json_line_costs_only_itself(tmp_path: Path, line: str, reason: st
     assert len(tally.rejects) == 1
     assert reason in tally.rejects[0].reason
     assert sum(len(batch) for batch in batches) == 2
-
-
-def test_a_throttled_fetch_without_a_size_takes_that_of_its_retry(spark: Any, tmp_path: Path) -> None:
-    """The next fetch that got through on the same connection; other connections do not matter."""
-    quotas = QuotaSnapshot({Entity(user="alice"): {QuotaKey.CONSUMER_BYTE_RATE: 1000}})
-    rows = [(0, 9000, "c1"), (10, None, "c1"), (20, 100, "c2"), (5000, 8000, "c1")]
-    path = tmp_path / "usage.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps(
-                {"time_ms": oracle.START_MS + time, "user": "alice", "api": "fetch", "bytes": size, "connection": name}
-            )
-            + "\n"
-            for time, size, name in rows
-        )
-    )
-    full = [Event(oracle.START_MS + time, "", "alice", "", "fetch", size or 8000, 0, 0) for time, size, _ in rows]
-
-    (row,) = run(spark, path, AuditSettings(QuotaHistory.of(quotas))).findings.to_pylist()
-
-    (expected,) = oracle.findings(full, AuditSettings(QuotaHistory.of(quotas))).values()
-    assert row["estimated_events"] == 1
-    assert (row["throttled_events"], row["throttle_time_ms"]) == (expected.throttled, expected.total_ms)
-    assert expected.throttled == 2
-
-
-def test_a_table_without_thread_time_leaves_the_request_quota_undetermined(spark: Any, tmp_path: Path) -> None:
-    """Never a number that the export cannot support."""
-    table = oracle.usage_table(many_events()).drop_columns(["request_time_ns"])
-    pq.write_table(table, tmp_path / "usage.parquet")
-
-    rows = run(spark, tmp_path / "usage.parquet", AuditSettings(QuotaHistory.of(QUOTAS))).findings.to_pylist()
-
-    requests = [row for row in rows if row["key"] == "request_percentage"]
-    assert requests
-    assert {row["verdict"] for row in requests} == {Verdict.UNDETERMINED.value}
-    assert all(row["throttled_events"] is None for row in requests)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("empty.log", b"", "empty"),
-        ("garbage.log", b"\xff\x00garbage\n" * 50, "none of 50 records can be read"),
-        (
-            "text.log",
-            b"[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=PRODUCE)\n",
-            "malformed request",
-        ),
-        ("usage.csv", b"a,b\n1,2\n", "column time_ms"),
-        ("usage.parquet", b"PAR1 not", "not a Parquet file"),
-        ("broken.log.gz", gzip.compress(b"x\n" * 100_000, mtime=0)[:15], "damaged gzip"),
-    ],
-)
-def test_nothing_to_audit(spark: Any, tmp_path: Path, name: str, content: bytes, says: str) -> None:
-    """One clear error."""
-    (tmp_path / name).write_bytes(content)
-
-    with pytest.raises(InputError, match=says):
-        run(spark, tmp_path / name, AuditSettings(QuotaHistory.of(QUOTAS)))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))

@@ -177,8 +177,18 @@ def applied(
     monkeypatch.setattr(session, "open_backend", lambda options: backend)
     monkeypatch.setattr(reconcile, "_BATCH", COUNT // 3)
     (folder / "quotas.json").write_text(quotas(rate))
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(folder / "journal")]
-    return main.run(["apply", str(folder / "quotas.json"), "--yes", "--force", *address, *options])
+    return main.run(["apply", str(folder / "quotas.json"), "--yes", "--force", *address(folder), *options])
+
+
+def address(folder: Path) -> list[str]:
+    """Where the backend is said to be, and the journal."""
+    return ["--zookeeper", "nowhere:2181", "--journal", str(folder / "journal")]
+
+
+def altered(backend: MemoryBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, user: str, *options: str) -> int:
+    """The exit code of an alter of one user in this process."""
+    monkeypatch.setattr(session, "open_backend", lambda options: backend)
+    return main.run(["alter", "--user", user, "--add-config", f"{KEY.value}=2000", *options, *address(folder)])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -319,10 +329,7 @@ def test_a_signal_ends_the_wait_for_another_writer(
         if command == "apply":
             assert applied(backend, tmp_path, monkeypatch) == 143
         else:
-            monkeypatch.setattr(session, "open_backend", lambda options: backend)
-            address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-            add = ["--add-config", f"{KEY.value}=2000"]
-            assert main.run(["alter", "--user", "user-0000", "--yes", "--force", *add, *address]) == 143
+            assert altered(backend, tmp_path, monkeypatch, "user-0000", "--yes", "--force") == 143
     assert time.monotonic() - start < 50
     assert "stopping after what is under way" in capfd.readouterr().err
     assert backend.describe() == backend.start
@@ -431,9 +438,7 @@ def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
     wait: list[str],
     code: int,
 ) -> None:
-    monkeypatch.setattr(session, "open_backend", lambda options: Stale())
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    assert main.run(["alter", "--user", "user-0002", "--add-config", f"{KEY}=2000", *wait, *address]) == code
+    assert altered(Stale(), tmp_path, monkeypatch, "user-0002", *wait) == code
     said = capfd.readouterr().err
     late = "written, but not shown in time" if wait else "warning: written, but not shown yet"
     assert f"kquota: {late}: user=user-0002 (the broker lags behind, or somebody else altered it meanwhile" in said
@@ -456,9 +461,7 @@ def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
             return super().alter(alterations, validate_only=True)
 
     backend = Early(signal.SIGTERM)
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 143
+    assert altered(backend, tmp_path, monkeypatch, "user-0000") == 143
     assert "user=user-0000: not altered: it was stopped before" in capfd.readouterr().err
     assert backend.describe() == backend.start
 
@@ -468,9 +471,7 @@ def test_a_lost_answer_about_one_entity_leads_back_too(
 ) -> None:
     backend = Signalled(signal.SIGINT, times=0)
     backend.broken = Uncertain("the connection was lost")
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    assert main.run(["alter", "--user", "user-0000", "--add-config", f"{KEY}=2000", *address]) == 4
+    assert altered(backend, tmp_path, monkeypatch, "user-0000") == 4
     (entry,) = Journal(tmp_path / "journal").read().entries
     assert f"'kquota undo {entry.name} --zookeeper " in capfd.readouterr().err
 
@@ -483,8 +484,7 @@ def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkey
     before = [entry.id for entry in Journal(tmp_path / "journal").read().entries]
     backend.batches, backend.times = 0, 1
     monkeypatch.setattr(time, "time_ns", lambda: 10**20)
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
-    assert main.run(["reconcile", *address]) == 143
+    assert main.run(["reconcile", *address(tmp_path)]) == 143
     (back,) = [entry for entry in Journal(tmp_path / "journal").read().entries if entry.id not in before]
     assert (back.outcome, back.undoes) == ("rolled back", before[-1])
 
@@ -495,13 +495,12 @@ def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
 ) -> None:
     backend = Signalled(signal.SIGTERM, at=3)
     monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    address = ["--zookeeper", "nowhere:2181", "--journal", str(tmp_path / "journal")]
     for user in ("alice", "bob"):
-        alter = ["alter", "--user", user, "--add-config", "producer_byte_rate=1MB", "--for", "1s", *address]
+        alter = ["alter", "--user", user, "--add-config", "producer_byte_rate=1MB", "--for", "1s", *address(tmp_path)]
         assert main.run(alter) == 0
     monkeypatch.setattr(time, "time_ns", lambda: 10**20)
     capfd.readouterr()
-    assert main.run([*ended, *address]) == 143
+    assert main.run([*ended, *address(tmp_path)]) == 143
     assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").read().entries] == [False, False, True]
     assert len(backend.describe()) == len(backend.start) + 1
     assert "\nstopped: " in capfd.readouterr().err

@@ -33,6 +33,20 @@ def clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+def around(owner: Any, name: str, stepping: Callable[[], None]) -> Callable[..., Any]:
+    """Has it called before and behind each call of that function, which is returned."""
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def stepped(*arguments: Any, **options: Any) -> Any:
+        stepping()
+        result = original(*arguments, **options)
+        stepping()
+        return result
+
+    setattr(owner, name, stepped)
+    return original
+
+
 def write_and_die(command: str, settings: dict[str, str], journal: str, step: int) -> None:
     """Writes `NEW` as that command does, and is killed at the step of that number; ends as usual where there is none.
 
@@ -44,17 +58,6 @@ def write_and_die(command: str, settings: dict[str, str], journal: str, step: in
         _steps += 1
         if _steps == step:
             os.kill(os.getpid(), signal.SIGKILL)
-
-    def around(owner: Any, name: str) -> None:
-        original: Callable[..., Any] = getattr(owner, name)
-
-        def stepped(*arguments: Any, **options: Any) -> Any:
-            stepping()
-            result = original(*arguments, **options)
-            stepping()
-            return result
-
-        setattr(owner, name, stepped)
 
     def commit(self: Any, transactions: Any, window: int) -> Iterator[Any]:
         stepping()
@@ -70,10 +73,10 @@ def write_and_die(command: str, settings: dict[str, str], journal: str, step: in
         planned = plan(backend.describe(), NEW)
         # Connecting and planning write nothing: the steps begin here.
         for owner, name in ((os, "link"), (os, "fsync"), (os, "unlink"), (os, "ftruncate"), (module, "_write")):
-            around(owner, name)
+            around(owner, name, stepping)
         committed = Session.commit
         Session.commit = commit  # type: ignore[method-assign]
-        around(KafkaSession, "ask")
+        around(KafkaSession, "ask", stepping)
         reconcile._BATCH = BATCH
         book = changes.journal_of(backend, Path(journal))
         if command == "alter":

@@ -17,6 +17,7 @@ from kquota.core.change.recording import Bounds, Level
 from kquota.documents.journal import Journal
 from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
+from tests.faults.killed import around
 
 EVERY = int(os.environ.get("KILL_EVERY", "6"))
 """How many steps lie between two kills; `make nightly` leaves none out."""
@@ -47,25 +48,16 @@ def record_and(bootstrap: str, folder: str, step: int, act: Callable[[], None]) 
         if steps == step:
             act()
 
-    def around(owner: Any, name: str) -> None:
-        original: Callable[..., Any] = getattr(owner, name)
-
-        def stepped(*arguments: Any, **options: Any) -> Any:
-            stepping()
-            result = original(*arguments, **options)
-            stepping()
-            return result
-
-        stack.callback(setattr, owner, name, original)
-        setattr(owner, name, stepped)
+    def watch(owner: Any, name: str) -> None:
+        stack.callback(setattr, owner, name, around(owner, name, stepping))
 
     with contextlib.ExitStack() as stack, KafkaLoggers(bootstrap) as loggers:
         drafted = recorder.draft(loggers, None, Bounds(1))
         # Looking writes nothing: the steps begin here.
         for name in ("link", "fsync", "replace", "pwrite"):
-            around(os, name)
-        around(folder_store, folder_store._write.__name__)  # which mypy sees by day
-        around(Session, "ask")
+            watch(os, name)
+        watch(folder_store, folder_store._write.__name__)  # which mypy sees by day
+        watch(Session, "ask")
         recorder.record(drafted, loggers, journal=Journal(Path(folder)), clock=clock)
     if steps < step:
         raise SystemExit(9)

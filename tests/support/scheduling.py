@@ -153,9 +153,6 @@ NIGHTLY: Sequence[str] = (
         for name in (
             "every_form_of_the_usage_table",  # tests/audit/test_usage.py: the same forms, read locally
             "what_is_written_can_be_joined",
-            "a_throttled_fetch_without_a_size_takes_that_of_its_retry",  # tests/audit/test_fetch_sizes.py
-            "a_table_without_thread_time_leaves_the_request_quota_undetermined",  # tests/audit/test_verdicts.py
-            "nothing_to_audit",  # tests/cli/test_audit.py: test_what_goes_wrong_is_one_line
         )
     ),
     *("tests/audit/test_cluster.py", "tests/audit/test_connect.py", "tests/audit/test_cuts.py"),
