@@ -59,6 +59,8 @@ _TIMED: Final = re.compile(r"time|date|epoch|stamp|\bts\b", re.IGNORECASE)
 _A_TIME: Final = re.compile(
     r"\W*_*(?:date|ts|instant|(?:event)?_?time(?:_?(?:stamp|unix|nano|millis|ms))*)", re.IGNORECASE
 )
+_BEGINNING: Final = re.compile("start|creat|boot|launch|deploy", re.IGNORECASE)
+"""Names of members with the time when a process, a container or a stream began."""
 _DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
@@ -466,10 +468,11 @@ def _holds(value: Any) -> bool:
 def _time_of(value: Any, zone: tzinfo) -> _Time | None:
     """The earliest time among the members of a value: collectors add theirs later.
 
-    Where times are days apart, as the start of a process is, those count that are called nothing but a time. Without
-    any, or with several, nobody knows the time: it is no number.
+    The time at which something began counts only without another. Where times are days apart, those count that are
+    called nothing but a time. Without any, or with several, nobody knows the time: it is no number.
     """
     found = list(_times(value, zone))
+    found = [each for each in found if _BEGINNING.search(each[0]) is None] or found
     longest = max((time.digits for _, time in found), default=0)  # systemd's times since the boot are µs, too
     times = [(name, time) for name, time in found if time.digits in (0, longest)]
     if not _agree(times):
