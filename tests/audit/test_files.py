@@ -175,6 +175,9 @@ def test_a_uri_with_a_secret_is_refused_without_saying_it(path: str) -> None:
         (["dt=2026-01-01/a.csv", "dt=2026-01-02/a.csv"], ["", ""]),
         (["2026-01-01/b1/a.log", "2026-01-01/b2/a.log", "2026-01-02/b1/a.log"], ["b1", "b2", "b1"]),
         (["b1/dt=1/hour=2/a.log", "b1/dt=1/hour=3/a.log", "b2/dt=2/hour=2/a.log"], ["b1", "b1", "b2"]),
+        (["20260504/a.log", "20260505/a.log", "2026_05_06/a.log", "2026-05-07T10/a.log"], ["", "", "", ""]),
+        (["2026/05/04/10/a.log", "2026/05/04/11/a.log"], ["", ""]),
+        (["2026/05/04/2001/a.log", "2026/05/05/2002/a.log"], ["2001", "2002"]),
         (["host=b1/dt=1/a.log", "host=b2/dt=1/a.log"], ["host=b1", "host=b2"]),
     ],
 )

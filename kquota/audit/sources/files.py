@@ -22,8 +22,12 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _KNOWN = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _SECRET = re.compile("key|secret|token|password|signature", re.IGNORECASE)
-_TIME = re.compile(r"(year|month|day|hour|minute|date|time|dt|ds|hr)=|\d{4}-\d\d(-\d\d|$)", re.IGNORECASE)
-"""The name of a folder that holds what is of one time: a partition of a table, or a date."""
+_TIME = re.compile(
+    r"/(?:(?:year|month|day|hour|minute|date|time|dt|ds|hr)=[^/]*"
+    r"|20\d\d(?:-[01]\d|(?:/\d\d)+|([-_]?)[01]\d\1[0-3]\d(?:\d\d|[^\d/][^/]*)?))(?=/|$)",
+    re.IGNORECASE,
+)
+"""Folders that hold what is of one time: partitions of a table, or dates, also with a folder for each part of one."""
 _HEAD_BYTES = 1 << 16
 _REMOTE_BYTES = 4 << 20
 """What one request to a remote file system asks for."""
@@ -93,7 +97,7 @@ def brokers_of(paths: Iterable[str]) -> dict[str, str]:
     folder with files. Where two brokers would have the same name, each is called by the folders at which the ways to
     all of them part.
     """
-    folders = {path: tuple(part for part in _plain(path).parent.parts if not _TIME.match(part)) for path in paths}
+    folders = {path: PurePosixPath("/", _TIME.sub("", _plain(path).parent.as_posix())).parts for path in paths}
     held: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for path, folder in folders.items():
         held[folder].add(name_of(path))
