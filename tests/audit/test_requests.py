@@ -307,6 +307,14 @@ def test_holes_of_a_truncated_log_are_no_brokers(tmp_path: Path) -> None:
     assert (verdicts(result), result.quality.events) == (WHOLE, len(lines))
 
 
+def test_a_packed_log_within_a_log_is_a_lost_part(tmp_path: Path) -> None:
+    """As `cat kafka-request.log*` joins them."""
+    text = "".join(f"{line}\n" for line in whole_log())
+    (tmp_path / "kafka-request.log").write_bytes(text.encode() + gzip.compress(text.replace("10:", "11:").encode()))
+    found = verdicts(audit(tmp_path))
+    assert found == {"slow": Verdict.THROTTLED, "fast": Verdict.UNDETERMINED, "absent": Verdict.UNDETERMINED}
+
+
 def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None:
     """And so are those of other moments: some clients give each request the same number."""
     lines = [log_line(7, client=client) for client in range(50001, 50021)]
@@ -315,13 +323,13 @@ def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None
     assert (audit(written(tmp_path, lines)).quality.events, len(lines)) == (40, 40)
 
 
-@pytest.mark.parametrize("later_ms", [1, 700])
-def test_requests_that_are_there_with_two_times_are_refused(tmp_path: Path, later_ms: int) -> None:
+@pytest.mark.parametrize(("later_ms", "part"), [(1, 1.0), (700, 1.0), (700, 0.3)])
+def test_requests_that_are_there_with_two_times_are_refused(tmp_path: Path, later_ms: int, part: float) -> None:
     """Two layouts print other parts of a second, and of a line without a time the collector's clock counts."""
     lines = whole_log()
     times = re.compile(r"\[([^\]]+),([0-9]{3})\]")
     later = [times.sub(lambda at: f"[{at[1]},{min(int(at[2]) + later_ms, 999):03}]", text, count=1) for text in lines]
-    written(tmp_path, lines)
+    written(tmp_path, lines[: int(part * len(lines))])
     written(tmp_path, later, "server.log")
     with pytest.raises(InputError, match="the same requests are there twice, with other times"):
         audit(tmp_path)

@@ -28,7 +28,7 @@ from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import Requests, alike, identity, in_turns, missing
+from kquota.audit.sources.requests import ENOUGH, FEW, Requests, identity, in_turns, missing
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
@@ -84,6 +84,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
 
 _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
+_PACKED: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
+"""What packed data has, and text has not."""
 _HEADING: Final = 200
 """How long the lines are that may be headings: longer ones are pieces of others."""
 _LOOKED_AT: Final = 32
@@ -210,6 +212,8 @@ class _Rows:
         try:
             text = self._pieces.whole(line.decode())
         except UnicodeDecodeError:
+            if _PACKED.search(line):  # by `cat` of a log with its packed rotations, which may hold any requests
+                self._tally.note(DIALECT, *ANY)
             self.reject(line.decode(errors="replace"), "not UTF-8 text", place(), path)
             return
         if text is not None:
@@ -272,12 +276,15 @@ class _Rows:
         where the same requests are there with two times.
         """
         numbers = np.concatenate(self._numbers)
-        timeless = numbers[:, (0, 1, 3)].T.astype(np.uint64)
-        self._tally.requests.check_times(identity(crc32(self._broker.encode()), *timeless), split.path)
+        connection, number, request_ns = numbers[:, (0, 1, 3)].T.astype(np.uint64)
+        named = identity(crc32(self._broker.encode()), connection, number)
+        _, owners, counts = np.unique(named, return_inverse=True, return_counts=True)
+        self._tally.requests.check_times(identity(named, request_ns)[counts[owners] < FEW], split.path)
         if lacking := missing(numbers[:, 0], numbers[:, 1], numbers[:, 2] == 1):
             place = f"{split.path} {split.start} {self._tally.events}"
             self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
-        is_alike = self._tally.repeated > self._repeated and alike(numbers[:, 0], numbers[:, 1])
+        # Of requests of one number and one time nobody knows whether they are one.
+        is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 1:  # one more may be where the log begins
             self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:

@@ -32,11 +32,12 @@ _COMMON: Final = 2
 """Where two parts have so many of them in common, their files hold the same requests."""
 _ONCE: Final = "give each request once: one of the files, or the lines of one logger"
 _ONE: Final = "leave the merged file out, or give --broker NAME where it is one broker"
-_TIMELESS, _MOSTLY = 1 << 16, 0.5
-"""How many requests are compared without their times, and which part of them is not there twice by chance."""
-_ENOUGH: Final = 20
+_TIMELESS, _MANY = 1 << 16, 0.1
+"""How many requests are compared without their times, and which part of a file is not there twice by chance."""
+ENOUGH: Final = 20
 """From fewer requests of a connection nothing follows by themselves."""
-_FEW: Final = 4
+FEW: Final = 4
+"""A client that uses one number so often may use it for any request; a connection with fewer requests shows nothing."""
 _BY_CHANCE: Final = 10
 """So many numbers of two connections would be the same at least, and none is."""
 _PAIRED: Final = 16
@@ -118,14 +119,16 @@ class Requests:
     def check_times(self, keys: Any, path: str) -> None:
         """Takes requests that are new by their times, by their identities without them.
 
-        Raises UnreadableFile where most are there with two or three times: from two layouts, or by a collector's clock.
+        Clients that give many requests one number are left out by the caller. Raises UnreadableFile where many are
+        there with two or three times: from two layouts, or by a collector's clock.
         """
         self._timeless = np.concatenate([self._timeless, keys[keys <= self._largest]])
         while len(self._timeless) > _TIMELESS:
             self._largest >>= 1
             self._timeless = self._timeless[self._timeless <= self._largest]
-        _, counts = np.unique(self._timeless, return_counts=True)
-        if len(counts) >= _ENOUGH and np.count_nonzero((counts > 1) & (counts < _FEW)) > _MOSTLY * len(counts):
+        known, counts = np.unique(self._timeless, return_counts=True)
+        mine = counts[np.searchsorted(known, keys[keys <= self._largest])]
+        if np.count_nonzero((mine > 1) & (mine < FEW)) >= max(ENOUGH, _MANY * len(mine)):
             raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
 
     def sketch(self) -> set[str]:
@@ -158,10 +161,10 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     numbers, owner = number[order], owners[order]
     ends = np.cumsum(counts)
     spans = numbers[ends - 1] - numbers[ends - counts] + 1
-    many = (counts >= _ENOUGH) & (spans < 1 << 31)
+    many = (counts >= ENOUGH) & (spans < 1 << 31)
     if not many.any():  # a few requests of each of some connections are enough together, if most are missing
-        many = (counts >= _FEW) & (spans < 1 << 31)
-        many &= _ENOUGH <= counts[many].sum() < _SPARSE * spans[many].sum()
+        many = (counts >= FEW) & (spans < 1 << 31)
+        many &= ENOUGH <= counts[many].sum() < _SPARSE * spans[many].sum()
     whole = int(numbers.max() - numbers.min() + 1) if len(numbers) else 0
     # Numbers that all connections share, each of them once, are nobody's own.
     if not many.any() or (len(connections) > 1 and whole * _DENSE < len(np.unique(numbers)) > _DENSE * len(numbers)):
@@ -170,15 +173,9 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     single, jumps = (np.bincount(owner[inside & each], minlength=len(counts)) for each in (steps <= 1, steps > _JUMP))
     numbered = np.bincount(owners[own], minlength=len(counts)) > 0
     lacking = (numbered & (counts < _WHOLE * spans)) | ((single >= _DENSE * counts) & (jumps >= _JUMPS))
-    if counts.max() < _ENOUGH or (counts < _SPARSE * spans)[many].all():
+    if counts.max() < ENOUGH or (counts < _SPARSE * spans)[many].all():
         lacking = many
     return int((spans - counts)[many & lacking].sum())
-
-
-def alike(connection: Int64s, number: Int64s) -> bool:
-    """Whether a client gave many requests one number: of those with one time, nobody knows whether they are one."""
-    _, counts = np.unique(np.stack([connection, number]), axis=1, return_counts=True)
-    return bool((counts >= _ENOUGH).any())
 
 
 def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> bool:
