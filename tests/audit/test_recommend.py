@@ -203,7 +203,7 @@ def test_thread_time_that_is_not_known(tmp_path: Path) -> None:
     assert {quota.key for quota in found.quotas} == {PRODUCE, FETCH}
 
 
-def closed_loop(limit: Value | None, seconds: int = 1200) -> list[Row]:
+def closed_loop(limit: Value | None, seconds: int = 600 if by_day() else 1200) -> list[Row]:
     """What a producer sends that waits when it is throttled, and loses what its buffer cannot hold.
 
     It wants the same each time: bursts and waves around 400 kB/s.

@@ -200,7 +200,10 @@ NIGHTLY: Sequence[str] = (
     ),
     # A walk through a page of the manual: its commands meet a broker in test_record_command.py and test_live.py.
     "tests/brokers/test_on_call.py",
-    "tests/backends/test_zookeeper_mode.py::TestKafkaBackendInZooKeeperMode::test_filters_match_as_on_brokers",
+    *(
+        f"tests/backends/test_zookeeper_mode.py::TestKafkaBackendInZooKeeperMode::test_{name}"
+        for name in ("filters_match_as_on_brokers", "awkward_names_stay_apart")
+    ),
     # Ten thousand users of a broker, which are deleted again: test_reconcile.py has plans of several batches.
     "tests/backends/test_kafka.py::test_more_operations_than_a_request_may_have",
     "tests/backends/test_security_kafka.py::test_kafkas_own_tool_reads_the_same_file",
