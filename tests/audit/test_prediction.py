@@ -17,7 +17,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import Generation, Mode, ProduceSensor, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Outcome
@@ -27,6 +27,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.recorded import Mutating, run_mutations
 from kquota.core.simulation.workload import Client, Workload
+from tests.support.enforcement import ProduceSensor
 
 START_MS = 1_700_000_000_000
 Row = tuple[int, str, int, int, str]

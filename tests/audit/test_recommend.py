@@ -17,13 +17,13 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings, Question
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import ProduceSensor
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from tests.audit import recorded
+from tests.support.enforcement import ProduceSensor
 from tests.support.scheduling import by_day
 
 START_MS = 1_773_219_600_000

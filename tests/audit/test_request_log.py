@@ -12,12 +12,12 @@ from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import FetchSensor
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit.request_lines import PARTITION, SHARED, STAMP, asking, compact, fetch, fields, line, share_fetch
+from tests.support.enforcement import FetchSensor
 
 
 def read(path: Path) -> tuple[Tally, list[Batch]]:

@@ -15,16 +15,18 @@ import pytest
 
 from kquota import simulations
 from kquota.cli.exit_codes import ExitCode
-from kquota.core.enforcement import (
-    FetchSensor,
-    ProduceSensor,
-    RequestSensor,
-)
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota
-from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
+from tests.support.enforcement import (
+    ClientQuotaManager,
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    fetch_with_request,
+    produce_with_request,
+)
 
 WORKLOAD = """\
 kind: kquota.workload

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kquota.core.enforcement import FetchSensor, Generation, ProduceSensor, QuotaWindows
+from kquota.core.enforcement import Generation, QuotaWindows
 from kquota.core.findings.probe import (
     Agreement,
     Comparison,
@@ -16,6 +16,7 @@ from kquota.core.findings.probe import (
     Throttling,
     compare,
 )
+from tests.support.enforcement import FetchSensor, ProduceSensor
 
 T0 = 1_700_000_000_000
 

@@ -20,24 +20,14 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.events import read_events
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import (
-    ConnectionManager,
-    FetchSensor,
-    Generation,
-    Kind,
-    Mode,
-    MutationSensor,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    kernel,
-)
+from kquota.core.enforcement import ConnectionManager, Generation, Kind, Mode, MutationSensor, QuotaWindows, kernel
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.workload import Brokers
 from tests.differential.oracle import Oracle
+from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor
 from tests.support.scheduling import by_day
 
 # Each day draws the same: more rounds would play the same events again.

@@ -7,24 +7,54 @@ from kquota.core.enforcement import (
     UNLIMITED,
     Acceptors,
     ConnectionManager,
-    FetchSensor,
     Generation,
     Kernel,
     Mode,
-    ProduceSensor,
     QuotaWindows,
-    RequestSensor,
     kernel,
 )
-from kquota.core.enforcement.broker import Throttle
+from kquota.core.enforcement.broker import Throttle, Verdict
 from kquota.core.enforcement.connection import Connection
-from kquota.core.enforcement.kind import FETCH, PRODUCE
+from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import Events, Summaries
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.resolver import CLIENT_ID_ENABLED, Resolution, Resolver, Sensor, enabled_mask
+
+
+class ProduceSensor(LimitedSensor):
+    """Produced bytes."""
+
+    def produce(self, now: int, size: int) -> Verdict:
+        """A request of `size` bytes, answered at `now` (ms)."""
+        return self.kernel.charge_counter(self.counter, PRODUCE, now, float(size), self.bound)
+
+
+class FetchSensor(LimitedSensor):
+    """Fetched bytes."""
+
+    def fetch(self, now: int, size: int) -> Verdict:
+        """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
+        return self.kernel.charge_counter(self.counter, FETCH, now, float(size), self.bound)
+
+    @property
+    def max_fetch_bytes(self) -> int:
+        """What one fetch may return at most, before the client's own maximum and the broker's."""
+        return self.kernel.max_fetch_bytes(self.bound, self.windows.samples, self.windows.window_seconds)
+
+
+class RequestSensor(LimitedSensor):
+    """Thread time; the limit is in percent of one thread. Exempt requests do not come here."""
+
+    def request(self, now: int, nanos: int) -> Verdict:
+        """Request-handler time of a request that is answered at `now` (ms)."""
+        return self.kernel.charge_counter(self.counter, REQUEST, now, float(nanos), self.bound)
+
+    def network(self, now: int, nanos: int) -> None:
+        """Network-thread time, recorded without a check after the response was sent."""
+        self.kernel.note(self.counter, REQUEST, now, float(nanos))
 
 
 def produce_with_request(

@@ -8,23 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kquota.core.enforcement import (
-    ConnectionManager,
-    FetchSensor,
-    Generation,
-    Kernel,
-    MutationSensor,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    Verdict,
-)
+from kquota.core.enforcement import ConnectionManager, Generation, Kernel, MutationSensor, QuotaWindows, Verdict
 from kquota.core.enforcement.broker import NOBODY, Throttle
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.enforcement.sensors import MutationResponse
 from kquota.core.quotas.entity import DEFAULT, Entity, Name
 from kquota.core.quotas.quota import QuotaKey
-from tests.support.enforcement import Arrival, ClientQuotaManager, accept, fetch_with_request, produce_with_request
+from tests.support.enforcement import (
+    Arrival,
+    ClientQuotaManager,
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    accept,
+    fetch_with_request,
+    produce_with_request,
+)
 
 Vector = Mapping[str, Any]
 Outcome = Mapping[str, Any]

@@ -27,7 +27,4 @@ from kquota.core.enforcement.kernel import Kernel as Kernel
 from kquota.core.enforcement.kernel import Mode as Mode
 from kquota.core.enforcement.kernel import kernel as kernel
 from kquota.core.enforcement.kind import Kind as Kind
-from kquota.core.enforcement.sensors import FetchSensor as FetchSensor
 from kquota.core.enforcement.sensors import MutationSensor as MutationSensor
-from kquota.core.enforcement.sensors import ProduceSensor as ProduceSensor
-from kquota.core.enforcement.sensors import RequestSensor as RequestSensor

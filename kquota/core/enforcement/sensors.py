@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kquota.core.enforcement.arithmetic import long_to_int, wrap_long
-from kquota.core.enforcement.broker import UNLIMITED, Verdict, mutation_delay
+from kquota.core.enforcement.broker import UNLIMITED, mutation_delay
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Kernel, Mode, kernel
-from kquota.core.enforcement.kind import FETCH, MUTATION, PERMISSIVE, PRODUCE, REQUEST
+from kquota.core.enforcement.kind import MUTATION, PERMISSIVE
 from kquota.core.quotas.quota import Value
 
 
@@ -48,39 +48,6 @@ class LimitedSensor:
         self._limit = limit
         self.bound = UNLIMITED if limit is None else float(limit)
         """The limit as the statistics compare it: `Long.MAX_VALUE` as a double where there is none."""
-
-
-class ProduceSensor(LimitedSensor):
-    """Produced bytes."""
-
-    def produce(self, now: int, size: int) -> Verdict:
-        """A request of `size` bytes, answered at `now` (ms)."""
-        return self.kernel.charge_counter(self.counter, PRODUCE, now, float(size), self.bound)
-
-
-class FetchSensor(LimitedSensor):
-    """Fetched bytes."""
-
-    def fetch(self, now: int, size: int) -> Verdict:
-        """A response of `size` bytes at `now` (ms); taken back when it is delayed."""
-        return self.kernel.charge_counter(self.counter, FETCH, now, float(size), self.bound)
-
-    @property
-    def max_fetch_bytes(self) -> int:
-        """What one fetch may return at most, before the client's own maximum and the broker's."""
-        return self.kernel.max_fetch_bytes(self.bound, self.windows.samples, self.windows.window_seconds)
-
-
-class RequestSensor(LimitedSensor):
-    """Thread time; the limit is in percent of one thread. Exempt requests do not come here."""
-
-    def request(self, now: int, nanos: int) -> Verdict:
-        """Request-handler time of a request that is answered at `now` (ms)."""
-        return self.kernel.charge_counter(self.counter, REQUEST, now, float(nanos), self.bound)
-
-    def network(self, now: int, nanos: int) -> None:
-        """Network-thread time, recorded without a check after the response was sent."""
-        self.kernel.note(self.counter, REQUEST, now, float(nanos))
 
 
 class Mutation(NamedTuple):

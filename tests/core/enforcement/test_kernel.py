@@ -14,16 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.audit.engines.package import write_package
-from kquota.core.enforcement import (
-    FetchSensor,
-    Generation,
-    Mode,
-    MutationSensor,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    kernel,
-)
+from kquota.core.enforcement import Generation, Mode, MutationSensor, QuotaWindows, kernel
 from kquota.core.enforcement import kernel as kernel_function
 from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
 from kquota.core.enforcement.kind import FETCH, REQUEST
@@ -31,7 +22,13 @@ from kquota.core.enforcement.replay import Charged
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
-from tests.support.enforcement import fetch_with_request, produce_with_request
+from tests.support.enforcement import (
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    fetch_with_request,
+    produce_with_request,
+)
 
 ROOT = Path(__file__).parents[3]
 PLAIN, COMPILED = kernel(Mode.PLAIN), kernel(Mode.COMPILED)

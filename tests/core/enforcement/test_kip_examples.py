@@ -5,21 +5,13 @@ Where the two differ the test computes both: the arithmetic of the text in plain
 
 import pytest
 
-from kquota.core.enforcement import (
-    ConnectionManager,
-    Generation,
-    Kernel,
-    MutationSensor,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-)
+from kquota.core.enforcement import ConnectionManager, Generation, Kernel, MutationSensor, QuotaWindows
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.resolve.resolver import Resolver
-from tests.support.enforcement import Arrival, accept
+from tests.support.enforcement import Arrival, ProduceSensor, RequestSensor, accept
 
 MB = 1_000_000
 MS = 1_000_000

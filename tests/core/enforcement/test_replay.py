@@ -7,18 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import (
-    UNLIMITED,
-    FetchSensor,
-    Generation,
-    Kernel,
-    Kind,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    Verdict,
-    kernel,
-)
+from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Kind, QuotaWindows, Verdict, kernel
 from kquota.core.enforcement.counter import from_bytes, to_bytes
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import NEVER, Events, Summaries
@@ -26,7 +15,7 @@ from kquota.core.enforcement.sensors import MutationSensor
 from kquota.core.quotas.quota import Value
 from tests.core.enforcement import strategies as given_
 from tests.support.compiled import modes
-from tests.support.enforcement import Summary, replay_counter
+from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor, Summary, replay_counter
 
 KERNELS = [kernel(mode) for mode in modes()]
 Sensor = tuple[int, Value | None, list[tuple[int, int, bool]]]

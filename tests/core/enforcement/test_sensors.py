@@ -2,19 +2,10 @@
 
 import pytest
 
-from kquota.core.enforcement import (
-    FetchSensor,
-    Generation,
-    Kernel,
-    Kind,
-    MutationSensor,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-)
+from kquota.core.enforcement import Generation, Kernel, Kind, MutationSensor, QuotaWindows
 from kquota.core.enforcement.arithmetic import INT_MAX
 from kquota.core.enforcement.kind import REQUEST
-from tests.support.enforcement import produce_with_request, replay_counter
+from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor, produce_with_request, replay_counter
 
 T0 = 1_700_000_000_000
 

@@ -7,17 +7,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from kquota.core.enforcement import (
-    FetchSensor,
-    Generation,
-    MutationSensor,
-    ProduceSensor,
-    RequestSensor,
-)
+from kquota.core.enforcement import Generation, MutationSensor
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.workload import Client, Workload
-from tests.support.enforcement import ClientQuotaManager, fetch_with_request, produce_with_request
+from tests.support.enforcement import (
+    ClientQuotaManager,
+    FetchSensor,
+    ProduceSensor,
+    RequestSensor,
+    fetch_with_request,
+    produce_with_request,
+)
 
 NEVER = 2**63
 

@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import (
-    FetchSensor,
-    Generation,
-    Kind,
-    Mode,
-    ProduceSensor,
-    QuotaWindows,
-    RequestSensor,
-    kernel,
-)
+from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -26,7 +17,7 @@ from kquota.core.simulation.result import ClientResult, CounterResult, Simulatio
 from kquota.core.simulation.workload import ORIGIN_MS, Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from tests.core.enforcement import strategies as given_
 from tests.core.simulation.oracle import Came, by_client
-from tests.support.enforcement import replay_counter
+from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor, replay_counter
 from tests.support.scheduling import examples
 
 PLAIN = kernel(Mode.PLAIN)
