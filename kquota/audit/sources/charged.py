@@ -156,7 +156,7 @@ TIME_MS, KIND, USER, CLIENT, BYTES, REQUEST_NS, THROTTLED_MS, PEER, POSITION, EX
 """The columns of a line: those of a `names.ROW`, and the follower that sent it or -1."""
 _MOST_BYTES: Final = 2**31 - 1
 _MOST_INDEX: Final = 1 << 24
-_MOST_ANSWERS: Final = 1 << 11
+_MOST_ANSWERS: Final = 1 << 8
 
 
 _PRODUCE_PARTS, _FETCH_PARTS = (
@@ -179,8 +179,6 @@ class Shown(NamedTuple):
     parts: Any
     counts: Any
     """How many rows of each there are; none is added where the first is less than 0."""
-    known: Any
-    """A table for the answers to partitions, by their keys: open addressing."""
 
 
 @called
@@ -217,21 +215,10 @@ def topic_of(item):
 
 @inlined
 def key_of(items, item):
-    """A number for the line, topic and partition of an item, less than 0 for what is unusual."""
+    """The topic and the partition of an item as one number, less than 0 for what is unusual."""
     topic, index = items[item[PARENT]], item[INDEX]
     name = topic[NAME] if topic[NAME] != UNSET else topic[ID]
-    if name < 0 or index < 0 or index >= _MOST_INDEX:
-        return np.int64(BAD)
-    return (item[LINE] << 20 | name) << 24 | index
-
-
-@inlined
-def slot_of(known, key):
-    """Where a key is in a table, or would be; what is of earlier lines counts as empty."""
-    slot = (key ^ key >> 20) & (len(known) - 1)
-    while known[slot, 0] != key and known[slot, 0] >> 44 == key >> 44:
-        slot = (slot + 1) & (len(known) - 1)
-    return slot
+    return np.int64(BAD) if name < 0 or index < 0 or index >= _MOST_INDEX else name << 24 | index
 
 
 @called
@@ -262,27 +249,27 @@ def produced(line, items, begin, end, lengths, row):
 @called
 def stored(items, begin, end, since_us, shown):
     """Adds what a produce request stored, by its answers; whether it is usual."""
-    appended, known, count, answers = shown.appended, shown.known, shown.counts[0], 0
+    appended, count, answers = shown.appended, shown.counts[0], 0
     for at in range(begin, end):
         item = items[at]
         if item[TYPE] == ANSWER_TOPIC and item[PARTITIONS] < 0:
             return False
         if item[TYPE] == ANSWER_PARTITION:
-            key, answers = key_of(items, item), answers + 1
-            slot, is_whole = slot_of(known, key), item[AMOUNT] != UNSET and item[MORE] != UNSET
-            if key < 0 or known[slot, 0] == key or answers > _MOST_ANSWERS or not is_whole:
+            answers += 1
+            is_whole = item[AMOUNT] != UNSET and item[MORE] != UNSET
+            if key_of(items, item) < 0 or answers > _MOST_ANSWERS or not is_whole:
                 return False
-            known[slot, 0], known[slot, 1] = key, at
     for at in range(begin, end):
         item = items[at]
         if item[TYPE] == STORED_TOPIC and topic_of(item) == 0:
             return False
         if item[TYPE] == STORED_PARTITION:
-            key = key_of(items, item)
-            slot = slot_of(known, key)
-            if key < 0 or known[slot, 0] != key:
+            key, there = key_of(items, item), end - 1
+            while there >= begin and (items[there, TYPE] != ANSWER_PARTITION or key_of(items, items[there]) != key):
+                there -= 1
+            if key < 0 or there < begin:
                 return False
-            answer, row = items[known[slot, 1]], appended[count]
+            answer, row = items[there], appended[count]
             if answer[AMOUNT] == 0 and item[AMOUNT] > 0:
                 row[0], row[1], row[2], row[3] = since_us, topic_of(items[item[PARENT]]), item[INDEX], item[AMOUNT]
                 row[4], row[5] = answer[MORE], item[LINE]

@@ -37,7 +37,7 @@ Flags = Any
 
 _START: Final = np.frombuffer(START.encode() + bytes(WIDTH), np.uint8)
 _BLANKS: Final = np.frombuffer(b"\t\n\v\f\r ", np.uint8)
-_LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES, _ANSWERS = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000, 1 << 12
+_LINES, _ITEMS, _TEXTS, _LETTERS, _MOST_SHAPES = 1 << 12, 1 << 15, 1 << 16, 1 << 22, 1000
 
 # --- Texts and their meanings.
 
@@ -217,8 +217,7 @@ class _Reading:
         appended, fetched, parts = (
             np.empty(shape if is_wanted else (0, 0), np.int64) for shape in ((items, 6), (self.count, 9), (items, 4))
         )
-        known = np.full((_ANSWERS if is_wanted else 1, 2), -1, np.int64)
-        return Shown(appended, fetched, parts, np.full(3, is_wanted - 1), known)
+        return Shown(appended, fetched, parts, np.full(3, is_wanted - 1))
 
     def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
         """The numbers of texts of usual lines; without one a line is not usual."""
