@@ -9,23 +9,21 @@ from typing import Any
 
 import pytest
 
-from kquota.core.enforcement.kernel import UNCOMPILED_ROWS, UNLOADED_ROWS, Kernel, Mode, is_worth, kernel, kernel_for
+from kquota.core.enforcement.kernel import UNCOMPILED_ROWS, Kernel, Mode, is_worth, kernel, kernel_for
 
 KERNEL = sys.modules["kquota.core.enforcement.kernel"]
 
-Install = Callable[[bool, bool], None]
+Install = Callable[[bool], None]
 
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
-    """Makes the compiled loop one that is loaded, or that is kept on the disk, or none of both."""
+    """Makes the compiled loop one that is kept on the disk, or not."""
 
-    def done(loaded: bool, kept: bool) -> None:
+    def done(kept: bool) -> None:
         if kept:
             (tmp_path / "loop.run_traffic_0-209.py311.nbi").touch()
-        loop: Any = SimpleNamespace(
-            __name__="run_traffic_0", signatures=[1] if loaded else [], stats=SimpleNamespace(cache_path=str(tmp_path))
-        )
+        loop: Any = SimpleNamespace(__name__="run_traffic_0", stats=SimpleNamespace(cache_path=str(tmp_path)))
         compiled = replace(kernel(Mode.PLAIN), mode=Mode.COMPILED, run_traffic=loop)
         kernels: dict[Mode, Kernel] = {Mode.AUTO: compiled, Mode.PLAIN: kernel(Mode.PLAIN)}
         monkeypatch.setattr(KERNEL, "kernel", kernels.__getitem__)
@@ -34,11 +32,9 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     return done
 
 
-@pytest.mark.parametrize(
-    ("loaded", "kept", "most"), [(True, True, 0), (False, True, UNLOADED_ROWS), (False, False, UNCOMPILED_ROWS)]
-)
-def test_compiled_code_that_is_there_runs_more(install: Install, loaded: bool, kept: bool, most: int) -> None:
-    install(loaded, kept)
+@pytest.mark.parametrize(("kept", "most"), [(True, 0), (False, UNCOMPILED_ROWS)])
+def test_compiled_code_that_is_there_runs_more(install: Install, kept: bool, most: int) -> None:
+    install(kept)
     assert kernel_for(most + 1).mode is Mode.COMPILED
     assert most == 0 or kernel_for(most).mode is Mode.PLAIN
 

@@ -90,10 +90,6 @@ class Kernel:
         """Room for the summaries of that many counters."""
         return new_summaries(rows, self.column)
 
-    def is_loaded(self) -> bool:
-        """Whether this process has the code of the simulator's loop."""
-        return self.mode is Mode.PLAIN or bool(getattr(self.run_traffic, "signatures", ()))
-
     def is_kept(self) -> bool:
         """Whether an earlier process left the machine code of the simulator's loop on the disk."""
         return self.mode is Mode.PLAIN or is_kept(self.run_traffic)
@@ -101,10 +97,8 @@ class Kernel:
 
 UNCOMPILED_ROWS: Final = 25_000
 """Where no more requests are simulated, the plain kernel takes less time than compiling the loop."""
-UNLOADED_ROWS: Final = 2_000
-"""The same for loading the loop that an earlier process compiled, some 50 ms."""
 NUMBA_ROWS: Final = 10_000
-"""The same for loading numba, some 0.6 s."""
+"""The same for loading numba, some 0.6 s. Loading a loop that an earlier process compiled takes 50 ms."""
 _MADE_HERE = ("mode", "column", "rows", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
 
@@ -133,9 +127,7 @@ def kernel_for(rows: int) -> Kernel:
     if not is_worth(20 * rows):  # each request is simulated several times
         return kernel(Mode.PLAIN)
     compiled = kernel(Mode.AUTO)
-    if compiled.is_loaded() or rows > UNCOMPILED_ROWS or (rows > UNLOADED_ROWS and compiled.is_kept()):
-        return compiled
-    return kernel(Mode.PLAIN)
+    return compiled if rows > UNCOMPILED_ROWS or compiled.is_kept() else kernel(Mode.PLAIN)
 
 
 @functools.cache
