@@ -124,36 +124,35 @@ def auditor(
     read, or read once although it is given twice, and why. Raises InputError for an unusable input, and for samples
     where each request is needed.
     """
-    if usage.table is not None:
-        from kquota.audit.engines import spark
+    run: AbstractContextManager[Audit]
+    with contextlib.ExitStack() as stack:
+        if usage.table is not None:
+            from kquota.audit.engines import spark
 
-        table = usage.table
-        with _on_spark(usage.master, lambda session, its: spark.audit_table(session, table, its), progress) as audit:
-            yield audit
-        return
-    if usage.topic is not None:
-        from kquota.audit.sources.usage_topic import plan_topic
+            table = usage.table
+            run = _on_spark(usage.master, lambda session, its: spark.audit_table(session, table, its), progress)
+        elif usage.topic is not None:
+            from kquota.audit.sources.usage_topic import plan_topic
 
-        splits = plan_topic(usage.topic, settings.read.kafka or {}, settings.read.timeout_s)
-        with _audits(splits, f"topic {usage.topic}", usage, progress) as audit:
-            yield audit
-        return
-    from kquota.audit.sources import SAMPLED, plan_splits
+            splits = plan_topic(usage.topic, settings.read.kafka or {}, settings.read.timeout_s)
+            run = _audits(splits, f"topic {usage.topic}", usage, progress)
+        else:
+            from kquota.audit.sources import SAMPLED, plan_splits
 
-    asked = usage.prometheus
-    with tempfile.TemporaryDirectory(prefix="kquota-audit-") if asked else contextlib.nullcontext() as folder:
-        fetched = asked.fetch(Path(folder)) if asked is not None and folder is not None else ()
-        # What is wrong with the input is said at once, not after ten seconds of starting Spark.
-        splits = plan_splits((*usage.paths, *fetched), usage.dialect, left_out)
-        what = ", ".join((*usage.paths, *([asked.url] if asked is not None else ())))
-        if needs is not None and any(split.dialect in SAMPLED for split in splits):
-            raise InputError(f"{what}: there are samples, and {needs} needs each request")
-        with _audits(splits, what, usage, progress) as audit:
-            yield audit
+            paths, what = usage.paths, ", ".join(usage.paths)
+            if usage.prometheus is not None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kquota-audit-"))
+                paths = (*paths, *usage.prometheus.fetch(Path(folder)))
+                what = ", ".join((*usage.paths, usage.prometheus.url))
+            # What is wrong with the input is said at once, not after ten seconds of starting Spark.
+            splits = plan_splits(paths, usage.dialect, left_out)
+            if needs is not None and any(split.dialect in SAMPLED for split in splits):
+                raise InputError(f"{what}: there are samples, and {needs} needs each request")
+            run = _audits(splits, what, usage, progress)
+        yield stack.enter_context(run)
 
 
-@contextlib.contextmanager
-def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress) -> Iterator[Audit]:
+def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress) -> AbstractContextManager[Audit]:
     """Audits of these splits, which errors call `what`."""
     from kquota.audit import engines
 
@@ -166,12 +165,10 @@ def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress
                 show(lambda: counts[-1])
                 return local.audit(splits, settings, what, progress=lambda done, known: counts.append((done, known)))
 
-        yield run
-        return
+        return contextlib.nullcontext(run)
     from kquota.audit.engines import spark
 
-    with _on_spark(usage.master, lambda session, its: spark.audit(session, splits, its, what), progress) as audit:
-        yield audit
+    return _on_spark(usage.master, lambda session, its: spark.audit(session, splits, its, what), progress)
 
 
 @contextlib.contextmanager
