@@ -10,9 +10,7 @@ from kquota.audit.batch import KEYS
 from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.quotas.quota import QuotaKey
-
-_BYTES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
 
 
 class Together(enum.Enum):
@@ -80,7 +78,7 @@ class AuditSettings:
             for _, values in quotas.items()
             for key in values
         }
-        both = QuotaKey.REQUEST_PERCENTAGE in keys and not keys.isdisjoint(_BYTES)
+        both = QuotaKey.REQUEST_PERCENTAGE in keys and not keys.isdisjoint(BYTE_RATES)
         return together(*self.variants) if both else self.together
 
     @property

@@ -24,7 +24,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources.samples import Float64s, Samples
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolution, Resolver, Sensor, encode_user
 
@@ -213,7 +213,7 @@ class _Trial:
             if own:
                 over = inside[0].rates * self.window.least > limit * self.window.reach
                 shown = inside[0].times[over].tolist()
-        elif self._cannot_throttle(key, limit) or bounds.most <= limit:
+        elif (limit == 0 and key in BYTE_RATES) or bounds.most <= limit:  # a broker divides by 0: a negative delay
             # What a throttled fetch tried to read is taken back, and in no rate.
             taken_back = key is QuotaKey.CONSUMER_BYTE_RATE and bool(hits)
             verdict = Verdict.UNDETERMINED if taken_back else Verdict.NOT_THROTTLED
@@ -222,7 +222,8 @@ class _Trial:
         else:
             verdict = Verdict.UNDETERMINED
         if verdict is Verdict.UNDETERMINED:
-            reason = self._reason(key, bounds, inside)
+            unseen = _UNSEEN if math.isinf(bounds.most) else _BETWEEN
+            reason = _EVIDENCE if key is QuotaKey.CONTROLLER_MUTATION_RATE else unseen
         governing = {
             str(each.entity) for scope in scopes for each in self._resolutions(scope) if each.limit is not None
         }
@@ -326,10 +327,6 @@ class _Trial:
         reached = np.maximum.accumulate(ends[order])
         return bool((starts[order][1:] <= reached[:-1]).all())
 
-    def _cannot_throttle(self, key: QuotaKey, limit: float) -> bool:
-        """A byte rate of 0 divides by zero, and the delay that comes of it is negative."""
-        return limit == 0 and key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-
     def _never_throttled(self, scope: Scope) -> bool:
         """Whether the broker's own throttle times show that it never did."""
         account = self.accounts[scope]
@@ -341,11 +338,6 @@ class _Trial:
                 if not beside or not all(map(_quiet, beside)):
                     return False
         return True
-
-    def _reason(self, key: QuotaKey, bounds: Bounds, accounts: Sequence[Account]) -> str:
-        if key is QuotaKey.CONTROLLER_MUTATION_RATE:
-            return _EVIDENCE
-        return _UNSEEN if math.isinf(bounds.most) else _BETWEEN
 
 
 def _sensor(scope: Scope) -> Sensor:
@@ -431,11 +423,9 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "first_throttled_ms": min(shown, default=None),
         "last_throttled_ms": max(shown, default=None),
         "logged_throttled_events": int((logged > 0).sum()) if told else None,
-        "logged_throttle_time_ms": None,
         "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if told else None,
         "estimated_events": 0,
         "rebuilt_events": 0,
-        "rebuilt_share": None,
         "client_count": max(judgement.clients for judgement in periods),
         "clients": [],
     }

@@ -21,7 +21,6 @@ from kquota.audit.evidence.clients import Rows
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
 from kquota.audit.evidence.prediction_store import NO_DELAY, Predictions, as_recorded
 from kquota.audit.evidence.simulate import (
-    BYTES,
     KEPT,
     MOST_TIME,
     OTHER_QUOTA,
@@ -37,7 +36,7 @@ from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import Charged
 from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
 from kquota.core.simulation.members import grouped
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ class _Rows:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.kinds = part.kinds
         longest = int(np.diff(part.offsets).max(initial=0))
         self._none, self._untold = np.zeros(longest, np.int64), np.full(longest, -1)
         self.counts = np.where(np.isin(part.kinds, _KINDS), np.diff(part.offsets), 0)
@@ -94,14 +92,6 @@ class _Rows:
         scales = np.where(self.part.kinds[counters] == REQUEST, scale_of(QuotaKey.REQUEST_PERCENTAGE), 1)
         rates = self._totals[counters] / scales / (np.maximum(lengths, 1000) / 1000)
         return zip(lengths.tolist(), rates.tolist(), strict=True)
-
-    def count(self, counter: int) -> int:
-        """How many rows a counter has."""
-        return int(self.counts[counter])
-
-    def traffic_of(self, counter: int) -> tuple[int, float]:
-        """The `traffic` of one of them."""
-        return next(self.traffic(np.array([counter])))
 
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
@@ -152,9 +142,9 @@ class _Predicting:
                     (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
 
         variants = np.array([ref.variant for ref in self._refs], np.int64)
-        rows = self._rows
+        rows, part = self._rows, self._rows.part
         is_calm = self._is_calm & (rows.counts > 0)
-        is_bare = self._throttles & rows.bare & (rows.counts <= MOST_ROWS) & (rows.kinds != MUTATION)
+        is_bare = self._throttles & rows.bare & (rows.counts <= MOST_ROWS) & (part.kinds != MUTATION)
         found = []
         for variant in range(len(settings.variants)):
             left, known = variants == variant, self._in_force.of_calm(variant)
@@ -174,7 +164,7 @@ class _Predicting:
                     recorded,
                 )
             found[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
-        using = kernel_for(sum(map(self._rows.count, (*alone, *timed))))
+        using = kernel_for(sum(int(rows.counts[number]) for number in (*alone, *timed)))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
             found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
@@ -186,11 +176,11 @@ class _Predicting:
         rows, part = self._rows, self._rows.part
         few = rows.bare & (rows.counts <= MOST_MUTATIONS)
         timed: dict[tuple[int, str, str], list[int]] = {}
-        for number in np.flatnonzero(few & (rows.kinds == REQUEST)).tolist():
+        for number in np.flatnonzero(few & (part.kinds == REQUEST)).tolist():
             ref = self._refs[number]
             timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
         pairs: list[tuple[int, int]] = []
-        for number in np.flatnonzero(few & self._throttles & (rows.kinds == FETCH)).tolist() if timed else ():
+        for number in np.flatnonzero(few & self._throttles & (part.kinds == FETCH)).tolist() if timed else ():
             ref = self._refs[number]
             tags = sorted({ref.sensor.partition(":")[0], ""})
             others = [other for tag in tags for other in timed.get((ref.variant, ref.broker, tag), ())]
@@ -224,14 +214,14 @@ class _Predicting:
         judged = self._judged(counter)
         recorded = self._in_force.recorded_under(judged)
         key = judged.ref.key
-        count = self._rows.count(counter)
+        count = int(self._rows.counts[counter])
         if not count:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         known = judged.verdict is not Verdict.UNDETERMINED
         holds = self._in_force.holds(judged)
         if judged.verdict is Verdict.NOT_THROTTLED and not recorded.held_back:
             basis = LOGGED if holds and judged.logged is not None else NO_DELAY
-            return as_recorded(*self._rows.traffic_of(counter), basis, recorded)
+            return as_recorded(*self._traffic_of(counter), basis, recorded)
         if count > MOST_ROWS:
             return _unknown(judged, recorded, f"more than {MOST_ROWS:,} requests of one counter are not simulated")
         if holds and (known or judged.logged is not None):
@@ -241,10 +231,10 @@ class _Predicting:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         if key is QuotaKey.CONTROLLER_MUTATION_RATE and count <= MOST_MUTATIONS:
             return mutators.predicted(self._rows.read(counter), judged, recorded, self._settings)
-        if key not in (*BYTES, QuotaKey.REQUEST_PERCENTAGE):
+        if key not in (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
         if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
-            calm = as_recorded(*self._rows.traffic_of(counter), CALM, recorded)
+            calm = as_recorded(*self._traffic_of(counter), CALM, recorded)
             peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
@@ -253,7 +243,10 @@ class _Predicting:
         connections = np.unique(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
-        return SimulatedCounter(counter, judged, recorded, self._rows.traffic_of(counter)[0], connections)
+        return SimulatedCounter(counter, judged, recorded, self._traffic_of(counter)[0], connections)
+
+    def _traffic_of(self, counter: int) -> tuple[int, float]:
+        return next(self._rows.traffic(np.array([counter])))
 
     def _groups(
         self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter]

@@ -137,12 +137,10 @@ def _unpack(packed: str) -> Prediction:
     return Prediction(*[_whole(each) if type(each) is list else each for each in json.loads(packed)])
 
 
-def _verdict(packed: str) -> Any:
-    return Verdict.NOT_THROTTLED.value if packed.startswith(_CALM) else _verdict_in(packed)
-
-
 @lru_cache
-def _verdict_in(packed: str) -> Any:
+def _verdict(packed: str) -> Any:
+    if packed.startswith(_CALM):
+        return Verdict.NOT_THROTTLED.value
     value = json.loads(packed)[_VERDICT]
     return _whole(value) if type(value) is list else value
 

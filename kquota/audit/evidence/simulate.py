@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.settings import AuditSettings
 
-BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _JAVA_REQUEST_MS: Final = 30_000
 """`request.timeout.ms`: a request in flight waits for a mute."""
 _JAVA_DELIVERY_MS: Final = 120_000
 """`delivery.timeout.ms`: records in the queue of a Java producer."""
 _SHARES: Final = "thread time between the handlers' usual one and twice the handlers', as the log lacks network threads"
+_APIS: Final = {QuotaKey.PRODUCER_BYTE_RATE: PRODUCE_API, QuotaKey.CONSUMER_BYTE_RATE: FETCH_API}
 _OTHER_API: Final = "other"
 """Requests that are charged for their thread time only."""
 _LATENCY_MS: Final = 1
@@ -149,15 +149,9 @@ def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] 
 
 def kind_of(rows: Rows, key: QuotaKey) -> str:
     """The kind of the clients that sent these requests, as far as it shows."""
-    if key not in BYTES or (rows.connection == NO_CONNECTION).any():
+    if key not in _APIS or (rows.connection == NO_CONNECTION).any():
         return "unknown"
-    clients = _clients(rows, fetches=key is QuotaKey.CONSUMER_BYTE_RATE)
-    return _kind([client.guesses[0] for client in clients])
-
-
-def _clients(rows: Rows, *, fetches: bool) -> list[Seen]:
-    """The kinds that fit each connection, in the order of their first requests."""
-    return [seen for seen, _ in _seen(rows, FETCH_API if fetches else PRODUCE_API)]
+    return _kind([seen.guesses[0] for seen, _ in _seen(rows, _APIS[key])])
 
 
 def _seen(rows: Rows, api: str) -> Iterator[tuple[Seen, Any]]:
@@ -194,7 +188,8 @@ def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Rows]) -> li
         if counter in timed:
             continue
         mine = rows[counter.number]
-        kind = FETCH if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE
+        api = _APIS[counter.judged.ref.key]
+        kind = FETCH if api == FETCH_API else PRODUCE
         nanos, owner = np.zeros(len(mine), np.int64), np.full(len(mine), NONE)
         for other in timed:
             theirs = rows[other.number]
@@ -206,7 +201,6 @@ def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Rows]) -> li
             )
             nanos[here], owner[here] = theirs.size[there], group.index(other)
             left[other.number][there] = False
-        api = FETCH_API if counter.judged.ref.key is QuotaKey.CONSUMER_BYTE_RATE else PRODUCE_API
         for seen, its in _seen(mine, api):
             of_time = int(owner[its].max())
             # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.

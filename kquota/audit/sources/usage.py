@@ -432,7 +432,7 @@ def _to_batch(
     check(api.codes >= 0, "api is missing")
     connects = _of_apis(api, lambda name: name.lower() == CONNECT_API)
     check((user.codes >= 0) | connects, "user is missing")
-    strict, readable = _flags(columns["strict"], rows) if "strict" in columns else (np.ones(rows, bool), True)
+    strict, readable = _flags(columns["strict"]) if "strict" in columns else (np.ones(rows, bool), True)
     check(readable, "strict is not true or false")
     place = _addresses(texts["ip"]) if "ip" in texts else Column(np.full(rows, _MISSING, np.int32), [])
     if "ip" in texts:
@@ -555,17 +555,11 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _flags(array: pa.Array, rows: int) -> tuple[Any, Any]:
+def _flags(array: pa.Array) -> tuple[Any, Any]:
     """(values, readable) of a column of true and false, or their names; null is true."""
-    if pa.types.is_boolean(array.type):
-        return np.asarray(pc.fill_null(array, True)), np.ones(rows, bool)
-    texts = _texts(array.cast(pa.string()), "", "strict")
-    names = [text.strip().lower() for text in texts.values]
-    readable = np.array([*(name in _FLAG_NAMES for name in names), True], np.bool_)[texts.codes]
-    return np.array([*(_FLAG_NAMES.get(name, True) for name in names), True], np.bool_)[texts.codes], readable
-
-
-_FLAG_NAMES = {"true": True, "1": True, "false": False, "0": False}
+    names = pc.ascii_lower(pc.ascii_trim_whitespace(array.cast(pa.string())))
+    places = pc.index_in(names, pa.array(["false", "0", "true", "1", None], pa.string()))
+    return np.asarray(pc.greater(pc.fill_null(places, 2), 1)), np.asarray(pc.is_valid(places))
 
 
 def _integers(array: pa.Array) -> tuple[Int64s, Any, Any]:
