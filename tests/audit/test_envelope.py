@@ -251,6 +251,13 @@ def test_the_time_of_an_envelope_counts_for_a_line_without_one(name: str) -> Non
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1000)
 
 
+def test_tabs_around_a_time_in_a_python_text_are_its_ends() -> None:
+    """Printed records of a consumer: the time of the record counted in place of the earlier time of the request."""
+    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
+    text = str({"m": f"CreateTime:{round(MOMENT) + 300_000}\tkafka-0\t{round(MOMENT)} {request}"})
+    assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+
+
 def test_the_start_of_a_container_is_not_the_time_of_its_collector() -> None:
     """Of each 15 lines, two came out at the start, a month before: as if the zone was 33 days off."""
     for minute in range(60):

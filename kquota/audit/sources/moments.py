@@ -52,7 +52,7 @@ STAMP: Final = re.compile(
 )
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2}):?([0-9]{2})?")
 MILLIS: Final = re.compile(
-    r"""(?:\A|[\s\[(<|'":=,])([12][0-9]{9}(?:\.[0-9]{3,9}|[0-9]{3}|[0-9]{6}|[0-9]{9}))(?=[\s\])>|'":,])"""
+    r"""(?:\A|\\t|[\s\[(<|'":=,])([12][0-9]{9}(?:\.[0-9]{3,9}|[0-9]{3}|[0-9]{6}|[0-9]{9}))(?=[\s\])>|'":,\\])"""
 )
 """Epoch seconds with a fraction, ms, µs or ns."""
 _QUOTES: Final = re.compile(r"""['"]|<[A-Za-z]""")
