@@ -345,3 +345,14 @@ def test_json_goes_to_a_file_too(kquota: Kquota, tmp_path: Path) -> None:
 
     assert done.code == printed.code
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(printed.out)
+
+
+@pytest.mark.parametrize("ms", ["", ",113"])
+def test_times_without_ms_are_said(kquota: Kquota, tmp_path: Path, ms: str) -> None:
+    """Rates come from the times: in whole seconds a burst is earlier, or later, by up to one."""
+    lines = [LINE.replace(",113", ms).replace('"correlationId":1', f'"correlationId":{each}') for each in range(30)]
+    (tmp_path / "a.log").write_text("".join(line % (number % 10, 1) for number, line in enumerate(lines)))
+
+    done = kquota("audit", "a.log", "--quotas", "quotas.json")
+
+    assert ("times of the log are whole seconds" in done.err) is (ms == "")

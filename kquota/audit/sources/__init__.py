@@ -57,6 +57,8 @@ Piece: TypeAlias = Batch | Samples | TopicLog | ConnectionLog | DataLog
 
 CONTROLLER: Final = "controller"
 """Noted of a request log with lines of the controller."""
+WHOLE_SECONDS: Final = "whole seconds"
+"""Noted of a request log whose times have no ms."""
 
 _NO_SAMPLE: Final = {QuotaKey.CONNECTION_CREATION_RATE: "samples hold no connections of ips"}
 SAMPLED_SIGHT: Final[Sight] = {key: Need(((key.value, _NO_SAMPLE.get(key, "no sample is of it")),)) for key in QuotaKey}

@@ -16,7 +16,17 @@ import numpy as np
 
 from kquota.audit import sources
 from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
-from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
+from kquota.audit.sources import (
+    CONTROLLER,
+    PADDING,
+    WHOLE_SECONDS,
+    Block,
+    ReadSettings,
+    Split,
+    blocks,
+    broker_of,
+    line_splits,
+)
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
@@ -86,6 +96,7 @@ _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
 _PACKED: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 """What packed data has, and text has not."""
+_SOON_MS: Final = 10
 _HEADING: Final = 200
 """How long the lines are that may be headings: longer ones are pieces of others."""
 _LOOKED_AT: Final = 32
@@ -335,6 +346,9 @@ class _Rows:
         time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
             np.ascontiguousarray(self._table().T)
         )
+        # A request is charged some ms before the time of its line.
+        if len(time_ms) >= ENOUGH and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9:
+            self._tally.note(DIALECT, WHOLE_SECONDS)
         exempt_ns = exempt_ns[exempt_ns != NOT_EXEMPT]
         if len(exempt_ns):
             self._tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)
