@@ -91,8 +91,10 @@ def replay(using: Kernel, generation: Generation, windows: QuotaWindows, quota: 
         column(sizes, "float64"),
     )
     counters, out = using.new_counters(1, windows, generation), using.new_summaries(1)
+    every = column([], "bool"), column([], "float64")
+    met = column(times * 0.0, "float64"), column(times < 0, "bool")
     started_at = time.thread_time()
-    using.replay_many(counters, events, out, None, None, delays)
+    using.replay_many(counters, events, out, *every, delays, *met)
     return time.thread_time() - started_at, np.asarray(delays)
 
 

@@ -145,5 +145,7 @@ def _replay(counter: Any, time_ms: Any, size: Any, fetched: Any, limit: Any) -> 
         column(time_ms, "int64"),
         column(size, "float64"),
     )
-    using.replay_many(using.new_counters(count, windows, generation), events, summaries)
+    met = (column(np.zeros(len(counter), kind), kind) for kind in ("int64", "float64", "bool"))
+    every = column([], "bool"), column([], "float64")
+    using.replay_many(using.new_counters(count, windows, generation), events, summaries, *every, *met)
     return int(np.sum(summaries.throttled)), int(np.sum(summaries.total_ms))

@@ -88,6 +88,7 @@ class Fast:
         text = b"".join(lines)
         buffer = np.full(len(text) + 64, 10, np.uint8)
         buffer[: len(text)] = np.frombuffer(text, np.uint8)
+        buffer.flags.writeable = False  # as the lines of a file: the code for it is compiled once
         at = 0
         rows: list[Any] = []
         self.scanner.begin(self.names, self.data, Forgetful())

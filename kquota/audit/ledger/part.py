@@ -145,8 +145,8 @@ def enforce(engine: Any, state: Any, summaries: Any, part: Part, retaken: Any, r
         state,
         replay.Events(*map(column, events, kinds)),
         summaries,
-        None if checked is None else column(checked, "bool"),
-        None if limits is None else column(limits, "float64"),
+        column([] if checked is None else checked, "bool"),
+        column([] if limits is None else limits, "float64"),
         *met,
     )
     return Met(np.asarray(met.delays)[own], np.asarray(met.rates)[own], np.asarray(met.throttled, bool)[own])

@@ -104,8 +104,8 @@ def replay_many(
     counters: Counters,
     events: Events,
     out: Summaries,
-    checked: Sequence[bool] | None,
-    event_limits: Sequence[float] | None,
+    checked: Sequence[bool],
+    event_limits: Sequence[float],
     delays: MutableSequence[int],
     rates: MutableSequence[float],
     hits: MutableSequence[bool],
@@ -113,11 +113,13 @@ def replay_many(
     """Charges the events to their counters, and adds what happened to the rows of the counters in `out`.
 
     The other columns have an entry for each event. `checked` is false for an event that is recorded only (network
-    thread time) and for a topic of a permissive request. `event_limits` stand in place of the counters' limits.
+    thread time) and for a topic of a permissive request. `event_limits` stand in place of the counters' limits. Either
+    is empty where no event needs it: None would be another type, and the loop compiled once more.
     `delays` receives the raw delays, 0 for an event that is not checked; `rates` the observed rates; `hits` whether
     `Summaries.throttled` counts the event.
     """
     times, values = events.times, events.values
+    some_unchecked, has_limits = len(checked) > 0, len(event_limits) > 0
     for i in range(len(events.counters)):
         row = events.counters[i]
         kind = int(events.kinds[i])
@@ -139,8 +141,8 @@ def replay_many(
         if kind >= MUTATION:
             for j in range(start, stop):
                 now, value = times[j], values[j]
-                how = PERMISSIVE if checked is not None and not checked[j] else kind
-                if event_limits is not None:
+                how = PERMISSIVE if some_unchecked and not checked[j] else kind
+                if has_limits:
                     bound = event_limits[j]
                 state = awake(counter, state, now)
                 delay, tokens, violated, state = charged_topic(counter, state, how, now, value, bound)
@@ -153,11 +155,11 @@ def replay_many(
             for j in range(start, stop):
                 now, value = times[j], values[j]
                 state = awake(counter, state, now)
-                if checked is not None and not checked[j]:
+                if some_unchecked and not checked[j]:
                     state = noted(counter, state, kind, now, value)
                     delays[j], rates[j], hits[j] = 0, 0.0, False
                     continue
-                if event_limits is not None:
+                if has_limits:
                     bound = event_limits[j]
                 delay, rate, _, violated, state = charged(counter, state, kind, now, value, bound)
                 delays[j], rates[j], hits[j] = delay, rate, delay > 0

@@ -147,8 +147,8 @@ def in_parts(
             using.column([now for now, _, _ in flat], "int64"),
             using.column([value for _, value, _ in flat], "float64"),
         )
-        checked = None if all_checked else using.column([checked for _, _, checked in flat], "bool")
-        bounds = using.column(each, "float64") if by_event else None
+        checked = using.column([] if all_checked else [checked for _, _, checked in flat], "bool")
+        bounds = using.column(each if by_event else [], "float64")
         if part.start == cut:  # what a stream does between two batches
             counters = from_bytes(to_bytes(counters), using.table)
         using.replay_many(counters, charged, out, checked, bounds, found, rates, hit)
