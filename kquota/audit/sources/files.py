@@ -24,7 +24,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _SECRET = re.compile("key|secret|token|password|signature", re.IGNORECASE)
 _TIME = re.compile(
     r"/(?:(?:year|month|day|hour|minute|date|time|dt|ds|hr)=[^/]*"
-    r"|20\d\d(?:-[01]\d|(?:/\d\d)+|([-_]?)[01]\d\1[0-3]\d(?:\d\d|[^\d/][^/]*)?))(?=/|$)",
+    r"|20\d\d(?:-[01]\d|(?:/\d\d)+|([-_]?)[01]\d\1[0-3]\d(?:[T_-]?\d\d(?:[:.-]?\d\d){0,2}Z?)?))(?=/|$)",
     re.IGNORECASE,
 )
 """Folders that hold what is of one time: partitions of a table, or dates, also with a folder for each part of one."""
