@@ -79,7 +79,7 @@ def command(
 
 
 def _of_the_cluster(given: Given, journal: Path, named: Callable[[Access], None]) -> Iterator[Check]:
-    """The settings, and the cluster that they name, which is told to `named`: first what people ask about."""
+    """Checks the settings, then the cluster. `named` is given the cluster once the settings tell it."""
     if not params.on_command_line("journal"):
         with contextlib.suppress(KquotaError, click.UsageError):  # said below
             given.access()  # a context may name the journal

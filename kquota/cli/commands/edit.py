@@ -159,8 +159,11 @@ def _refuse_others(file: QuotaFile, is_asked: Callable[[Entity], bool]) -> None:
 
 
 def _run(editor: list[str], path: Path) -> None:
-    """Opens the editor and waits for its end. Raises Refused where that fails."""
-    process = subprocess.Popen([*editor, str(path)])
+    """Opens the editor and waits for its end. Raises Refused where that fails, InputError for no program at all."""
+    try:
+        process = subprocess.Popen([*editor, str(path)])
+    except OSError as error:  # a file that may be run, and is neither a program nor a script
+        raise InputError(f"the editor {editor[0]} cannot be run: {error.strerror or error}") from None
     # Ctrl-C is the editor's, which shares the terminal.
     handler = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
