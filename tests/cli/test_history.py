@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from kquota.core.change.plan import Plan
+from kquota.core.change.recording import Level, LevelChange
+from kquota.documents.journal import Entry, Journal
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
 from tests.cli.test_leases import entries, let_time_pass
@@ -74,6 +77,17 @@ def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> N
     done = kquota("history", KQUOTA_JOURNAL=str(tmp_path / "none"))
     others = "journals of other people are not seen (--journal cluster is one for all of them)"
     assert done.err == f"no entries in the journal {tmp_path}/none; {others}\n"
+
+
+def test_history_says_until_when_a_recording_runs(kquota: Kquota, tmp_path: Path) -> None:
+    """Whether its process lives is not known; from the end on, the loggers wait for an undo."""
+    levels = (LevelChange(1, Level("WARN", inherited=True)),)
+    for expires in (4_102_444_800_000, 1):
+        Journal(tmp_path).begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=expires, levels=levels))
+    over, runs = rows(kquota, "--journal", str(tmp_path))
+    assert "unfinished, until 2100-01-01 00:00:00" in runs
+    assert "unfinished" in over
+    assert "until" not in over
 
 
 def test_history_says_how_each_lease_ended(kquota: Kquota, chroot: str, zed: Any, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def command(
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
-    for lease in (lease for _, found in by_place(pages.entries) for lease in found.found):
+    for lease in (lease for _, leases_there in by_place(pages.entries) for lease in leases_there.found):
         by_entry.setdefault(lease.entry.id, []).append(lease)
         for entry in filter(None, (lease.entry, lease.moved)):
             concerned.setdefault(entry.id, []).append(lease)
@@ -100,14 +100,14 @@ def command(
     def document() -> Document:
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]
         written = {"kind": "kquota.history", "version": 1, "entries": [*map(entry_document, entries)]}
-        told = [_lease(lease, time) for entry in entries for lease in by_entry.get(entry.id, ())]
+        ends = [_lease(lease, time) for entry in entries for lease in by_entry.get(entry.id, ())]
         undone = [
-            {"entry": entry.id, "by": [each.id for each in by], "whole": entry.id in pages.undone}
+            {"entry": entry.id, "by": [undo.id for undo in by], "whole": entry.id in pages.undone}
             for entry in entries
             if (by := pages.undone_by(entry))
         ]
-        more = {"leases": told, "undone": undone, "unreadable": unreadable}
-        return written | {name: found for name, found in more.items() if found}
+        more = {"leases": ends, "undone": undone, "unreadable": unreadable}
+        return written | {name: values for name, values in more.items() if values}
 
     def screen() -> Iterator[Part]:
         if leases:
@@ -166,8 +166,8 @@ def _levels(entry: Entry) -> Table:
 def _lease(lease: Lease, now: int) -> Document:
     """A lease as history's JSON has it; `by` is the entry that ended it."""
     state = "overdue" if lease.is_overdue(now) else lease.fate.value
-    told = picked(lease, "entry=entry.id entity key value then ends")
-    return {**told, "state": state, "by": None if lease.by is None else lease.by.id}
+    values = picked(lease, "entry=entry.id entity key value then ends")
+    return {**values, "state": state, "by": None if lease.by is None else lease.by.id}
 
 
 def _leases(leases: Sequence[Lease], now: int) -> Table:
@@ -242,7 +242,7 @@ def _what(entry: Entry) -> str:
     texts = []
     if values := [(change, key) for change in entry.plan.changes for key in change.keys]:
         change, key = values[0]
-        before, after = (shown(key, each.get(key)) for each in (change.before, change.after))
+        before, after = (shown(key, quotas.get(key)) for quotas in (change.before, change.after))
         texts.append(f"{entity_text(change.entity)} {key} {before} → {after}{_more(values)}")
     kept = [(entity, key) for entity, keys in entry.kept for key in keys]
     if kept and entry.command == "reconcile":
@@ -269,7 +269,7 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
     if by:
         verb = "ended" if by[-1].command == "reconcile" else "undone"
         part = "" if entry.id in pages.undone else "in part "
-        undone = f"{verb} {part}by {' and '.join(each.name for each in by)}"
+        undone = f"{verb} {part}by {' and '.join(undo.name for undo in by)}"
     on = [lease for lease in leases if lease.is_on]
     if on:
         end = min(lease.ends for lease in on)
@@ -284,6 +284,6 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
             return f"{fate.value}{at} by {last.name}{more}"
     if undone:
         return undone
-    if entry.expires is not None and entry.levels and word == "applied":
+    if entry.expires is not None and entry.levels and (word == "applied" or now < entry.expires):
         return f"{word}, until {moment(entry.expires)}"
     return word
