@@ -90,7 +90,7 @@ class BrokerConfig:
         """What is set under this very name at that level, else None."""
         if self.source is source:
             return self.value
-        return next((each.value for each in self.shadows if each.source is source and each.name == self.name), None)
+        return next((each.value for each in self.hidden if each.source is source), None)
 
 
 def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfig | None:
