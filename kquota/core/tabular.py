@@ -22,8 +22,8 @@ def members(kind: type) -> tuple[str, ...]:
     """The names in a document of such a value, in their order."""
     return tuple(
         name
-        for each in fields(kind)
-        for name in (*(() if each.metadata.get("alone") else (each.name,)), *each.metadata.get("beside", ()))
+        for field in fields(kind)
+        for name in (*(() if field.metadata.get("alone") else (field.name,)), *field.metadata.get("beside", ()))
     )
 
 
@@ -46,12 +46,12 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
 @cache
 def types(kind: type) -> Mapping[str, tuple[Any, bool]]:
     """By the name of each field, its type without None, and whether it may be None."""
-    found = {}
+    by_name = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint)
         optional = type(None) in parts
-        found[name] = (next(part for part in parts if part is not type(None)) if optional else hint, optional)
-    return found
+        by_name[name] = (next(part for part in parts if part is not type(None)) if optional else hint, optional)
+    return by_name
 
 
 if TYPE_CHECKING:

@@ -84,13 +84,13 @@ class BrokerConfig:
     @property
     def hidden(self) -> tuple[Setting, ...]:
         """The weaker settings of the same config, which this one hides."""
-        return tuple(each for each in self.shadows if each.name == self.name)
+        return tuple(setting for setting in self.shadows if setting.name == self.name)
 
     def value_at(self, source: Source) -> int | str | None:
         """What is set under this very name at that level, else None."""
         if self.source is source:
             return self.value
-        return next((each.value for each in self.hidden if each.source is source), None)
+        return next((setting.value for setting in self.hidden if setting.source is source), None)
 
 
 def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfig | None:
@@ -101,7 +101,7 @@ def beside(config: BrokerConfig, configs: Iterable[BrokerConfig]) -> BrokerConfi
     """
     if listener_of(config.name) is None or config.is_protected:
         return None
-    return next((each for each in configs if each.name == RATE and each.value != UNLIMITED), None)
+    return next((other for other in configs if other.name == RATE and other.value != UNLIMITED), None)
 
 
 BrokerSnapshot: TypeAlias = Mapping[Broker, tuple[BrokerConfig, ...]]

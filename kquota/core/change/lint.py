@@ -93,7 +93,7 @@ class Rule:
 
     def findings(self, snapshot: QuotaSnapshot, facts: Facts) -> Iterator[Finding]:
         """What the rule finds."""
-        return (Finding(self, *found) for found in self.check(snapshot, facts))
+        return (Finding(self, *parts) for parts in self.check(snapshot, facts))
 
 
 def lint(
@@ -147,8 +147,8 @@ def _by_key(snapshot: QuotaSnapshot) -> Iterator[tuple[QuotaKey, Mapping[Entity,
 
 def unreached(entities: Iterable[Entity]) -> str:
     """The first users that have a quota of their own, which comes before one of a client-id of any user."""
-    own = [each for each in entities if isinstance(each.user, str) and each.client_id in (None, DEFAULT)]
-    users = [*dict.fromkeys(f"user={each.user}" for each in own)]
+    own = [entity for entity in entities if isinstance(entity.user, str) and entity.client_id in (None, DEFAULT)]
+    users = [*dict.fromkeys(f"user={entity.user}" for entity in own)]
     return f"{', '.join(users[:3])}{' and others' * (len(users) > 3)}"
 
 
@@ -396,13 +396,13 @@ def _hits_internal(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
         for user in facts.internal:
             # A client-id that nobody has, and none: different defaults govern them.
             for client_id in ("\0", ""):
-                found = resolver.resolve(user, client_id)
-                if found.level in DEFAULTS and found.entity is not None and found.limit is not None:
+                resolution = resolver.resolve(user, client_id)
+                if resolution.level in DEFAULTS and resolution.entity is not None and resolution.limit is not None:
                     yield (
-                        found.entity,
+                        resolution.entity,
                         key,
                         f"limits the internal principal {user}",
-                        f"{user} has no {key} of its own, so {found.entity} ({limit_text(key, found.limit)})"
+                        f"{user} has no {key} of its own, so {resolution.entity} ({limit_text(key, resolution.limit)})"
                         " governs it",
                         f"give {user} a value of its own",
                     )

@@ -101,8 +101,8 @@ def compare(
     makes such znodes.
     """
     wanted: dict[Entity, Values] = dict(zookeeper)
-    for each in zookeeper.ignored:
-        wanted[each.entity] = {each.key: each.value} | dict(wanted.get(each.entity, {}))
+    for ignored in zookeeper.ignored:
+        wanted[ignored.entity] = {ignored.key: ignored.value} | dict(wanted.get(ignored.entity, {}))
     stored = {parts_of(entity): values for entity, values in kraft.items()} | dict(nameless)
     meant = {parts_of(entity) for entity in wanted}
     claimed: set[Parts] = set()
@@ -115,7 +115,7 @@ def compare(
         if parts not in meant and parts not in claimed:
             findings.append(_extra(parts, values))
     findings += itertools.chain.from_iterable(map(_of_node, nodes))
-    return tuple(sorted((each for each in findings if filter.matches(each.entity)), key=_order))
+    return tuple(sorted((finding for finding in findings if filter.matches(finding.entity)), key=_order))
 
 
 def _order(finding: Finding) -> tuple[object, str]:
@@ -130,7 +130,7 @@ def _damaged(entity: Entity) -> Iterator[Parts]:
             spellings.append([(kind, None), (kind, ""), (kind, DEFAULT.value)])
         else:
             encoded = name if kind is EntityType.IP else encode_user(name)
-            spellings.append([(kind, each) for each in dict.fromkeys((name, encoded))])
+            spellings.append([(kind, spelling) for spelling in dict.fromkeys((name, encoded))])
     yield from itertools.islice(itertools.product(*spellings), 1, None)  # the first is the right one
 
 
@@ -139,11 +139,11 @@ def _compared(entity: Entity, values: Values, present: Values | None, copies: Ma
     settable = _settable(values)
     right = (Alteration(entity, settable),) if settable else ()
     findings: list[Finding] = []
-    for parts, found in copies.items():
+    for parts, copy in copies.items():
         # With several copies, what is missing is set once.
         mend = right if present is None and not findings else ()
-        removal = _removal(parts, found)
-        proof = f"ZooKeeper has {_shown(values)} on {entity}, KRaft has {_shown(found)} on {_text(parts)}"
+        removal = _removal(parts, copy)
+        proof = f"ZooKeeper has {_shown(values)} on {entity}, KRaft has {_shown(copy)} on {_text(parts)}"
         findings.append(
             Finding(
                 _damage_of(entity, parts),
@@ -205,7 +205,7 @@ def _of_node(node: UserNode) -> Iterator[Finding]:
 
 def _damage_of(entity: Entity, parts: Parts) -> Damage:
     pairs = zip(parts_of(entity), parts, strict=True)
-    of_default = any(meant is None and found is not None for (_, meant), (_, found) in pairs)
+    of_default = any(meant is None and stored is not None for (_, meant), (_, stored) in pairs)
     return Damage.NAMED_DEFAULT if of_default else Damage.UNDECODED_NAME
 
 
@@ -237,7 +237,7 @@ def _note(note: str | None, values: Values) -> str | None:
     settable = _settable(values)
     refused = [f"{key}={format_value(key, value)}" for key, value in values.items() if key not in settable]
     more = f"KRaft does not take {', '.join(refused)}" if refused else None
-    return "; ".join(each for each in (note, more) if each) or None
+    return "; ".join(part for part in (note, more) if part) or None
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -219,10 +219,10 @@ def objections(
     noun: str = "broker",
 ) -> tuple[Objection, ...]:
     """What speaks against a recording, the gravest first."""
-    found: list[Objection] = []
+    reasons: list[Objection] = []
     for change in changes:
         if change.restored != change.before.name:
-            found.append(
+            reasons.append(
                 LEVEL_OFF.objection(
                     f"{noun} {change.node}: the logger's level is {change.before.name}, which brokers do not take back;"
                     f" it would be {change.restored} afterwards, until the broker is started again"
@@ -240,7 +240,7 @@ def objections(
         own = [(left, space.log_dir) for space, left in known if space.node == estimate.node]
         left, log_dir = min(own, default=(None, ""))
         if left is not None and min(sizes) > left:
-            found.append(
+            reasons.append(
                 LOG_SPACE.objection(
                     f"{noun} {estimate.node}: about {_size(min(sizes))} would be written, and {log_dir} has room"
                     f" for {_size(left)} beside a reserve of {100 * RESERVE:.0f} %"
@@ -248,13 +248,13 @@ def objections(
             )
     if unmeasured:
         named = ", ".join(map(str, unmeasured))
-        found.append(
+        reasons.append(
             UNMEASURED.objection(
                 f"how much {noun} {named} will write is not known: only the time ends it (--metrics estimates it,"
                 " --size with --log bounds it)"
             )
         )
-    return gravest_first(found)
+    return gravest_first(reasons)
 
 
 def _size(size: float) -> str:

@@ -174,7 +174,7 @@ def review(
     guards = guards or Guards()
     if not plan:
         return ()
-    found = (
+    objections = (
         *_shares(plan, guards),
         *_protected(plan, guards),
         *_internal(plan, current, guards),
@@ -184,23 +184,29 @@ def review(
         *_deleted_spellings(plan, current),
         *_taken_over(plan, current),
     )
-    return gravest_first(found)
+    return gravest_first(objections)
 
 
 def gravest_first(objections: Iterable[Objection]) -> tuple[Objection, ...]:
     """In the one order of objections, whoever found them and when: a plan's fingerprint is of the order as well."""
     places = {kind.name: place for place, kind in enumerate(KINDS)}
     last = len(places)
-    return tuple(sorted(objections, key=lambda each: (-each.severity, places.get(each.name, last), each.message)))
+    return tuple(
+        sorted(
+            objections, key=lambda objection: (-objection.severity, places.get(objection.name, last), objection.message)
+        )
+    )
 
 
 def with_review(
     plan: Plan, current: QuotaSnapshot, guards: Guards | None = None, findings: Sequence[Finding] | None = None
 ) -> Plan:
     """The plan with its review. What a saved plan's own review found stays, but for shares: these are judged anew."""
-    kept = [each for each in plan.objections if each.name not in (DELETED_SHARE.name, CHANGED_SHARE.name)]
-    known = {(each.name, each.message) for each in kept}
-    new = [each for each in review(plan, current, guards, findings) if (each.name, each.message) not in known]
+    shares = (DELETED_SHARE.name, CHANGED_SHARE.name)
+    kept = [objection for objection in plan.objections if objection.name not in shares]
+    known = {(objection.name, objection.message) for objection in kept}
+    anew = review(plan, current, guards, findings)
+    new = [objection for objection in anew if (objection.name, objection.message) not in known]
     return replace(plan, objections=gravest_first((*kept, *new)))
 
 
@@ -210,16 +216,16 @@ def of_names(alterations: Iterable[Alteration]) -> tuple[Objection, ...]:
     wished = QuotaSnapshot({alteration.entity: alteration.set for alteration in alterations})
     names = [kinds["user-prefix"], kinds["literal-default"], kinds["doubtful-name"]]
     return tuple(
-        _RULES[found.rule.name].objection(f"{found.entity}: {_about_names(found.entity)}")
-        for found in lint(wished, rules=names)
-        if found.entity is not None
+        _RULES[finding.rule.name].objection(f"{finding.entity}: {_about_names(finding.entity)}")
+        for finding in lint(wished, rules=names)
+        if finding.entity is not None
     )
 
 
 def standing(objections: Iterable[Objection], *, yes: bool = False, force: bool = False) -> tuple[Objection, ...]:
     """The objections that stop a plan: refusals unless `force`, questions unless `yes` or `force`; never a warning."""
     least = Severity.REFUSAL if yes else Severity.QUESTION
-    return () if force else tuple(each for each in objections if each.severity >= least)
+    return () if force else tuple(objection for objection in objections if objection.severity >= least)
 
 
 def related(entity: Entity) -> tuple[Entity, ...]:
@@ -228,8 +234,8 @@ def related(entity: Entity) -> tuple[Entity, ...]:
         return (entity,)
     users = {entity.user, DEFAULT, None}
     clients = {entity.client_id, DEFAULT, None}
-    found = {Entity(user, client) for user in users for client in clients if user is not None or client is not None}
-    return tuple(sorted(found, key=lambda each: each.sort_key))
+    entities = {Entity(user, client) for user in users for client in clients if user is not None or client is not None}
+    return tuple(sorted(entities, key=lambda other: other.sort_key))
 
 
 def _deleted_defaults(plan: Plan) -> Iterator[Objection]:
@@ -241,7 +247,7 @@ def _deleted_defaults(plan: Plan) -> Iterator[Objection]:
 
 
 def _deleted_spellings(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
-    gone = [each.entity for each in plan.changes if not each.after and isinstance(each.entity.ip, str)]
+    gone = [change.entity for change in plan.changes if not change.after and isinstance(change.entity.ip, str)]
     kept = plan.applied_to(current).addresses if gone else {}
     for entity in gone:
         for other in kept.get(address(str(entity.ip)), ()):
@@ -362,28 +368,28 @@ def _internal(plan: Plan, current: QuotaSnapshot, guards: Guards) -> Iterator[Ob
 
 def _findings(plan: Plan, current: QuotaSnapshot, findings: Sequence[Finding] | None) -> Iterator[Objection]:
     """What lint finds about what the plan sets; other values of the same entities were there before."""
-    setting = {each.entity: each for each in plan.changes if not each.after.keys().isdisjoint(each.keys)}
+    setting = {change.entity: change for change in plan.changes if not change.after.keys().isdisjoint(change.keys)}
     if not setting:
         return
     if findings is None:
         findings = lint(plan.applied_to(current))
-    known = {(each.rule, each.entity, each.key) for each in lint(current, rules=_KNOWN)}
-    for found in concerning(findings, setting.keys()):
-        kind = _RULES.get(found.rule.name)
-        if kind is None or found.entity is None:
+    known = {(finding.rule, finding.entity, finding.key) for finding in lint(current, rules=_KNOWN)}
+    for finding in concerning(findings, setting.keys()):
+        kind = _RULES.get(finding.rule.name)
+        if kind is None or finding.entity is None:
             continue
-        if kind is _RULES["suspiciously-low"] and DEFAULT in (found.entity.user, found.entity.client_id):
+        if kind is _RULES["suspiciously-low"] and DEFAULT in (finding.entity.user, finding.entity.client_id):
             kind = LOW_DEFAULT
-        for entity in (found.entity, found.by):
+        for entity in (finding.entity, finding.by):
             change = setting.get(entity) if entity is not None else None
-            if change is not None and (found.key is None or found.key in change.keys):
-                was_there = (found.rule, found.entity, found.key) in known
-                if was_there and (found.rule is not _UNREACHABLE or entity is found.by):
+            if change is not None and (finding.key is None or finding.key in change.keys):
+                was_there = (finding.rule, finding.entity, finding.key) in known
+                if was_there and (finding.rule is not _UNREACHABLE or entity is finding.by):
                     continue  # a low value that was meant, or one that governed nobody before and is left alone
-                key = "" if found.key is None else f" {found.key}"
-                why = _about_names(found.entity) if found.key is None else None
-                proof = found.hint if found.rule is _UNREACHABLE else found.proof
-                yield kind.objection(f"{found.entity}{key}: {why or f'{found.message} ({proof})'}")
+                key = "" if finding.key is None else f" {finding.key}"
+                why = _about_names(finding.entity) if finding.key is None else None
+                proof = finding.hint if finding.rule is _UNREACHABLE else finding.proof
+                yield kind.objection(f"{finding.entity}{key}: {why or f'{finding.message} ({proof})'}")
                 break
 
 

@@ -63,7 +63,7 @@ EXEMPTIONS: Final = (
 
 def exempt_apis(since: Version) -> frozenset[str]:
     """The APIs that are exempt on brokers of that release or of any later one."""
-    return frozenset(each.api for each in EXEMPTIONS if each.until is None or each.until > since)
+    return frozenset(exemption.api for exemption in EXEMPTIONS if exemption.until is None or exemption.until > since)
 
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
@@ -87,7 +87,7 @@ def is_spared(api: str, version: Version) -> bool:
     fields, and a failed authorization for ClusterAction by the answer.
     """
     return any(
-        spelled(each.api) == spelled(api)
-        and (each.gone or (each.since <= version and (each.until is None or version < each.until)))
-        for each in EXEMPTIONS
+        spelled(exemption.api) == spelled(api)
+        and (exemption.gone or (exemption.since <= version and (exemption.until is None or version < exemption.until)))
+        for exemption in EXEMPTIONS
     )

@@ -35,8 +35,8 @@ class Answers(NamedTuple):
     def __add__(self, other: object) -> Answers:
         if not isinstance(other, Answers):
             return NotImplemented
-        firsts = [each.first_throttled_ms for each in (self, other) if each.first_throttled_ms is not None]
-        lasts = [each.last_throttled_ms for each in (self, other) if each.last_throttled_ms is not None]
+        firsts = [answers.first_throttled_ms for answers in (self, other) if answers.first_throttled_ms is not None]
+        lasts = [answers.last_throttled_ms for answers in (self, other) if answers.last_throttled_ms is not None]
         return Answers(
             self.events + other.events,
             self.throttled_events + other.throttled_events,

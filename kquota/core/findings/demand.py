@@ -106,9 +106,9 @@ def estimate(cells: Iterable[Cell], share: float, confidence: float, samples: in
         return None if place is None else min(upper_end(bins[place]), peak)
 
     def observed(at: float) -> float:
-        found = limit(plain, at)
-        assert found is not None, "all plain curves end at 0"
-        return found
+        rate = limit(plain, at)
+        assert rate is not None, "all plain curves end at 0"
+        return rate
 
     low = high = None
     value = limit(exceeding, share)
@@ -184,16 +184,16 @@ def _jackknife(
     passed = sum(total[number][0] for number in below)
     seconds = sum(seen + held for seen, held in total.values())
     lefts = []
-    for mine in blocks.values():
-        at_risk = seconds - sum(seen + held for seen, held in mine.values())
+    for block in blocks.values():
+        at_risk = seconds - sum(seen + held for seen, held in block.values())
         if plain:  # without a lower bound among them the product is a share
-            gone = passed - sum(seen for number, (seen, _) in mine.items() if number <= below[-1])
+            gone = passed - sum(seen for number, (seen, _) in block.items() if number <= below[-1])
             lefts.append((at_risk - gone) / at_risk if at_risk else 0.0)
             continue
         counts = []
         for number in below:
             seen, held = total[number]
-            less = mine.get(number, (0, 0))
+            less = block.get(number, (0, 0))
             counts.append((seen - less[0], held - less[1]))
         lefts.append(_survival(counts, at_risk)[-1])
     mean = sum(lefts) / len(lefts)

@@ -169,8 +169,8 @@ class Finding:
     @property
     def longest_ms(self) -> float | None:
         """The longest wait for one answer that is predicted; where nothing is, the longest of the replay."""
-        told = None if self.prediction is None else self.prediction.throttle_time_max_ms.likely
-        return self.throttle_time_max_ms if told is None else told
+        predicted = None if self.prediction is None else self.prediction.throttle_time_max_ms.likely
+        return self.throttle_time_max_ms if predicted is None else predicted
 
     @property
     def harm(self) -> Harm:
@@ -229,5 +229,5 @@ ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
 
 def of_concern(findings: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """(those that throttle somebody, those that may), of `AuditResult.found`. In its order few have to be looked at."""
-    begin, end = (bisect_left(findings, place, key=lambda found: ORDER.index(found.verdict)) for place in (1, 2))
+    begin, end = (bisect_left(findings, place, key=lambda finding: ORDER.index(finding.verdict)) for place in (1, 2))
     return findings[:begin], findings[begin:end]

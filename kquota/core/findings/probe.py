@@ -169,17 +169,17 @@ def compare(
     steps = _steps(probe, exchanges, load, handler_ms or [0.0] * len(exchanges))
     if probe is Probe.REQUEST:
         most = [step._replace(charge=max(1e6 * step.took_ms, step.charge)) for step in steps]
-        runs = [_played(probe, each, limits, load, (1.0, 1.0)) for each in (steps, most)]
+        runs = [_played(probe, charged, limits, load, (1.0, 1.0)) for charged in (steps, most)]
     else:
         runs = [_played(probe, steps, limits, load, parts) for parts in product(_PARTS, _PARTS)]
-    found = [*zip(*(astuple(Throttling.of(run)) for run in runs), strict=True)]
+    columns = [*zip(*(astuple(Throttling.of(run)) for run in runs), strict=True)]
     return Comparison(
         events=len(exchanges),
         charged=len(exchanges) if probe is Probe.REQUEST else sum(exchange.charge for exchange in exchanges),
         duration_ms=round(exchanges[-1].answered_ms - exchanges[0].sent_ms) if exchanges else 0,
         observed=Throttling.of([exchange.throttle_ms for exchange in exchanges]),
-        least=Throttling(*map(min, found)),
-        most=Throttling(*map(max, found)),
+        least=Throttling(*map(min, columns)),
+        most=Throttling(*map(max, columns)),
     )
 
 
@@ -204,13 +204,13 @@ def _steps(probe: Probe, exchanges: Sequence[Exchange], load: Load, handler_ms: 
     """The requests of a run. A throttled fetch comes empty: what it would have brought comes with its retry."""
     steps: list[_Step] = []
     spent, free_ms = 0, exchanges[0].sent_ms if exchanges else 0.0
-    for each, handled in zip(exchanges, handler_ms, strict=True):
+    for exchange, handled in zip(exchanges, handler_ms, strict=True):
         due_ms = max(free_ms, exchanges[0].sent_ms + 1000 * spent / load.rate)
-        sent_ms = max(each.sent_ms, free_ms)
-        free_ms = each.answered_ms + each.throttle_ms
-        if probe is not Probe.FETCH or each.throttle_ms <= 0:
-            size, charge = (1, 1e6 * handled) if probe is Probe.REQUEST else (each.charge, float(each.charge))
-            steps.append(_Step(size, charge, max(sent_ms - due_ms, 0.0), each.answered_ms - sent_ms))
+        sent_ms = max(exchange.sent_ms, free_ms)
+        free_ms = exchange.answered_ms + exchange.throttle_ms
+        if probe is not Probe.FETCH or exchange.throttle_ms <= 0:
+            size, charge = (1, 1e6 * handled) if probe is Probe.REQUEST else (exchange.charge, float(exchange.charge))
+            steps.append(_Step(size, charge, max(sent_ms - due_ms, 0.0), exchange.answered_ms - sent_ms))
             spent += size
     return steps
 

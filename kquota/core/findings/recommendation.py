@@ -46,8 +46,8 @@ class Scope(enum.Enum):
         if self is Scope.USER_CLIENTS:
             assert isinstance(entity.user, str)
             assert isinstance(entity.client_id, str)
-            found = Resolver.of(quotas, key).resolve(entity.user, entity.client_id)
-            return found.limit if found.level in PER_PAIR else None
+            resolution = Resolver.of(quotas, key).resolve(entity.user, entity.client_id)
+            return resolution.limit if resolution.level in PER_PAIR else None
         own = quotas.get(entity, {}).get(key)
         return own if own is not None else quotas.get(self.default, {}).get(key)
 
@@ -82,14 +82,14 @@ def _unlimited(quotas: QuotaSnapshot, scope: Scope, keys: Sequence[QuotaKey], de
     types = scope.default.types
     lifted: dict[Entity, dict[QuotaKey, Value]] = {scope.default: dict.fromkeys(keys, LONG_MAX)}
     for entity, values in quotas.items():
-        mine = {key: value for key, value in values.items() if key in keys}
+        own = {key: value for key, value in values.items() if key in keys}
         if entity.types == types:
-            mine = dict.fromkeys(mine, LONG_MAX)
+            own = dict.fromkeys(own, LONG_MAX)
         elif not default_only and scope is Scope.USERS and entity.user is DEFAULT:
             continue
         elif not default_only and scope is Scope.USER_CLIENTS and isinstance(entity.user, str):
-            lifted.setdefault(Entity(user=entity.user, client_id=DEFAULT), {}).update(dict.fromkeys(mine, LONG_MAX))
-        lifted.setdefault(entity, {}).update(mine)
+            lifted.setdefault(Entity(user=entity.user, client_id=DEFAULT), {}).update(dict.fromkeys(own, LONG_MAX))
+        lifted.setdefault(entity, {}).update(own)
     return QuotaSnapshot(lifted)
 
 
@@ -246,9 +246,9 @@ def recommend(
 def _recommendation(
     chosen: _Choice, entity: Entity, key: QuotaKey, current: Value | None, brokers: int
 ) -> Recommendation:
-    found = chosen.usage.estimate
+    estimate = chosen.usage.estimate
     return Recommendation(
-        entity, key, current, chosen.value, chosen.basis, chosen.usage, brokers, found.low, found.high
+        entity, key, current, chosen.value, chosen.basis, chosen.usage, brokers, estimate.low, estimate.high
     )
 
 
@@ -280,7 +280,7 @@ def recommend_default(
 
     `usages` has the usage of each entity, at least one, that the default is for.
     """
-    choices = {name: _choose(mine, key, None, policy) for name, mine in usages.items()}
+    choices = {name: _choose(usages[name], key, None, policy) for name in usages}
     if current is not None:
         # Whom the present default holds back wants more than it.
         again = {name: _choose(usages[name], key, current, policy) for name in usages}
@@ -303,7 +303,7 @@ def recommend_default(
         value,
         decides.basis,
         decides.usage,
-        len({usage.broker for mine in usages.values() for usage in mine}),
+        len({usage.broker for by_broker in usages.values() for usage in by_broker}),
         low,
         high,
         len(order),

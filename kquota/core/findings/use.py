@@ -193,16 +193,16 @@ def uses(
 
     `earlier` holds the readings before, in the order of time.
     """
-    now = {each.counter: each for each in observed}
+    readings = {reading.counter: reading for reading in observed}
     before = earlier or {}
     known = brokers or Enforcers()
     resolvers = {key: Resolver.of(snapshot, key, known.static) for key in QuotaKey}
-    members = _members(now, resolvers)
-    found = [
-        _use(each, _governing(counter, snapshot, resolvers), before.get(counter, ()), members, resolvers, source, known)
-        for counter, each in now.items()
+    members = _members(readings, resolvers)
+    used = [
+        _use(now, _governing(counter, snapshot, resolvers), before.get(counter, ()), members, resolvers, source, known)
+        for counter, now in readings.items()
     ]
-    return tuple(sorted(found, key=rank))
+    return tuple(sorted(used, key=rank))
 
 
 def rank(use: Use) -> tuple[object, ...]:
@@ -220,21 +220,25 @@ def _governing(counter: Counter, snapshot: QuotaSnapshot, resolvers: Mapping[Quo
 _Members = Mapping[tuple[str, QuotaKey, Sensor], Collection[Sensor]]
 
 
-def _members(now: Mapping[Counter, Observed], resolvers: Mapping[QuotaKey, Resolver]) -> _Members:
+def _members(readings: Mapping[Counter, Observed], resolvers: Mapping[QuotaKey, Resolver]) -> _Members:
     """(broker, key, counter) → the clients in it, of all pairs of user and client-id that any series names."""
     connections = QuotaKey.CONNECTION_CREATION_RATE
-    pairs = {(each.broker, each.user, each.client_id): None for each in now if each.user and each.client_id}
-    keys = {counter.key for counter in now if counter.key is not connections}
-    found: dict[tuple[str, QuotaKey, Sensor], dict[Sensor, None]] = {}
+    pairs = {
+        (counter.broker, counter.user, counter.client_id): None
+        for counter in readings
+        if counter.user and counter.client_id
+    }
+    keys = {counter.key for counter in readings if counter.key is not connections}
+    members: dict[tuple[str, QuotaKey, Sensor], dict[Sensor, None]] = {}
     for broker, user, client_id in pairs:
         for key in keys:
             sensor = resolvers[key].resolve(user, client_id).sensor
-            found.setdefault((broker, key, sensor), {})[Sensor(encode_user(user), client_id)] = None
-    return found
+            members.setdefault((broker, key, sensor), {})[Sensor(encode_user(user), client_id)] = None
+    return members
 
 
 def _use(
-    each: Observed,
+    now: Observed,
     resolution: Resolution,
     earlier: Sequence[Observed],
     members: _Members,
@@ -242,22 +246,22 @@ def _use(
     source: str,
     brokers: Enforcers,
 ) -> Use:
-    counter, limit = each.counter, resolution.limit
+    counter, limit = now.counter, resolution.limit
     before = earlier[-1] if earlier else None
-    share = None if each.rate is None or limit is None else share_of_limit(each.rate, limit)
+    share = None if now.rate is None or limit is None else share_of_limit(now.rate, limit)
     trend = None
-    if before is not None and before.rate is not None and each.rate is not None and each.at_ms > before.at_ms:
-        trend = (each.rate - before.rate) * 1000 / (each.at_ms - before.at_ms)
-    state = _state(each, limit, share, earlier, brokers)
-    near = before is not None and each.at_ms - before.at_ms <= brokers.window_s * 1000
+    if before is not None and before.rate is not None and now.rate is not None and now.at_ms > before.at_ms:
+        trend = (now.rate - before.rate) * 1000 / (now.at_ms - before.at_ms)
+    state = _state(now, limit, share, earlier, brokers)
+    near = before is not None and now.at_ms - before.at_ms <= brokers.window_s * 1000
     rise = trend if near else None
-    until = 0.0 if state is State.THROTTLED else until_throttled(each, limit, rise, brokers)
-    if each.clients is None:
+    until = 0.0 if state is State.THROTTLED else until_throttled(now, limit, rise, brokers)
+    if now.clients is None:
         clients = tuple(sorted(members.get((counter.broker, counter.key, counter.sensor), ()), key=str))
     else:
-        clients = tuple(share.client for share in each.clients)
+        clients = tuple(share.client for share in now.clients)
     return Use(
-        each,
+        now,
         resolution,
         state,
         share,
@@ -265,55 +269,55 @@ def _use(
         trend,
         clients,
         source,
-        tuple(_unknown(each, resolution, clients, resolvers)),
+        tuple(_unknown(now, resolution, clients, resolvers)),
     )
 
 
 def _state(
-    each: Observed, limit: Value | None, share: float | None, earlier: Sequence[Observed], brokers: Enforcers
+    now: Observed, limit: Value | None, share: float | None, earlier: Sequence[Observed], brokers: Enforcers
 ) -> State:
     if limit is None:
         return State.UNLIMITED
     # The rate of mutations is for people to look at: tokens alone decide.
-    if each.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is not None:
-        full = each.tokens >= limit * brokers.windows.window_seconds
-        if each.tokens < 0 or (each.throttle_ms and not full):
+    if now.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and now.tokens is not None:
+        full = now.tokens >= limit * brokers.windows.window_seconds
+        if now.tokens < 0 or (now.throttle_ms and not full):
             return State.THROTTLED
-        return (State.WAS_THROTTLED if each.throttle_ms else State.WITHIN) if full else State.NEAR
-    if each.throttle_ms and share is not None and not each.at_least and share <= brokers.idle(each.throttle_ms):
-        if each.counter.key is QuotaKey.CONSUMER_BYTE_RATE:
-            held = _still_held(each, limit, earlier, brokers)
+        return (State.WAS_THROTTLED if now.throttle_ms else State.WITHIN) if full else State.NEAR
+    if now.throttle_ms and share is not None and not now.at_least and share <= brokers.idle(now.throttle_ms):
+        if now.counter.key is QuotaKey.CONSUMER_BYTE_RATE:
+            held = _still_held(now, limit, earlier, brokers)
         else:
-            held = each.throttle_ms >= 1000 * brokers.window_s
+            held = now.throttle_ms >= 1000 * brokers.window_s
         return State.THROTTLED if held else State.WAS_THROTTLED
-    if each.throttle_ms or (share is not None and share > brokers.proven):
+    if now.throttle_ms or (share is not None and share > brokers.proven):
         return State.THROTTLED
-    if share is None or (each.at_least and share < brokers.near):
+    if share is None or (now.at_least and share < brokers.near):
         return State.UNKNOWN
     return State.NEAR if share >= brokers.near else State.WITHIN
 
 
-def _still_held(each: Observed, limit: Value, earlier: Sequence[Observed], brokers: Enforcers) -> bool:
+def _still_held(now: Observed, limit: Value, earlier: Sequence[Observed], brokers: Enforcers) -> bool:
     """Whether a consumer that reads little may be held back still.
 
     A broker takes back what it charged for a fetch that it throttles. So the rate falls to 0 while the consumer waits,
     and a wait is as long as a window where one fetch uses up what a window allows. Since the counter was last in use,
     a whole wait has to pass before it is over. Where nobody saw it in use, long waits alone speak for one.
     """
-    readings, throttle_ms, window_ms = (*earlier, each), each.throttle_ms or 0.0, 1000 * brokers.window_s
+    readings, throttle_ms, window_ms = (*earlier, now), now.throttle_ms or 0.0, 1000 * brokers.window_s
     in_use = [
-        now.at_ms
-        for before, now in pairwise((readings[0], *readings))
-        if (now.rate or 0.0) >= limit / 2
+        after.at_ms
+        for before, after in pairwise((readings[0], *readings))
+        if (after.rate or 0.0) >= limit / 2
         # Between two scrapes that are far apart the counter may have been in use: another delay tells.
-        or (now.at_ms - before.at_ms > window_ms and now.throttle_ms != before.throttle_ms)
+        or (after.at_ms - before.at_ms > window_ms and after.throttle_ms != before.throttle_ms)
     ]
     if throttle_ms >= window_ms / 2:
         in_use.append(readings[0].at_ms)
-    return bool(in_use) and each.at_ms - max(in_use) <= max(window_ms, 2 * throttle_ms)
+    return bool(in_use) and now.at_ms - max(in_use) <= max(window_ms, 2 * throttle_ms)
 
 
-def until_throttled(each: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:
+def until_throttled(now: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:
     """Seconds until the counter is over its limit, if its clients go on as they do; None for never, or not known.
 
     A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. The
@@ -323,39 +327,39 @@ def until_throttled(each: Observed, limit: Value | None, rise: float | None, bro
     """
     if limit is None or limit <= 0:
         return None
-    if each.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is not None:
-        if each.tokens < 0:
+    if now.counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and now.tokens is not None:
+        if now.tokens < 0:
             return 0.0
-        surplus = (each.rate or 0.0) - limit
-        return each.tokens / surplus if surplus > 0 else None
-    if each.rate is None:
+        surplus = (now.rate or 0.0) - limit
+        return now.tokens / surplus if surplus > 0 else None
+    if now.rate is None:
         return None
-    if each.rate > limit:
+    if now.rate > limit:
         return 0.0
-    if rise is None or rise <= 0 or each.rate + rise * brokers.window_s <= limit:
+    if rise is None or rise <= 0 or now.rate + rise * brokers.window_s <= limit:
         return None
-    return (limit - each.rate) / rise
+    return (limit - now.rate) / rise
 
 
 def _unknown(
-    each: Observed, resolution: Resolution, clients: tuple[Sensor, ...], resolvers: Mapping[QuotaKey, Resolver]
+    now: Observed, resolution: Resolution, clients: tuple[Sensor, ...], resolvers: Mapping[QuotaKey, Resolver]
 ) -> Iterable[str]:
-    counter = each.counter
-    if each.rate is None:
+    counter = now.counter
+    if now.rate is None:
         yield "its rate: the source has no such series"
     if counter.key is QuotaKey.CONNECTION_CREATION_RATE:
         yield "how long connections were delayed: brokers report that for a listener, not for an ip"
         return
-    yield from each.unknown
-    if each.throttle_ms is None and not each.unknown:
+    yield from now.unknown
+    if now.throttle_ms is None and not now.unknown:
         yield "how long requests were throttled: the source has no throttle time of it"
-    if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.tokens is None:
+    if counter.key is QuotaKey.CONTROLLER_MUTATION_RATE and now.tokens is None:
         yield "how many mutations are left: the source has no tokens of it"
     if counter.user and counter.client_id:
         charged = resolvers[counter.key].resolve(counter.user, counter.client_id).sensor
         if charged != counter.sensor:
             yield f"whether it is still in use: its clients are charged to {charged} now"
-    elif not clients and each.clients is None:
+    elif not clients and now.clients is None:
         yield "which clients are in it: the metrics name the counter only"
     if resolution.ignored:
         yield "; ".join(ignored.reason for ignored in resolution.ignored)

@@ -110,18 +110,18 @@ def verdicts(
     recording may leave out some of its usage; None where it leaves out none.
     """
     last: dict[tuple[Entity, QuotaKey], Value] = {}
-    ignored: dict[tuple[Entity, QuotaKey], str] = {}
+    reasons: dict[tuple[Entity, QuotaKey], str] = {}
     for snapshot in reversed(quotas.snapshots):
         for entity, values in snapshot.items():
             for key, value in values.items():
                 last.setdefault((entity, key), value)
-        for each in snapshot.ignored:
-            last.setdefault((each.entity, each.key), each.value)
-            ignored[each.entity, each.key] = each.reason
+        for ignored in snapshot.ignored:
+            last.setdefault((ignored.entity, ignored.key), ignored.value)
+            reasons[ignored.entity, ignored.key] = ignored.reason
     nothing = Governed()
     return tuple(
-        QuotaVerdict(*name, value, Verdict.NOT_THROTTLED, ignored[name], {}, {})
-        if name in ignored
+        QuotaVerdict(*name, value, Verdict.NOT_THROTTLED, reasons[name], {}, {})
+        if name in reasons
         else _verdict(*name, value, governing.get((name[1].value, str(name[0])), nothing), hidden.get(name[1]))
         for name, value in last.items()
     )
@@ -135,7 +135,7 @@ def _verdict(entity: Entity, key: QuotaKey, value: Value, governed: Governed, hi
         reasons = (
             [hidden]
             if hidden is not None
-            else sorted(governed.reasons, key=lambda each: (-governed.reasons[each], each))
+            else sorted(governed.reasons, key=lambda reason: (-governed.reasons[reason], reason))
         )
         return QuotaVerdict(entity, key, value, Verdict.UNDETERMINED, "; ".join(reasons), counters, governed.in_turn)
     verdict = Verdict.NOT_THROTTLED if counters else Verdict.NOBODY_SEEN

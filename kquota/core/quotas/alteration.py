@@ -25,11 +25,11 @@ def keys_of(written: Iterable[QuotaKey | str]) -> frozenset[QuotaKey]:
 
 def values_of(written: WrittenValues) -> dict[QuotaKey, Value]:
     """The values. Raises InputError for an unknown key, and for a text that is no value of its key."""
-    found: dict[QuotaKey, Value] = {}
+    values: dict[QuotaKey, Value] = {}
     for key, value in written.items():
         key = QuotaKey.parse(key) if isinstance(key, str) else key
-        found[key] = parse_value(key, value) if isinstance(value, str) else value
-    return found
+        values[key] = parse_value(key, value) if isinstance(value, str) else value
+    return values
 
 
 def quotas_of(written: WrittenQuotas) -> dict[Entity, dict[QuotaKey, Value]]:

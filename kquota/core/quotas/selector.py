@@ -91,11 +91,11 @@ class NamePatterns:
         """Whether one of these names matches; names that are no text match nothing."""
         if not self.patterns:
             return True
-        found = [(kind, name) for kind, name in names if isinstance(name, str)]
+        texts = [(kind, name) for kind, name in names if isinstance(name, str)]
         return any(
             only in (None, kind) and pattern.match(name) is not None
             for only, pattern in self._compiled
-            for kind, name in found
+            for kind, name in texts
         )
 
     @cached_property

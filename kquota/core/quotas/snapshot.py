@@ -94,11 +94,11 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
     @cached_property
     def addresses(self) -> Mapping[str, Sequence[Entity]]:
         """The named ips by their `address`, which several may spell."""
-        found: dict[str, list[Entity]] = {}
+        spellings: dict[str, list[Entity]] = {}
         for entity in self.quotas:
             if isinstance(entity.ip, str):
-                found.setdefault(address(entity.ip), []).append(entity)
-        return found
+                spellings.setdefault(address(entity.ip), []).append(entity)
+        return spellings
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QuotaSnapshot):

@@ -120,20 +120,20 @@ def ignored(entity: Entity, key: QuotaKey, version: Version) -> str | None:
 
 def approximations(version: Version) -> tuple[str, ...]:
     """What brokers of that version do otherwise than kquota replays and simulates it, a sentence each."""
-    found = []
+    sentences = []
     if version < MUTING:
-        found.append(
+        sentences.append(
             "before 2.0 a broker held back the response of a throttled request and kept a throttled fetch recorded; "
             "here the response is sent at once, the channel is muted, and a throttled fetch is taken back (KIP-219)"
         )
         if version >= KEYS[QuotaKey.REQUEST_PERCENTAGE].version:
-            found.append(
+            sentences.append(
                 "before 2.0 a request over a byte rate and over its request_percentage waited for the sum of both "
                 "delays; here for the longer one"
             )
     if KEYS[QuotaKey.PRODUCER_BYTE_RATE].version <= version < FETCH_CAP:
-        found.append(
+        sentences.append(
             "before 2.5 nothing kept a fetch below what the quota's windows let through; here its size is bounded so "
             "(KAFKA-9677)"
         )
-    return tuple(found)
+    return tuple(sentences)

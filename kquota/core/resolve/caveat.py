@@ -46,7 +46,7 @@ def caveats(
     """
     resolutions = resolve(snapshot, user, client_id, static=static)
     version = version or _LATER
-    found = {
+    messages = {
         "custom-callback": f"client.quota.callback.class is {callback}: what is stored counts only as far as that class"
         " wants"
         if callback
@@ -59,7 +59,7 @@ def caveats(
         if version < BITS_CLEARED
         else None,
     }
-    return tuple(Caveat(name, message) for name, message in found.items() if message is not None)
+    return tuple(Caveat(name, message) for name, message in messages.items() if message is not None)
 
 
 def _empty_client_id(
@@ -76,21 +76,24 @@ def _empty_client_id(
 
 
 def _unlimited_value(resolutions: Sequence[Resolution]) -> str | None:
-    found = [
-        f"{each.key} of {each.entity}"
-        for each in resolutions
-        if each.entity is not None and each.limit == each.key.value_type.maximum
+    names = [
+        f"{resolution.key} of {resolution.entity}"
+        for resolution in resolutions
+        if resolution.entity is not None and resolution.limit == resolution.key.value_type.maximum
     ]
-    if not found:
+    if not names:
         return None
     return (
-        f"{', '.join(found)} is the largest value of its type, which limits nothing, and it governs as any other value:"
+        f"{', '.join(names)} is the largest value of its type, which limits nothing, and it governs as any other value:"
         " weaker quotas do not take its place (KIP-55's text has an unlimited default passed over; Kafka never did)"
     )
 
 
 def _kraft_mutations(resolutions: Sequence[Resolution]) -> str | None:
-    if not any(each.key is QuotaKey.CONTROLLER_MUTATION_RATE and each.limit is not None for each in resolutions):
+    if not any(
+        resolution.key is QuotaKey.CONTROLLER_MUTATION_RATE and resolution.limit is not None
+        for resolution in resolutions
+    ):
         return None
     return (
         "clusters in KRaft mode enforce controller_mutation_rate since 3.5 only (KAFKA-14351); with ZooKeeper since 2.7"
@@ -98,7 +101,7 @@ def _kraft_mutations(resolutions: Sequence[Resolution]) -> str | None:
 
 
 def _removed_quota(resolutions: Sequence[Resolution]) -> str | None:
-    keys = [str(each.key) for each in resolutions if each.limit is None]
+    keys = [str(resolution.key) for resolution in resolutions if resolution.limit is None]
     if not keys:
         return None
     return (
@@ -112,15 +115,16 @@ def _sticky_bits(
 ) -> str | None:
     """Only whose counter it is can be in doubt, and only where nothing limits it."""
     keys, counters = [], set()
-    for each in resolutions:
-        if each.limit is not None:
+    for resolution in resolutions:
+        if resolution.limit is not None:
             continue
-        values = Resolver.of(snapshot, each.key).values
+        values = Resolver.of(snapshot, resolution.key).values
         sensors = {
-            Resolver(each.key, values, mask, static).resolve(user, client_id).sensor for mask in range(1, _ALL_BITS + 1)
-        } - {each.sensor}
+            Resolver(resolution.key, values, mask, static).resolve(user, client_id).sensor
+            for mask in range(1, _ALL_BITS + 1)
+        } - {resolution.sensor}
         if sensors:
-            keys.append(str(each.key))
+            keys.append(str(resolution.key))
             counters |= sensors
     if not keys:
         return None

@@ -99,9 +99,9 @@ class Reach:
             pairs = zip(named, _one_spelling(client), strict=True)
             if any(isinstance(name, str) and name != of_client for name, of_client in pairs):
                 continue
-            found = tuple(each for each in self.resolve(client) if each.entity == entity)
-            if found:
-                yield client, found
+            resolutions = tuple(resolution for resolution in self.resolve(client) if resolution.entity == entity)
+            if resolutions:
+                yield client, resolutions
 
     @cached_property
     def _resolvers(self) -> tuple[Resolver, ...]:

@@ -121,7 +121,7 @@ class Resolution:
     @property
     def is_determined(self) -> bool:
         """Whether it is certain which limit holds: several entities may spell one address."""
-        return not any(each.reason == ONE_ADDRESS for each in self.ignored)
+        return not any(ignored.reason == ONE_ADDRESS for ignored in self.ignored)
 
 
 ONE_ADDRESS = "not determined: another entity spells the same address, and the last write decides"
@@ -193,7 +193,7 @@ class Resolver:
             {entity: values[key] for entity, values in snapshot.items() if key in values},
             static=static,
             empty_client_id=snapshot.empty_client_id,
-            ignored={each.entity: each for each in snapshot.ignored if each.key is key},
+            ignored={ignored.entity: ignored for ignored in snapshot.ignored if ignored.key is key},
         )
 
     @cached_property
@@ -211,8 +211,8 @@ class Resolver:
         older = not client_id and self.empty_client_id
         governing = _EVERY if older else _levels_of(bool(sensor.user), bool(sensor.client_id))
         first = next((number for number, match in enumerate(matches) if match.level in governing), len(matches))
-        found = [match for match in matches[first:] if client_id or older or match.level in _PER_USER]
-        return Resolution.of(self.key, sensor, found, self._ignored(user, client_id) if self.ignored else ())
+        holding = [match for match in matches[first:] if client_id or older or match.level in _PER_USER]
+        return Resolution.of(self.key, sensor, holding, self._ignored(user, client_id) if self.ignored else ())
 
     def of_counter(self, user: str, client_id: str) -> Resolution:
         """What limits the counter with these tags, whoever is charged to it; a tag that it does not have is empty.
@@ -285,8 +285,8 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
     The name of an entity is an address however it is spelled: a broker looks it up (`IpConfigHandler`).
     """
     key = QuotaKey.CONNECTION_CREATION_RATE
-    spelled = [each for each in snapshot.addresses.get(address(ip), ()) if key in snapshot[each]]
-    named = next((each for each in spelled if each.ip == ip), spelled[0] if spelled else Entity(ip=ip))
+    spelled = [entity for entity in snapshot.addresses.get(address(ip), ()) if key in snapshot[entity]]
+    named = next((entity for entity in spelled if entity.ip == ip), spelled[0] if spelled else Entity(ip=ip))
     candidates = ((Level.IP, named), (Level.DEFAULT_IP, Entity(ip=DEFAULT)))
     matches = [
         Shadowed(level, entity, snapshot[entity][key])
@@ -294,12 +294,12 @@ def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
         if entity in snapshot and key in snapshot[entity]
     ]
     ignored = tuple(
-        each
-        for each in snapshot.ignored
-        if (isinstance(name := each.entity.ip, str) and address(name) == address(ip)) or each.entity.ip is DEFAULT
+        unused
+        for unused in snapshot.ignored
+        if (isinstance(name := unused.entity.ip, str) and address(name) == address(ip)) or unused.entity.ip is DEFAULT
     )
-    if len({snapshot[each][key] for each in spelled}) > 1:
-        ignored += tuple(Ignored(each, key, snapshot[each][key], ONE_ADDRESS) for each in spelled if each != named)
+    if len({snapshot[other][key] for other in spelled}) > 1:
+        ignored += tuple(Ignored(other, key, snapshot[other][key], ONE_ADDRESS) for other in spelled if other != named)
     return Resolution.of(key, Sensor("", ip), matches, ignored)
 
 

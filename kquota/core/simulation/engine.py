@@ -133,13 +133,13 @@ By ("delivered", client, broker), ("throttle_ms", client, broker) and ("counter"
 
 def _outcome(members: Sequence[Member], counters: Sequence[Counter], traffic: Traffic) -> _Outcome:
     """The outcome of a run of these members."""
-    found: dict[tuple[object, ...], int] = {}
+    amounts: dict[tuple[object, ...], int] = {}
     for member, connections in _with_connections(members, traffic):
-        found["delivered", member.name, member.broker] = sum(each.delivered_units for each in connections)
-        found["throttle_ms", member.name, member.broker] = sum(each.throttle_ms for each in connections)
+        amounts["delivered", member.name, member.broker] = sum(connection.delivered_units for connection in connections)
+        amounts["throttle_ms", member.name, member.broker] = sum(connection.throttle_ms for connection in connections)
     for counter, account in zip(counters, traffic.sensors.accounts, strict=False):
-        found["counter", counter.number] = account.throttle_ms
-    return found
+        amounts["counter", counter.number] = account.throttle_ms
+    return amounts
 
 
 def _with_connections(members: Iterable[Member], traffic: Traffic) -> Iterator[tuple[Member, Sequence[Connection]]]:

@@ -102,8 +102,8 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
     """Who is charged to which counter, in each epoch. Counters that are never limited are left out."""
     members = members_of(workload)
     epochs = epochs_of(workload)
-    found: dict[_Tags, list[Resolution | None]] = {member.tags(key): [] for member in members for key in member.keys}
-    values = {key: {entity: each[key] for entity, each in quotas.items() if key in each} for key in QuotaKey}
+    resolved: dict[_Tags, list[Resolution | None]] = {member.tags(key): [] for member in members for key in member.keys}
+    values = {key: {entity: own[key] for entity, own in quotas.items() if key in own} for key in QuotaKey}
     masks = {key: enabled_mask(own) for key, own in values.items()}
     for epoch, since in enumerate(epochs):
         for change in workload.changes:
@@ -119,7 +119,7 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
             key: Resolver(key, dict(own), masks[key], empty_client_id=quotas.empty_client_id)
             for key, own in values.items()
         }
-        for (key, user, client_id), resolutions in found.items():
+        for (key, user, client_id), resolutions in resolved.items():
             if key is not _CONNECTIONS:
                 resolutions.append(resolvers[key].resolve(user, client_id) if masks[key] else None)
             else:  # brokers do not count the connections of an ip without a limit
@@ -128,7 +128,7 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
 
     limits: dict[tuple[QuotaKey, Sensor], list[Value | None]] = {}
     origins: dict[tuple[QuotaKey, Sensor], tuple[Entity, Level]] = {}
-    for (key, _, _), resolutions in found.items():
+    for (key, _, _), resolutions in resolved.items():
         for epoch, resolution in enumerate(resolutions):
             if resolution is None or resolution.limit is None:
                 continue
@@ -143,7 +143,7 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
         for key in member.keys:
             place = CONTROLLER if key is QuotaKey.CONTROLLER_MUTATION_RATE else member.broker
             charged: list[Counter | None] = []
-            for resolution in found[member.tags(key)]:
+            for resolution in resolved[member.tags(key)]:
                 counter = None
                 if resolution is not None and (key, resolution.sensor) in limits:
                     identity = (key, resolution.sensor)
@@ -156,7 +156,7 @@ def resolve_members(workload: Workload, quotas: QuotaSnapshot) -> list[Member]:
 
 def groups_of(members: Sequence[Member]) -> list[list[Member]]:
     """The members in groups that share no counter with each other, in a stable order."""
-    return grouped(members, lambda member: (each.number for each in counters_of([member])))
+    return grouped(members, lambda member: (counter.number for counter in counters_of([member])))
 
 
 def grouped(things: Sequence[T], keys_of: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:

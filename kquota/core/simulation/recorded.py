@@ -231,12 +231,12 @@ def run_mutations(
     sensor.bound = limit
     first = requests[0].time_ms
     end = first + recorded_ms
-    total = sum(sum(each.topics) for each in requests)
+    total = sum(sum(request.topics) for request in requests)
     horizon = end + min(60_000 + int(_HORIZON * 1000 * total / max(limit, 1e-3)), LONGEST_MS)
     answers: list[tuple[int, int, int]] = []
     """(when, throttle time, partitions that were accepted) of each answer."""
     # Of one moment what was rejected goes first: (due, since when it waits, number, topics).
-    due = [(each.time_ms, each.time_ms, number, each.topics) for number, each in enumerate(requests)]
+    due = [(request.time_ms, request.time_ms, number, request.topics) for number, request in enumerate(requests)]
     heapify(due)
     free = left = 0
     while due:
@@ -266,6 +266,6 @@ def run_mutations(
         max(delays, default=0),
         sum(min(at + delay, end) - at for at, delay, _ in early),
         delivered,
-        max(sum(sum(each.topics) for each in requests if each.time_ms <= end) - delivered, 0),
+        max(sum(sum(request.topics) for request in requests if request.time_ms <= end) - delivered, 0),
         None if left else max((at - first for at, _, accepted in answers if accepted), default=None),
     )

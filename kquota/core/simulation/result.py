@@ -318,11 +318,11 @@ class Simulation(Tabular):
     @property
     def exempt_ns(self) -> Mapping[str, int]:
         """The thread time that no client's request quota was charged, by broker; only where there is any."""
-        found: dict[str, int] = {}
+        by_broker: dict[str, int] = {}
         for client in self.clients:
             if client.exempt_ns:
-                found[client.broker] = found.get(client.broker, 0) + client.exempt_ns
-        return found
+                by_broker[client.broker] = by_broker.get(client.broker, 0) + client.exempt_ns
+        return by_broker
 
 
 def widened(result: Simulation, other: Simulation) -> Simulation:
@@ -367,11 +367,11 @@ def bucket_ms_of(duration_ms: int) -> int:
 
 def limits_by_bucket(limits: Sequence[tuple[int, Value | None]], bucket_ms: int, buckets: int) -> list[float | None]:
     """The limit at the beginning of each bucket, from (since, limit) in order of time."""
-    found: list[float | None] = []
+    by_bucket: list[float | None] = []
     for since, limit in limits:
         first = -(-since // bucket_ms)
-        found[first:] = [None if limit is None else float(limit)] * (buckets - first)
-    return found
+        by_bucket[first:] = [None if limit is None else float(limit)] * (buckets - first)
+    return by_bucket
 
 
 def recovery(

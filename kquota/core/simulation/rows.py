@@ -165,7 +165,7 @@ class Rows:
                 return array("q", [0 if name == "partitions" else -1]) * count
             if together:
                 return source[ranges[0][0] : ranges[-1][1]]
-            return [value for each in ranges for value in as_list(source[slice(*each)])]
+            return [value for span in ranges for value in as_list(source[slice(*span)])]
 
         return Given(*(column(given(name), "int64") for name in Given._fields))
 
