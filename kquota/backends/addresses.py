@@ -63,7 +63,7 @@ def _bare(part: str, own: str) -> str:
 
 def unknown(name: str, *own: str) -> InputError:
     """The error for a scheme that nobody knows."""
-    return InputError(f"unknown scheme {name}://", hint=f"known: {', '.join(f'{each}://' for each in own)}")
+    return InputError(f"unknown scheme {name}://", hint=f"known: {', '.join(f'{scheme}://' for scheme in own)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _OF_ZOOKEEPER: Final = (b"Zookeeper version", b"srvr is not executed", b"This Zo
 
 def speaks_zookeeper(host: str, port: int, timeout_s: float) -> bool:
     """Whether a ZooKeeper without TLS answers there, within `timeout_s` seconds or `LONGEST_S`."""
-    return _answer(host, port, b"srvr", 9, timeout_s).startswith(tuple(each[:9] for each in _OF_ZOOKEEPER))
+    return _answer(host, port, b"srvr", 9, timeout_s).startswith(tuple(text[:9] for text in _OF_ZOOKEEPER))
 
 
 def speaks_kafka(host: str, port: int, timeout_s: float) -> bool:

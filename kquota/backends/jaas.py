@@ -63,8 +63,8 @@ def _login(tokens: deque[tuple[str, str]]) -> Login:
 
 def _take(tokens: deque[tuple[str, str]], kind: str) -> str:
     """The value of the next token, which must be of that kind."""
-    found, value = tokens.popleft()
-    if found != kind:
+    actual, value = tokens.popleft()
+    if actual != kind:
         raise ValueError("not a JAAS configuration")
     return value
 

@@ -50,8 +50,8 @@ def trusted(path: Path, password: str | None) -> Pem:
         with placed(path):
             keys, others = read_jks(data, password)
         # As in Java, our own certificates are trusted as well.
-        found = [*others, *(entry.chain[0] for entry in keys if entry.chain)]
-        text = "".join(_pem("CERTIFICATE", each) for each in found)
+        certificates = [*others, *(entry.chain[0] for entry in keys if entry.chain)]
+        text = "".join(_pem("CERTIFICATE", certificate) for certificate in certificates)
     else:
         text = data.decode("utf-8", "replace") if _is_pem(data) else "".join(_pkcs12(path, data, password)[1])
     return trusted_text(text, str(path))
@@ -69,7 +69,7 @@ def identity(path: Path, password: str | None, key_password: str | None) -> Pem:
             keys, _ = read_jks(data, password)
             secret = (password if key_password is None else key_password) or ""
             parts = [_pem("PRIVATE KEY", entry.private_key(secret)) for entry in keys[:1]]
-        parts += [_pem("CERTIFICATE", each) for entry in keys[:1] for each in entry.chain]
+        parts += [_pem("CERTIFICATE", certificate) for entry in keys[:1] for certificate in entry.chain]
     elif _is_pem(data):
         parts = [data.decode("utf-8", "replace")]
     else:

@@ -463,8 +463,8 @@ def kraft_controller_epoch(data: bytes | None) -> int:
 
 def cluster_id(data: bytes | None) -> str | None:
     """Kafka's cluster id, from the data of `/cluster/id`; None for anything else."""
-    found = _member(data, "id")
-    return found if isinstance(found, str) and found else None
+    value = _member(data, "id")
+    return value if isinstance(value, str) and value else None
 
 
 def _member(data: bytes | None, name: str) -> object:

@@ -42,8 +42,8 @@ def audit_document(
     source = Source(recorded["source"])
     loop = closed_loop[0] if closed_loop else None
 
-    def finding(found: Finding) -> Document:
-        return {**_finding(found, loop), "recorded_under": plain(_recorded_under(found, source))}
+    def document(finding: Finding) -> Document:
+        return {**_finding(finding, loop), "recorded_under": plain(_recorded_under(finding, source))}
 
     return {
         **headed("audit"),
@@ -52,20 +52,20 @@ def audit_document(
         "data": dict(quality),
         "recorded_under": dict(recorded),
         "quotas": verdicts_document(quotas),
-        "findings": Each(findings, finding),
-        "logged": [_answered(name, told, counted=counted) for name, told in by_harm(answers)],
+        "findings": Each(findings, document),
+        "logged": [_answered(name, answer, counted=counted) for name, answer in by_harm(answers)],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
         **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }
 
 
-def _answered(name: Answered, told: Answers, *, counted: bool) -> Document:
+def _answered(name: Answered, answers: Answers, *, counted: bool) -> Document:
     return {
         **picked(name, "broker user client-id=client_id requests"),
-        "events": told.events if counted else None,
-        "throttled_events": told.throttled_events,
-        "throttled_share": told.throttled_events / max(told.events, 1) if counted else None,
-        **picked(told, "throttle_time_max_ms first_throttled_ms last_throttled_ms"),
+        "events": answers.events if counted else None,
+        "throttled_events": answers.throttled_events,
+        "throttled_share": answers.throttled_events / max(answers.events, 1) if counted else None,
+        **picked(answers, "throttle_time_max_ms first_throttled_ms last_throttled_ms"),
     }
 
 
@@ -82,17 +82,17 @@ def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
     }
 
 
-def _finding(found: Finding, closed_loop: ClosedLoop | None) -> Document:
-    key = found.key
-    closed = None if closed_loop is None else closed_loop.counters.get(found.name)
+def _finding(finding: Finding, closed_loop: ClosedLoop | None) -> Document:
+    key = finding.key
+    closed = None if closed_loop is None else closed_loop.counters.get(finding.name)
     made = {
-        "limit": _limit(key, found.limit),
-        "predicted": None if found.prediction is None else prediction_document(found.prediction),
-        "sizes_from": _sizes_from(found),
+        "limit": _limit(key, finding.limit),
+        "predicted": None if finding.prediction is None else prediction_document(finding.prediction),
+        "sizes_from": _sizes_from(finding),
         "closed_loop": plain(closed),
-        "clients": [{**_who(key, each.user, each.client_id), **derived(each)} for each in found.clients],
+        "clients": [{**_who(key, client.user, client.client_id), **derived(client)} for client in finding.clients],
     }
-    return derived(found, made)
+    return derived(finding, made)
 
 
 def _who(key: QuotaKey, user: str, client_id: str) -> Document:
@@ -107,23 +107,23 @@ def _limit(key: QuotaKey, limit: float) -> Any:
     return plain(int(limit) if key.value_type.integral else limit)
 
 
-def _recorded_under(found: Finding, source: Source) -> RecordedUnder:
+def _recorded_under(finding: Finding, source: Source) -> RecordedUnder:
     """What held the clients of a counter back while they were recorded, also where nothing is predicted."""
-    if found.prediction is not None:
-        return found.prediction.recorded_under
+    if finding.prediction is not None:
+        return finding.prediction.recorded_under
     return RecordedUnder(
-        source, None, found.held_back or (found.logged is not None and found.logged.throttled_events > 0)
+        source, None, finding.held_back or (finding.logged is not None and finding.logged.throttled_events > 0)
     )
 
 
-def _sizes_from(found: Finding) -> Document | None:
+def _sizes_from(finding: Finding) -> Document | None:
     """Where the sizes of throttled fetches come from; None where there were none."""
-    if not found.estimated_events:
+    if not finding.estimated_events:
         return None
     return {
-        "batches": found.rebuilt_events,
-        "retry": found.estimated_events - found.rebuilt_events,
-        "reproduced_share": found.rebuilt_share,
+        "batches": finding.rebuilt_events,
+        "retry": finding.estimated_events - finding.rebuilt_events,
+        "reproduced_share": finding.rebuilt_share,
     }
 
 

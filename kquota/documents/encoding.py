@@ -290,8 +290,8 @@ def parse(path: Path, text: str) -> Document:
     # YAML 1.2 contains JSON, but the JSON parser is a hundred times faster and its errors fit JSON.
     data = _parse_json(path, text) if text.lstrip()[:1] in ("{", "[") else _parse_yaml(path, text)
     if not isinstance(data, dict):
-        found = "nothing" if data is None else type_name(data)
-        raise InputError(f"{path}: expected a mapping at the top, found {found}")
+        kind = "nothing" if data is None else type_name(data)
+        raise InputError(f"{path}: expected a mapping at the top, found {kind}")
     return data
 
 
@@ -357,9 +357,9 @@ class Located:
 
     def validate(self, schema_name: str) -> None:
         """Raises InputError naming the place when the document does not fit its schema."""
-        found = mistakes_in(self.name, self.data, schema_name)
-        if found:
-            refuse(self.name, self.data, found, self._line)
+        misfits = mistakes_in(self.name, self.data, schema_name)
+        if misfits:
+            refuse(self.name, self.data, misfits, self._line)
 
 
 def parsed_documents(name: str, text: str) -> list[Located]:
@@ -391,7 +391,7 @@ def root_of(text: str) -> Node:
     """The node of the document in a text. Raises InputError for a text that is not YAML."""
     if text.lstrip()[:1] in ("{", "["):
         # JSON may have tabs between values, and characters as pairs of escapes, which YAML has not.
-        text = _ESCAPE.sub(lambda found: "\\uFFFD" if found[1] else found[0], text.replace("\t", " "))
+        text = _ESCAPE.sub(lambda match: "\\uFFFD" if match[1] else match[0], text.replace("\t", " "))
     roots = _nodes("", text)
     if not roots:
         raise InputError(": nothing is in it")

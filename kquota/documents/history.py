@@ -97,8 +97,8 @@ def _reason(entry: Entry) -> str:
     if made:
         change, key = made[0]
         limits = (
-            humanize(key, limit) if (limit := each.get(key)) is not None else "-"
-            for each in (change.before, change.after)
+            humanize(key, limit) if (limit := values.get(key)) is not None else "-"
+            for values in (change.before, change.after)
         )
         text = f"{change.entity} {key} {' → '.join(limits)}" + (f", +{len(made) - 1} more" if made[1:] else "")
     return text + (f": {entry.message}" if entry.message else "") + (f" ({entry.by})" if entry.by else "")

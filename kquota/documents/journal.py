@@ -204,11 +204,11 @@ class Pages:
     @cached_property
     def _undoings(self) -> Mapping[str, tuple[Entry, ...]]:
         """By the id of an entry, what took it back and stands."""
-        found: dict[str, tuple[Entry, ...]] = {}
+        undoings: dict[str, tuple[Entry, ...]] = {}
         for entry in self.entries:
             if entry.undoes is not None and entry.outcome == "applied" and entry.id not in self.undone:
-                found[entry.undoes] = (*found.get(entry.undoes, ()), entry)
-        return found
+                undoings[entry.undoes] = (*undoings.get(entry.undoes, ()), entry)
+        return undoings
 
     def way_back(self, entry: Entry) -> Plan:
         """The plan that takes an entry back: its values before, without the values that were taken back already."""
@@ -219,7 +219,7 @@ class Pages:
         left = {
             change.entity: [key for key in change.keys if (change.entity, key) not in taken] for change in back.changes
         }
-        return replace(back, changes=tuple(each.of(left[each.entity]) for each in back.changes if left[each.entity]))
+        return replace(back, changes=tuple(change.of(keys) for change in back.changes if (keys := left[change.entity])))
 
     def setter(self, entity: Entity, key: QuotaKey, value: Value | None, since: Entry) -> Entry | None:
         """The last entry after `since` that gave an entity this value, if the last one that touched it did."""
@@ -251,26 +251,26 @@ class Pages:
                 if text and not text.isdecimal() and (entry.id.startswith(text) or entry.fingerprint.startswith(text))
             ],
         )
-        found = next((reading for reading in readings if reading), [])
-        own = found if cluster is None else [entry for entry in found if entry.is_of(cluster)]
-        return tuple(own or found)
+        entries = next((reading for reading in readings if reading), [])
+        own = entries if cluster is None else [entry for entry in entries if entry.is_of(cluster)]
+        return tuple(own or entries)
 
     def entry(self, text: str, *, cluster: str | None = None) -> Entry:
         """The one entry that a text means. Raises InputError where there is none, or several, with their ids."""
         return self.one(text, self.named(text, cluster=cluster))
 
-    def one(self, text: str, found: Sequence[Entry]) -> Entry:
+    def one(self, text: str, entries: Sequence[Entry]) -> Entry:
         """The only entry that was found. Raises InputError."""
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            broken = [each for each in self.unreadable if each.name.startswith(text)]
+        if len(entries) == 1:
+            return entries[0]
+        if not entries:
+            broken = [file for file in self.unreadable if file.name.startswith(text)]
             if broken:
                 raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
             raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
-        ids = ", ".join(entry.id for entry in found[-5:])
+        ids = ", ".join(entry.id for entry in entries[-5:])
         raise InputError(
-            f"{text!r} means {len(found)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
+            f"{text!r} means {len(entries)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
         )
 
 
@@ -353,10 +353,10 @@ class Journal:
         With a cluster, entries that certainly belong to another cluster are left out.
         """
         with contextlib.suppress(InputError):
-            found = [match for name in self.names() if (match := _ID.fullmatch(name.removesuffix(".json")))]
+            matches = [match for name in self.names() if (match := _ID.fullmatch(name.removesuffix(".json")))]
             if cluster is not None:
-                found = [match for match in found if match["cluster"] == cluster_digest(cluster)]
-            return tuple(sorted((match[0] for match in found), key=lambda id: (number_of(id), id), reverse=True))
+                matches = [match for match in matches if match["cluster"] == cluster_digest(cluster)]
+            return tuple(sorted((match[0] for match in matches), key=lambda id: (number_of(id), id), reverse=True))
         return ()
 
     def names(self) -> list[str]:
@@ -435,7 +435,7 @@ _RARE: Final = {"by", "message", "file", "untouched", "unknown", "levels", "kept
 
 
 def _kept(document: Sequence[Document]) -> Kept:
-    return tuple((read_entity(each["entity"]), tuple(map(QuotaKey.parse, each["keys"]))) for each in document)
+    return tuple((read_entity(kept["entity"]), tuple(map(QuotaKey.parse, kept["keys"]))) for kept in document)
 
 
 def _bytes(entry: Entry) -> bytes:
@@ -455,8 +455,8 @@ def _entry(name: str, data: bytes) -> Entry:
         untouched=tuple(map(read_entity, document.get("untouched", ()))),
         unknown=tuple(map(read_entity, document["unknown"])) if "unknown" in document else None,
         levels=tuple(
-            LevelChange(each["node"], Level(each["before"], each["inherited"]), each["after"])
-            for each in document.get("levels", ())
+            LevelChange(level["node"], Level(level["before"], level["inherited"]), level["after"])
+            for level in document.get("levels", ())
         ),
         kept=_kept(document.get("kept", ())),
         part=_kept(document.get("part", ())),

@@ -160,19 +160,19 @@ def _counter(counter: CounterResult) -> Document:
     }
 
 
-def probe_document(found: Any) -> Document:
-    """What a probe saw beside what was predicted; `found` is a `kquota.probe.run.ProbeResult`."""
-    result = found.comparison
+def probe_document(probe: Any) -> Document:
+    """What a probe saw beside what was predicted; `probe` is a `kquota.probe.run.ProbeResult`."""
+    result = probe.comparison
     return {
         **headed("probe"),
-        "probe": found.kind.value,
-        "client": picked(found, "user client-id=client_id"),
-        "broker": found.broker,
-        **picked(found.resolution, "key limit entity sensor"),
+        "probe": probe.kind.value,
+        "client": picked(probe, "user client-id=client_id"),
+        "broker": probe.broker,
+        **picked(probe.resolution, "key limit entity sensor"),
         "enforcement": picked(
-            found.limits, "generation window_num=windows.samples window_size_seconds=windows.window_seconds"
+            probe.limits, "generation window_num=windows.samples window_size_seconds=windows.window_seconds"
         ),
-        **picked(found, "ended_by events=comparison.events charged=comparison.charged unit=kind.unit"),
+        **picked(probe, "ended_by events=comparison.events charged=comparison.charged unit=kind.unit"),
         "duration_ms": result.duration_ms,
         "observed": picked(result.observed, _THROTTLING),
         "predicted": {side: picked(getattr(result, side), _THROTTLING) for side in ("least", "most")},

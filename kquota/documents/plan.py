@@ -186,11 +186,11 @@ def apply_document(report: ApplyReport, plan: Plan) -> Document:
 
 def lint_document(findings: Sequence[Finding], line: Line = lambda entity: None) -> Document:
     """The findings of lint with their proofs."""
-    counts = {str(severity): sum(found.severity is severity for found in findings) for severity in LintSeverity}
+    counts = {str(severity): sum(finding.severity is severity for finding in findings) for severity in LintSeverity}
     return {
         **headed("lint"),
         "summary": counts,
-        "findings": [{**picked(found, _FINDING), "line": line(found.entity)} for found in findings],
+        "findings": [{**picked(finding, _FINDING), "line": line(finding.entity)} for finding in findings],
     }
 
 
@@ -213,17 +213,17 @@ def sarif_document(findings: Sequence[Finding], version: str, file: str | None, 
         "runs": [
             {
                 "tool": {"driver": {"name": "kquota", "version": version, "rules": rules}},
-                "results": [_result(found, file, line(found.entity)) for found in findings],
+                "results": [_result(finding, file, line(finding.entity)) for finding in findings],
             }
         ],
     }
 
 
-def _result(found: Finding, file: str | None, line: int | None) -> Document:
+def _result(finding: Finding, file: str | None, line: int | None) -> Document:
     result: Document = {
-        "ruleId": found.rule.name,
-        "level": str(found.severity),
-        "message": {"text": f"{subject(found)}: {found.message}. {found.proof}. {found.hint}."},
+        "ruleId": finding.rule.name,
+        "level": str(finding.severity),
+        "message": {"text": f"{subject(finding)}: {finding.message}. {finding.proof}. {finding.hint}."},
     }
     if file is not None:
         place = {"artifactLocation": {"uri": file}, "region": {"startLine": line or 1}}
@@ -231,7 +231,7 @@ def _result(found: Finding, file: str | None, line: int | None) -> Document:
     return result
 
 
-def subject(found: Finding) -> str:
+def subject(finding: Finding) -> str:
     """What a finding is about: `producer_byte_rate of user=alice`."""
-    parts = [str(part) for part in (found.key, found.entity) if part is not None]
+    parts = [str(part) for part in (finding.key, finding.entity) if part is not None]
     return " of ".join(parts) or "all quotas"

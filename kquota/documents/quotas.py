@@ -85,7 +85,7 @@ def value_text(key: QuotaKey, value: Value) -> str | int | float:
 
 def writable(snapshot: QuotaSnapshot) -> tuple[QuotaSnapshot, tuple[Problem, ...]]:
     """What a file can say of the quotas, and a problem for what a cluster may hold and kquota does not write."""
-    said: dict[Entity, Values] = {}
+    quotas: dict[Entity, Values] = {}
     unsaid: list[Problem] = []
     for entity, values in snapshot.items():
         kept = dict(values)
@@ -95,8 +95,8 @@ def writable(snapshot: QuotaSnapshot) -> tuple[QuotaSnapshot, tuple[Problem, ...
             except InputError as error:
                 del kept[key]
                 unsaid.append(Problem(str(entity), error.message))
-        said[entity] = kept
-    return QuotaSnapshot(said), tuple(unsaid)
+        quotas[entity] = kept
+    return QuotaSnapshot(quotas), tuple(unsaid)
 
 
 def quotas_text(snapshot: QuotaSnapshot) -> str:
@@ -143,30 +143,30 @@ def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[
     except InputError:
         refuse_others(path, text)
         raise
-    found = mistakes_in(path, document, "quotas")
-    misfits = {mistake.steps[:2] for mistake in found}
-    if len(found) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):
+    mistakes = mistakes_in(path, document, "quotas")
+    misfits = {mistake.steps[:2] for mistake in mistakes}
+    if len(mistakes) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):
         # All entries of a wrong shape are known: the others can be read, and may have mistakes of another kind.
         with placed(path):
-            file = _quota_file(document, cluster, f"{path}: ", found, {int(number) for _, number in misfits})
-        if not found:
+            file = _quota_file(document, cluster, f"{path}: ", mistakes, {int(number) for _, number in misfits})
+        if not mistakes:
             return file
-    refuse(path, document, found, lambda steps: line_of(text, steps))
+    refuse(path, document, mistakes, lambda steps: line_of(text, steps))
 
 
 def quotas_of(document: Document) -> QuotaSnapshot:
     """The quotas of a document that has them beside other things. Raises InputError naming the entry."""
-    found: list[Mistake] = []
-    file = _quota_file({"quotas": document["quotas"]}, None, "", found)
-    for steps, message, hint in found:
+    mistakes: list[Mistake] = []
+    file = _quota_file({"quotas": document["quotas"]}, None, "", mistakes)
+    for steps, message, hint in mistakes:
         raise InputError(f"{steps[0]}[{steps[1]}]: {message}", hint=hint)
     return file.snapshot
 
 
 def _quota_file(
-    document: Document, cluster: str | None, where: str, found: list[Mistake], skipped: Collection[int] = ()
+    document: Document, cluster: str | None, where: str, mistakes: list[Mistake], skipped: Collection[int] = ()
 ) -> QuotaFile:
-    """The document as it is meant for that cluster. Mistakes in its lists are added to `found`; entries with such
+    """The document as it is meant for that cluster. Mistakes in its lists are added to `mistakes`; entries with such
     mistakes, and the `skipped` ones, are left out. Raises InputError for a cluster that it does not name.
     """
     overlays = Overlays.of(document, cluster)
@@ -177,7 +177,7 @@ def _quota_file(
     for number, entry in enumerate(document["quotas"]):
         if number in skipped:
             continue
-        with _place(found, "quotas", number):
+        with _place(mistakes, "quotas", number):
             entity = read_entity(entry["entity"])
             if entity in entries:
                 raise InputError(f"{entity} is given twice")
@@ -190,8 +190,8 @@ def _quota_file(
             labels[entity] = entry.get("labels", {})
     return QuotaFile(
         desired,
-        _selectors(document, "unmanaged", found),
-        _selectors(document, "protected", found),
+        _selectors(document, "unmanaged", mistakes),
+        _selectors(document, "protected", mistakes),
         tuple(document.get("internal", ())),
         labels,
         entries,
@@ -201,13 +201,13 @@ def _quota_file(
 
 
 @contextlib.contextmanager
-def _place(found: list[Mistake], name: str, number: int) -> Iterator[None]:
+def _place(mistakes: list[Mistake], name: str, number: int) -> Iterator[None]:
     """Makes mistakes of an InputError, at that item of one of the document's lists."""
     try:
         yield
     except InputError as error:
-        found.append(Mistake((name, number), error.message, error.hint))
-        found += (Mistake((name, number), other) for other in error.others)
+        mistakes.append(Mistake((name, number), error.message, error.hint))
+        mistakes += (Mistake((name, number), other) for other in error.others)
 
 
 _parsed = lru_cache(10_000)(parse_value)
@@ -312,10 +312,10 @@ def _choices(name: str, known: Iterable[str], what: str) -> str:
     return f"its {what}: {', '.join(names)}" if names else f"it declares no {what}"
 
 
-def _selectors(document: Document, name: str, found: list[Mistake]) -> tuple[Selector, ...]:
+def _selectors(document: Document, name: str, mistakes: list[Mistake]) -> tuple[Selector, ...]:
     selectors = []
     for number, parts in enumerate(document.get(name, ())):
-        with _place(found, name, number):
+        with _place(mistakes, name, number):
             selectors.append(
                 Selector({kind: _pattern(parts[kind.value]) for kind in EntityType if kind.value in parts})
             )

@@ -208,10 +208,10 @@ class _Reader:
 def _merge(node: Node) -> None:
     """Gives a mapping the entries of `<<` that it has not itself."""
     merged = node.value.pop("<<")
-    for each in merged if isinstance(merged, list) else [merged]:
-        if not isinstance(each, dict):
+    for mapping in merged if isinstance(merged, list) else [merged]:
+        if not isinstance(mapping, dict):
             raise _wrong(node.parts["<<"][1].start, "what << merges is not a mapping")
-        for key, value in each.items():
+        for key, value in mapping.items():
             node.value.setdefault(key, value)
 
 

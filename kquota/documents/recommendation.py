@@ -16,7 +16,7 @@ NOT_KNOWN: Final = "not known"
 
 
 def recommendation_document(
-    found: Recommendations, quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
+    recommendations: Recommendations, quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
 ) -> Document:
     """The recommendations, the account of the data, the enforcement assumed, and what ran it."""
     return {
@@ -24,12 +24,12 @@ def recommendation_document(
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
-        "for": found.scope.value,
-        "policy": plain(found.policy),
-        "undetermined": [key.value for key in QuotaKey if key in found.undetermined],
-        "quotas": verdicts_document(found.verdicts),
-        "left_out": verdicts_document(found.left_out),
-        "recommendations": [_recommendation(quota) for quota in found.quotas],
+        "for": recommendations.scope.value,
+        "policy": plain(recommendations.policy),
+        "undetermined": [key.value for key in QuotaKey if key in recommendations.undetermined],
+        "quotas": verdicts_document(recommendations.verdicts),
+        "left_out": verdicts_document(recommendations.left_out),
+        "recommendations": [_recommendation(quota) for quota in recommendations.quotas],
     }
 
 
@@ -52,49 +52,49 @@ _OBSERVED: Final = """broker=usage.broker brokers requests=usage.requests second
     censored_seconds=usage.estimate.held p50=usage.estimate.p50 p99=usage.estimate.p99 peak=usage.peak"""
 
 
-def recommendation_text(found: Recommendations) -> str:
+def recommendation_text(recommendations: Recommendations) -> str:
     """A quotas file in YAML: what is recommended, and the quotas that stay, each with its reason in a comment.
 
     A quota that stays because a default is enough needs no entry.
     """
-    lines = [*FILE_HEAD, *_preface(found), "kind: kquota.quotas", "version: 1"]
+    lines = [*FILE_HEAD, *_preface(recommendations), "kind: kquota.quotas", "version: 1"]
     entries: dict[Any, list[Recommendation]] = {}
-    for quota in found.quotas:
+    for quota in recommendations.quotas:
         if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):
             entries.setdefault(quota.entity, []).append(quota)
     lines.append("quotas:" if entries else "quotas: []")
     for entity, quotas in entries.items():
         for quota in quotas:
-            lines += [f"  # {line}" for line in reasons(quota, found)]
+            lines += [f"  # {line}" for line in reasons(quota, recommendations)]
         values = {quota.key.value: value_text(quota.key, quota.value) for quota in quotas}
         lines += [f"  - entity: {to_flow(plain(entity))}", f"    values: {to_flow(values)}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _preface(found: Recommendations) -> list[str]:
-    policy = found.policy
+def _preface(recommendations: Recommendations) -> list[str]:
+    policy = recommendations.policy
     return [
-        f"# Recommended for {found.scope.value}: throttled in at most {percent(policy.max_throttled)} of the time that"
-        " they are active, per broker,",
+        f"# Recommended for {recommendations.scope.value}: throttled in at most {percent(policy.max_throttled)} of the"
+        " time that they are active, per broker,",
         f"# with {percent(policy.headroom)} headroom. Intervals are of {percent(policy.confidence)} confidence.",
     ]
 
 
-def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
+def reasons(quota: Recommendation, recommendations: Recommendations) -> list[str]:
     """What was seen, what follows, and how sure it is; in lines for people."""
-    key, usage, told = quota.key, quota.usage, quota.usage.estimate
+    key, usage, estimate = quota.key, quota.usage, quota.usage.estimate
     throttled = percent(usage.throttled / usage.seconds)
     where = f" on broker {to_flow(usage.broker)}" if usage.broker else ""
     where += f", the busiest of {quota.brokers}" if quota.brokers > 1 else ""
     lines = [f"{key.value}: {_change(quota)}"]
     if quota.entities is not None:
         lines.append(f"  enough for {quota.covered} of the {quota.entities} without a quota of their own")
-    seen = f"p50 {rough(key, told.p50)}, p99 {rough(key, told.p99)}, peak {rough(key, usage.peak)}"
+    seen = f"p50 {rough(key, estimate.p50)}, p99 {rough(key, estimate.p99)}, peak {rough(key, usage.peak)}"
     who = "seen" if quota.entities is None else "the one that decides was seen"
-    lines.append(f"  {who}{where}: {seen}; throttled {throttled} of {told.seconds} s")
+    lines.append(f"  {who}{where}: {seen}; throttled {throttled} of {estimate.seconds} s")
     if quota.basis is Basis.CENSORED:
         lines.append(
-            f"  wants at least {rough(key, told.at_least)}: throttled each time it wanted more;"
+            f"  wants at least {rough(key, estimate.at_least)}: throttled each time it wanted more;"
             " the need is unknown, measure again"
         )
     else:
@@ -102,7 +102,7 @@ def reasons(quota: Recommendation, found: Recommendations) -> list[str]:
     if quota.predicted is not None:
         lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
     elif quota.held_back:
-        lines.append(f"  predicted: {NOT_KNOWN}, wanted at least {rough(key, told.at_least)}")
+        lines.append(f"  predicted: {NOT_KNOWN}, wanted at least {rough(key, estimate.at_least)}")
     return lines
 
 

@@ -50,12 +50,12 @@ def updated(
         return asked(entity) and selected(entity, quota_file.unmanaged) is None
 
     snapshot = QuotaSnapshot({entity: values for entity, values in snapshot.items() if is_ours(entity)})
-    said, unsaid = writable(snapshot)
+    quotas, unsaid = writable(snapshot)
     merger = _Merger(document, cluster)
     added, changed, removed = [], [], []
     for entity in filter(is_ours, {**quota_file.entries, **snapshot}):
         number = quota_file.entries.get(entity)
-        wanted = said.get(entity, {})
+        wanted = quotas.get(entity, {})
         if number is None:
             if wanted:
                 added.append(entity)
@@ -71,7 +71,7 @@ def updated(
         elif not keep:
             merger.remove(number)
             removed.append(entity)
-    merger.append(added, said)
+    merger.append(added, quotas)
     text = edited(path, read_raw_text(path), merger.edits)
     return Update(text, tuple(added), tuple(changed), tuple(removed), unsaid)
 

@@ -60,10 +60,10 @@ def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]
         return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}")]
     few, numbers = _suspects(data, rules)
     errors = itertools.islice(Draft202012Validator(rules).iter_errors(few), 10 * MOST)
-    found = dict.fromkeys(mistake for each in errors for mistake in _explained(best_match(iter([each])), numbers))
-    meant = {(mistake.steps[:-1], mistake.hint) for mistake in found}
+    distinct = dict.fromkeys(mistake for error in errors for mistake in _explained(best_match(iter([error])), numbers))
+    meant = {(mistake.steps[:-1], mistake.hint) for mistake in distinct}
     # A key that is nearly the one that is missing is one mistake.
-    return [each for each in found if (each.steps, _did_you_mean(_missing(each))) not in meant]
+    return [mistake for mistake in distinct if (mistake.steps, _did_you_mean(_missing(mistake))) not in meant]
 
 
 def type_name(value: object) -> str:
@@ -101,8 +101,8 @@ def _explained(problem: Any, numbers: Mapping[str, Sequence[int]]) -> Iterator[M
         message = f"expected {_types(expected)}, found {type_name(problem.instance)}"
     elif problem.validator == "const":
         message = f"expected {json.dumps(problem.validator_value)}"
-    elif problem.validator in ("oneOf", "anyOf") and all(each.validator == "type" for each in problem.context):
-        wanted = dict.fromkeys(_form(each) for each in problem.context)
+    elif problem.validator in ("oneOf", "anyOf") and all(cause.validator == "type" for cause in problem.context):
+        wanted = dict.fromkeys(_form(cause) for cause in problem.context)
         message = f"expected {' or '.join(wanted)}, found {type_name(problem.instance)}"
     yield Mistake(tuple(steps), message, hint)
 
@@ -169,7 +169,7 @@ class Checks:
         if keyword == "$ref":
             return self.of(functools.reduce(operator.getitem, rule.removeprefix("#/").split("/"), self._schema))
         if keyword == "properties" or (keyword == "additionalProperties" and "properties" not in rules):
-            named = {name: self.of(each) for name, each in rules.get("properties", {}).items()}
+            named = {name: self.of(schema) for name, schema in rules.get("properties", {}).items()}
             others = self.of(rules.get("additionalProperties", True))
             return lambda value: (
                 not isinstance(value, dict) or all(named.get(name, others)(part) for name, part in value.items())
@@ -203,7 +203,7 @@ def _same(value: Any, rule: Any) -> bool:
 
 LIMITS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = {
     "const": ("", _same),
-    "enum": ("", lambda value, rule: any(_same(value, each) for each in rule)),
+    "enum": ("", lambda value, rule: any(_same(value, choice) for choice in rule)),
     "required": ("object", lambda value, rule: all(name in value for name in rule)),
     "minProperties": ("object", lambda value, rule: len(value) >= rule),
     "minItems": ("array", lambda value, rule: len(value) >= rule),
@@ -241,10 +241,10 @@ def _missing(mistake: Mistake) -> str:
     return match[1] if match else ""
 
 
-def _kind(found: object) -> str:
+def _kind(kind: object) -> str:
     """The kind that a document says it is; another text may be anything, and is not shown."""
-    is_kind = isinstance(found, str) and re.fullmatch(r"kquota\.[a-z_-]{1,40}", found)
-    return str(found) if is_kind else "another"
+    is_kind = isinstance(kind, str) and re.fullmatch(r"kquota\.[a-z_-]{1,40}", kind)
+    return str(kind) if is_kind else "another"
 
 
 def _meant(word: str, known: Collection[str]) -> str:

@@ -174,15 +174,15 @@ class KafkaBackend(QuotaBackend):
         merged = Stored()
         refused: dict[Entity, KquotaError] = {}
         filters = _filters_for(entities)
-        found = list(zip(filters, self._read_until(filters, expected, _SETTLE_S), strict=True))
+        parts = list(zip(filters, self._read_until(filters, expected, _SETTLE_S), strict=True))
         # Where whole kinds were read, a single entity may be to blame.
-        failed = [filter for filter, part in found if part.error is not None and ANY in filter.components.values()]
+        failed = [filter for filter, part in parts if part.error is not None and ANY in filter.components.values()]
         doubtful = [entity for entity in entities if any(filter.matches(entity) for filter in failed)]
         if doubtful:
             filters = [QuotaFilter(dict(entity.parts), strict=True) for entity in doubtful]
-            found = [(filter, part) for filter, part in found if filter not in failed]
-            found += zip(filters, self._read(filters), strict=True)
-        for filter, part in found:
+            parts = [(filter, part) for filter, part in parts if filter not in failed]
+            parts += zip(filters, self._read(filters), strict=True)
+        for filter, part in parts:
             merged.values.update(part.values)
             merged.unusable.update(part.unusable)
             if part.error is not None:
@@ -196,7 +196,7 @@ class KafkaBackend(QuotaBackend):
         while True:
             stored = self._read(filters)
             shown = {entity: values for part in stored for entity, values in part.values.items()} if expected else {}
-            missing = [each for entity, wrote in expected.items() for each in _missing(shown.get(entity, {}), wrote)]
+            missing = [later for entity, wrote in expected.items() for later in _missing(shown.get(entity, {}), wrote)]
             covered = all(missing) and wait_s - patience.left >= _COVERED_S
             if not missing or covered or not patience.left:
                 for entity in expected:

@@ -68,7 +68,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
         if broker is not None:
             return {broker: self._configs(broker)}
         brokers: list[Broker] = [DEFAULT, *sorted(self.addresses())]
-        return {each: self._configs(each) for each in brokers}
+        return {id: self._configs(id) for id in brokers}
 
     def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
         broker = alteration.broker
@@ -102,7 +102,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
 
     def _configs(self, broker: Broker) -> tuple[BrokerConfig, ...]:
         read = self._read(broker)
-        shown = [_config(each) for each in read if is_shown(each.name)]
+        shown = [_config(entry) for entry in read if is_shown(entry.name)]
         if broker is not DEFAULT:
             properties = _properties(read)
             inter_broker = protected_listener(listeners_of(properties), inter_broker_of(properties))
@@ -124,7 +124,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
 
     def _check_listeners(self, broker: int, alteration: BrokerAlteration) -> None:
         """Raises InputError for the rate of a listener that the broker has not: it would take it, to no effect."""
-        listeners = next((each.value or "" for each in self._read(broker) if each.name == "listeners"), "")
+        listeners = next((entry.value or "" for entry in self._read(broker) if entry.name == "listeners"), "")
         known = {part.partition("://")[0].strip().lower() for part in listeners.split(",")}
         for name in alteration.set:
             listener = listener_of(name)
@@ -148,7 +148,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
 
 def _properties(configs: Sequence[wire.DescribeConfigsResourceResult]) -> dict[str, str]:
     """The values of a broker as properties, its listeners without those of a controller in the same process."""
-    properties = {each.name: each.value for each in configs if each.value is not None}
+    properties = {config.name: config.value for config in configs if config.value is not None}
     controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
     listeners = [
         listener
@@ -165,9 +165,9 @@ def _node(broker: Broker) -> int | None:
 def _config(entry: wire.DescribeConfigsResourceResult) -> BrokerConfig:
     """An entry and its synonyms, of which the first is the one in effect."""
     settings = [
-        Setting(each.name, read_value(entry.name, each.value), _SOURCES[each.source])
-        for each in entry.synonyms
-        if each.source in _SOURCES
+        Setting(synonym.name, read_value(entry.name, synonym.value), _SOURCES[synonym.source])
+        for synonym in entry.synonyms
+        if synonym.source in _SOURCES
     ]
     source = _SOURCES.get(entry.config_source, Source.DEFAULT_CONFIG)
     return BrokerConfig(entry.name, read_value(entry.name, entry.value), source, tuple(settings[1:]))
@@ -206,12 +206,12 @@ class KafkaLoggers(BrokerLoggers):
 
     def level(self, node: int) -> Level:
         configs = self._nodes.configs(wire.LOGGER_RESOURCE, node, [LOGGER, *ANCESTORS])
-        found = logger_level({each.name: each.value for each in configs if each.value is not None})
-        if found is None:
+        level = logger_level({config.name: config.value for config in configs if config.value is not None})
+        if level is None:
             raise Rejected(
                 f"{self.noun} {node} has no logger {LOGGER}", hint="its logging is not log4j, which Kafka changes"
             )
-        return found
+        return level
 
     def set_level(self, node: int, level: str | None) -> None:
         self._nodes.alter_configs(wire.LOGGER_RESOURCE, node, {LOGGER: level})
@@ -221,9 +221,9 @@ class KafkaLoggers(BrokerLoggers):
         with self._nodes.asking(node) as session:
             (answer,) = session.ask([request], wire.DescribeLogDirsResponse)
         return tuple(
-            Space(node, each.log_dir, _known(each.total_bytes), _known(each.usable_bytes))
-            for each in answer.results
-            if each.error_code == NONE
+            Space(node, directory.log_dir, _known(directory.total_bytes), _known(directory.usable_bytes))
+            for directory in answer.results
+            if directory.error_code == NONE
         )
 
 

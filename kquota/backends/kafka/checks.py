@@ -64,8 +64,8 @@ def _login(server: Server, security: KafkaSecurity, timeout_s: float) -> tuple[C
         return None, [failure(AREA, subject, *unreachable)]
     steps: list[Step] = []
     deadline = Deadline(timeout_s)
-    found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
-    addresses = ", ".join(dict.fromkeys(str(address[0]) for *_, address in found))
+    resolved = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
+    addresses = ", ".join(dict.fromkeys(str(address[0]) for *_, address in resolved))
     try:
         connection = Connection.open(server, security, deadline, steps.append)
     except Lost as lost:
@@ -185,17 +185,17 @@ def _members(connection: Connection, timeout_s: float) -> Iterator[Check]:
         yield failure(AREA, "brokers", error_of(answer.error_code, answer.error_message))
         return
     brokers = sorted(answer.brokers, key=lambda broker: broker.broker_id)
-    names = ", ".join(f"{each.broker_id} at {Server(each.host, each.port)}" for each in brokers[:_MOST_BROKERS])
+    names = ", ".join(f"{broker.broker_id} at {Server(broker.host, broker.port)}" for broker in brokers[:_MOST_BROKERS])
     more = f" and {len(brokers) - _MOST_BROKERS} more, which were not connected to" if brokers[_MOST_BROKERS:] else ""
     yield ok(AREA, "brokers", f"cluster {answer.cluster_id or 'without an id'}, brokers {names}{more}")
     deadline = Deadline(timeout_s)
-    for number, each in enumerate(brokers[:_MOST_BROKERS]):
-        server = Server(each.host, each.port)
+    for number, broker in enumerate(brokers[:_MOST_BROKERS]):
+        server = Server(broker.host, broker.port)
         share = deadline.share(min(len(brokers), _MOST_BROKERS) - number)
         if (unreachable := unreached(server.host, server.port, share.left)) is not None:
             yield warning(
                 AREA,
-                f"broker {each.broker_id}",
+                f"broker {broker.broker_id}",
                 f"clients are sent to {server}, which cannot be reached from here: {unreachable[0].message}",
                 "mend advertised.listeners of the broker, or the names and routes of this host; kquota needs it for"
                 " 'describe --broker' and 'probe' only, clients need it always",

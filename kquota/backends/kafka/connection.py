@@ -246,8 +246,8 @@ class Connection:
                 (reply,) = self.ask([wire.SaslAuthenticateRequest(token)], wire.SaslAuthenticateResponse, deadline)
                 if reply.error_code != NONE:
                     # The broker's own words come first: "Authentication failed: Invalid username or password".
-                    said = reply.error_message or error_of(reply.error_code, None).message
-                    raise Unauthorized(without(said, *secrets), hint=_refused(sasl))
+                    message = reply.error_message or error_of(reply.error_code, None).message
+                    raise Unauthorized(without(message, *secrets), hint=_refused(sasl))
                 token = conversation.send(reply.auth_bytes)
         except StopIteration:
             self._is_fresh = True

@@ -83,7 +83,7 @@ class TopicJournal:
             self._entries()
             number = _number(name)
             with self._alone:
-                first = next(each for each in self._records if _number(each.partition(" ")[0]) == number)
+                first = next(record for record in self._records if _number(record.partition(" ")[0]) == number)
             if first == key:
                 break
             self._write(key, None)
@@ -109,7 +109,7 @@ class TopicJournal:
     def remove(self, names: Iterable[str]) -> None:
         gone = set(names)
         self._entries()
-        for key in [each for each in self._records if each.partition(" ")[0] in gone]:
+        for key in [record for record in self._records if record.partition(" ")[0] in gone]:
             self._write(key, None)
 
     def _end(self, name: str, value: bytes) -> None:
@@ -172,7 +172,7 @@ class TopicJournal:
             topic = self._nodes.topic(TOPIC)
             if topic is None and not create:
                 return None
-            leader = -1 if topic is None else next((each.leader_id for each in topic.partitions), -1)
+            leader = -1 if topic is None else next((partition.leader_id for partition in topic.partitions), -1)
             code = UNKNOWN_TOPIC
             if topic is None:
                 self._nodes.create_topic(TOPIC, _CONFIGS, replicas=_REPLICAS)

@@ -128,7 +128,7 @@ class Nodes:
         Raises as `addresses` does, InputError for what the cluster does not take.
         """
         replicas = min(replicas, len(self.addresses()))
-        wanted = [wire.CreateTopicsConfig(*each) for each in configs.items()]
+        wanted = [wire.CreateTopicsConfig(*config) for config in configs.items()]
         topic = wire.CreatableTopic(name, 1, replicas, [], wanted)
         request = wire.CreateTopicsRequest([topic], _TOPIC_MS)
         return self._ask_controller(request, wire.CreateTopicsResponse, name, TOPIC_EXISTS)

@@ -84,9 +84,9 @@ class Session:
         connection = self._open(self.deadline())
         known = (wire.ApiKey.DESCRIBE_CLUSTER, wire.ApiKey.METADATA)
         if kind == wire.BROKERS and [connection.speaks(key) for key in known] == [False, True]:
-            (found,) = self.ask([wire.MetadataRequest()], wire.MetadataResponse)
+            (reply,) = self.ask([wire.MetadataRequest()], wire.MetadataResponse)
             return wire.DescribeClusterResponse(
-                found.throttle_time_ms, NONE, None, None, found.cluster_id or "", found.controller_id, found.brokers
+                reply.throttle_time_ms, NONE, None, None, reply.cluster_id or "", reply.controller_id, reply.brokers
             )
         return self.answer(wire.DescribeClusterRequest(False, kind), wire.DescribeClusterResponse)
 
@@ -114,7 +114,7 @@ class Session:
         while True:
             answers = self.ask(requests, kind, deadline)
             # Asking once more must leave time for the answer.
-            if not any(is_transient(outcome(each)[0]) for each in answers) or deadline.left < 2 * PAUSE_S:
+            if not any(is_transient(outcome(answer)[0]) for answer in answers) or deadline.left < 2 * PAUSE_S:
                 return answers
             time.sleep(PAUSE_S)
 
@@ -172,9 +172,9 @@ class Session:
                     self._connection = Connection.open(server, self._security, share)
                 except Lost as lost:
                     # The last try may have no time left; an earlier one knows more.
-                    told = before.get(server, lost) if lost.timed_out else lost
-                    before[server] = told
-                    failures.append((server, told))
+                    failure = before.get(server, lost) if lost.timed_out else lost
+                    before[server] = failure
+                    failures.append((server, failure))
                     continue
                 return self._connection
             waits = any(lost.turned_away or (self._patient and (lost.refused or lost.closed)) for _, lost in failures)
@@ -186,8 +186,8 @@ class Session:
         hint = (another_product(last, deadline.left) if cause.closed and not cause.turned_away else "") or cause.hint
         if len(failures) == 1:
             raise Unreachable(f"cannot reach Kafka at {last}: {cause.why}", hint=hint)
-        each = "; ".join(f"{server}: {failure.why}" for server, failure in failures)
-        raise Unreachable(f"cannot reach Kafka at any of {len(failures)} servers: {each}", hint=hint)
+        reasons = "; ".join(f"{server}: {failure.why}" for server, failure in failures)
+        raise Unreachable(f"cannot reach Kafka at any of {len(failures)} servers: {reasons}", hint=hint)
 
 
 def another_product(server: Server, timeout_s: float) -> str:

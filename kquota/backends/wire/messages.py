@@ -193,16 +193,16 @@ _SCHEMAS: Final[dict[str, Schema]] = {**PRIMITIVES}
 
 def _define(name: str, fields: str) -> None:
     """Makes the named tuple and the schema of a struct."""
-    found, defaults = [], []
+    layout, defaults = [], []
     for field in fields.split(","):
         declared, _, default = field.partition("=")
         label, kind, *since = declared.split()
-        found.append((label, kind, int(since[0][:-1]) if since else 0))
+        layout.append((label, kind, int(since[0][:-1]) if since else 0))
         if default:
             defaults.append(json.loads(default))
-    FIELDS[name] = found
-    MESSAGES[name] = namedtuple(name, [label for label, _, _ in found], defaults=defaults)
-    _SCHEMAS[name] = struct_of(MESSAGES[name], *((since, _schema(kind)) for _, kind, since in found))
+    FIELDS[name] = layout
+    MESSAGES[name] = namedtuple(name, [label for label, _, _ in layout], defaults=defaults)
+    _SCHEMAS[name] = struct_of(MESSAGES[name], *((since, _schema(kind)) for _, kind, since in layout))
 
 
 def _schema(kind: str) -> Schema:

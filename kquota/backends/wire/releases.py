@@ -37,8 +37,8 @@ def version_of(offered: Mapping[int, Any]) -> Version | None:
 
     A KRaft broker of 3.4 serves the same messages as one of 3.3, and counts as 3.3.
     """
-    found = (release for release, key, version in SIGNS if key in offered and offered[key].max_version >= version)
-    return next(((*release, 0) for release in found), None)
+    releases = (release for release, key, version in SIGNS if key in offered and offered[key].max_version >= version)
+    return next(((*release, 0) for release in releases), None)
 
 
 def release_of(offered: Mapping[int, Any]) -> str:

@@ -98,15 +98,15 @@ class ZooKeeperBackend(QuotaBackend):
             for name in names or ()
         ]
         paths = users + pairs
-        found = []
+        faulty = []
         for path, acl in zip(paths, session.acls(paths), strict=True):
             try:
                 node = UserNode(path, znode.entity_of(path), _private(acl or ()), incomplete.get(path, ()))
             except InputError:
                 continue  # a bad escape in the name: the snapshot has it among its problems
             if node.private_acl is not None or node.incomplete:
-                found.append(node)
-        return tuple(found)
+                faulty.append(node)
+        return tuple(faulty)
 
     def journal(self) -> ZooKeeperJournal:
         return ZooKeeperJournal(self._open)
@@ -136,10 +136,10 @@ def _incomplete(data: bytes | None) -> tuple[str, ...]:
 
 def _private(acl: Sequence[Acl]) -> str | None:
     """The ACL without the world, of a node that others than the world own; None where that is how it is."""
-    owners = [each for each in acl if each.scheme != "world"]
+    owners = [entry for entry in acl if entry.scheme != "world"]
     if not owners or len(owners) == len(acl):
         return None
-    return ",".join(_acl_text(each) for each in owners)
+    return ",".join(_acl_text(entry) for entry in owners)
 
 
 def _acl_text(acl: Acl) -> str:
@@ -195,9 +195,9 @@ class _Reader:
                 continue
             values = known.get(node.data) if entity.ip is None else None
             if values is None:
-                values, found = NodeConfig.decode(node.data).describe(entity, path)
-                problems.extend(found)
-                if not found and entity.ip is None:
+                values, unusable = NodeConfig.decode(node.data).describe(entity, path)
+                problems.extend(unusable)
+                if not unusable and entity.ip is None:
                     known[node.data] = values
             if plain is None and entity.ip is None and (own := znode.znode_path(entity)) != path:
                 if isinstance(entity.user, str) and not path.startswith(znode.znode_path(Entity(entity.user))):
@@ -215,15 +215,15 @@ class _Reader:
     def scram_mechanisms(self) -> dict[Entity, tuple[str, ...]]:
         """The mechanisms that each user who matches has credentials for; no user without any."""
         shapes = _shapes(self._filter) & {_USER_LEVEL}
-        found: dict[Entity, tuple[str, ...]] = {}
+        by_user: dict[Entity, tuple[str, ...]] = {}
         for path, node in self._nodes(self._connect(), shapes, []) if shapes else ():
             mechanisms = NodeConfig.decode(node.data).scram_mechanisms
             if mechanisms:
                 with contextlib.suppress(InputError):  # a problem, which describe tells
                     entity = znode.entity_of(path)
                     if self._filter.matches(entity):
-                        found[entity] = mechanisms
-        return found
+                        by_user[entity] = mechanisms
+        return by_user
 
     def _nodes(
         self, session: Session, shapes: frozenset[frozenset[EntityType]], problems: list[Problem]
@@ -236,9 +236,9 @@ class _Reader:
         unnamed = [kind for kind in listed if names[kind] is None]
         lists = session.children(znode.ENTITY_ROOTS[kind] for kind in unnamed) if unnamed else []
         for kind, answer in zip(unnamed, lists, strict=True):
-            found = names[kind] = answer or []
-            if (size := sum(len(name) + 4 for name in found)) > NAMES_BYTES_WARNING:
-                problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(found), size)))
+            children = names[kind] = answer or []
+            if (size := sum(len(name) + 4 for name in children)) > NAMES_BYTES_WARNING:
+                problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(children), size)))
         paths = {kind: [f"{znode.ENTITY_ROOTS[kind]}/{name}" for name in names[kind] or ()] for kind in listed}
 
         clients = _named(self._filter, EntityType.CLIENT_ID)

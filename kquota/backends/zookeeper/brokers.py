@@ -49,7 +49,7 @@ class ZooKeeperBrokerConfigs(BrokerConfigs):
             self._is_open = True
         brokers: list[Broker] = [DEFAULT, *self._ids()] if broker is None else [broker]
         default = self._settings(DEFAULT)
-        return {each: _configs([*([] if each is DEFAULT else self._settings(each)), *default]) for each in brokers}
+        return {id: _configs([*([] if id is DEFAULT else self._settings(id)), *default]) for id in brokers}
 
     def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
         raise Rejected(
@@ -62,7 +62,7 @@ class ZooKeeperBrokerConfigs(BrokerConfigs):
 
     def _ids(self) -> list[int]:
         """The brokers that are alive or have a config."""
-        names = {name for found in self._session.children([_ALIVE, _CONFIGS]) for name in found or ()}
+        names = {name for children in self._session.children([_ALIVE, _CONFIGS]) for name in children or ()}
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _settings(self, broker: Broker) -> list[Setting]:
@@ -78,9 +78,9 @@ class ZooKeeperBrokerConfigs(BrokerConfigs):
 
 def _configs(settings: list[Setting]) -> tuple[BrokerConfig, ...]:
     """The configs that those settings make up, of which the earlier is the stronger."""
-    names = sorted({each.name for each in settings}, key=rank)
+    names = sorted({setting.name for setting in settings}, key=rank)
     configs = []
     for name in names:
-        first, *rest = (each for each in settings if each.name == name)
+        first, *rest = (setting for setting in settings if setting.name == name)
         configs.append(BrokerConfig(name, first.value, first.source, tuple(rest)))
     return tuple(configs)

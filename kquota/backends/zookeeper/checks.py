@@ -33,7 +33,7 @@ def check_ensemble(connect: str, security: ZooKeeperSecurity, timeout_s: float) 
     if len(failed) == len(address.hosts):
         yield from failed
         return
-    yield from (warning(each.area, each.subject, each.message, each.remedy) for each in failed)
+    yield from (warning(check.area, check.subject, check.message, check.remedy) for check in failed)
     session = Session(address, timeout_s, security)
     try:
         session.open()
@@ -56,9 +56,7 @@ def _cluster(session: Session) -> Iterator[Check]:
     """The brokers that are registered, and whether the cluster is on its way to KRaft."""
     (ids,), (controller,) = session.children([_BROKERS]), session.nodes([znode.CONTROLLER])
     if ids:
-        yield ok(
-            AREA, "brokers", f"ZooKeeper mode, brokers {', '.join(sorted(ids, key=lambda each: (len(each), each)))}"
-        )
+        yield ok(AREA, "brokers", f"ZooKeeper mode, brokers {', '.join(sorted(ids, key=lambda id: (len(id), id)))}")
     else:
         yield warning(
             AREA,
@@ -91,13 +89,13 @@ def _permissions(session: Session, security: ZooKeeperSecurity) -> Iterator[Chec
         )
         return
     open_nodes = [path for path, acl in there.items() if _may(acl, {("world", "anyone")}, _CHANGING, some=True)]
-    mine = {("world", "anyone")}
+    identities = {("world", "anyone")}
     if security.username is not None and security.uses_sasl:
-        mine.add(("sasl", security.username))
-    closed = [path for path, acl in there.items() if not _may(acl, mine, _CREATE)]
+        identities.add(("sasl", security.username))
+    closed = [path for path, acl in there.items() if not _may(acl, identities, _CREATE)]
     if closed:
         owners = ", ".join(
-            sorted({_owner(each) for path in closed for each in there[path] if each.permissions & _CREATE})
+            sorted({_owner(entry) for path in closed for entry in there[path] if entry.permissions & _CREATE})
         )
         yield warning(
             AREA,
@@ -121,9 +119,9 @@ def _permissions(session: Session, security: ZooKeeperSecurity) -> Iterator[Chec
 def _may(acl: Sequence[Acl], who: set[tuple[str, str]], permissions: int, *, some: bool = False) -> bool:
     """Whether one of these identities has those permissions, or with `some` one of them."""
     granted = 0
-    for each in acl:
-        if (each.scheme, each.id) in who:
-            granted |= each.permissions
+    for entry in acl:
+        if (entry.scheme, entry.id) in who:
+            granted |= entry.permissions
     return bool(granted & permissions) if some else granted & permissions == permissions
 
 

@@ -100,8 +100,8 @@ class ZooKeeperJournal:
         for paths in (wanted[at : at + _READS] for at in range(0, len(wanted), _READS)):
             # A writer that was killed is there until its session ends.
             below = zip(paths, session.children(paths, fresh=True), strict=True)
-            nodes = [[*(f"{path}/{one}" for one in found or ()), path] for path, found in below]
-            deletions = [[Delete(node, -1) for node in each] for each in nodes]
+            nodes = [[*(f"{path}/{one}" for one in children or ()), path] for path, children in below]
+            deletions = [[Delete(node, -1) for node in branch] for branch in nodes]
             for failure in map(_failure, session.commit(deletions, SINGLE_WINDOW)):
                 if failure is not None and not isinstance(failure, kazoo.NoNodeError):
                     raise session.translate(failure)

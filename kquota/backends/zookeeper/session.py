@@ -120,7 +120,7 @@ class Outcome(list[Any]):
         """The number of the operation that failed, not of one that only followed, and why; None where none did."""
         errors = [(index, result) for index, result in enumerate(self) if isinstance(result, BaseException)]
         followers = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-        return min(errors, key=lambda each: isinstance(each[1], followers), default=None)
+        return min(errors, key=lambda error: isinstance(error[1], followers), default=None)
 
 
 class NoQuorum(Unreachable):
@@ -452,7 +452,7 @@ class Session:
             except kazoo.KazooException as error:
                 raise self.translate(error, path) from None
             else:
-                answers.append([Acl(each.id.scheme, each.id.id, each.perms) for each in acl])
+                answers.append([Acl(entry.id.scheme, entry.id.id, entry.perms) for entry in acl])
         return answers
 
     def create(self, path: str, data: bytes | None, *, sequence: bool = False, ephemeral: bool = False) -> Create:
@@ -486,13 +486,13 @@ class Session:
             acl = self._acls[above] if above != path else None
             if acl is None:
                 continue
-            if any(each.scheme == "digest" and each.id.endswith(":x") for each in acl):
+            if any(entry.scheme == "digest" and entry.id.endswith(":x") for entry in acl):
                 raise Unauthorized(
                     f"ZooKeeper hides the ACL of {above}, which {path} is to have", hint="authenticate as its owner"
                 )
-            owners = [each for each in acl if each.scheme != "world"]
+            owners = [entry for entry in acl if entry.scheme != "world"]
             chosen = owners if owners and znode.is_sensitive(path) else acl
-            return [ACL(each.permissions, Id(each.scheme, each.id)) for each in chosen]
+            return [ACL(entry.permissions, Id(entry.scheme, entry.id)) for entry in chosen]
         raise self.unreachable()
 
     def commit(self, transactions: Sequence[Sequence[Any]], window: int) -> Iterator[Outcome | Lost]:
@@ -509,7 +509,7 @@ class Session:
                 return Transaction.deserialize(reply, offset)
 
         def send(operations: Sequence[Any]) -> tuple[Commit, Any]:
-            commit = Commit([each._replace(path=self.address.chroot + each.path) for each in operations])
+            commit = Commit([operation._replace(path=self.address.chroot + operation.path) for operation in operations])
             return commit, self._call(commit)
 
         for operations, (commit, handle) in zip(transactions, self._pipeline(transactions, send, window), strict=True):

@@ -33,7 +33,7 @@ def divided(
     snapshot: QuotaSnapshot, entity_rule: EntityRule, value_rule: ValueRule
 ) -> tuple[QuotaSnapshot, list[Problem]]:
     """What a format can say of the quotas, and a problem for each entity or value that it cannot."""
-    said: dict[Entity, Values] = {}
+    quotas: dict[Entity, Values] = {}
     unsaid: list[Problem] = []
     for entity, values in snapshot.items():
         reason = entity_rule(entity)
@@ -42,8 +42,8 @@ def divided(
             continue
         reasons = {key: value_rule(key, value) for key, value in values.items()}
         unsaid.extend(Problem(f"{entity}: {key}", why) for key, why in reasons.items() if why is not None)
-        said[entity] = {key: value for key, value in values.items() if reasons[key] is None}
-    return QuotaSnapshot(said), unsaid
+        quotas[entity] = {key: value for key, value in values.items() if reasons[key] is None}
+    return QuotaSnapshot(quotas), unsaid
 
 
 _LOG = "Kafka's request log"

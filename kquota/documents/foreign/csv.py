@@ -104,9 +104,9 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
                 first.setdefault(entity, line)
             else:
                 columns = _columns(cells, where, ignored)
-                found = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=True)}
+                matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=True)}
                 units = {
-                    column: (match["in"] or match["at"]).strip() for column, match in found.items() if match is not None
+                    column: (unit["in"] or unit["at"]).strip() for column, unit in matches.items() if unit is not None
                 }
         except InputError as error:
             mistakes.append(error)

@@ -42,9 +42,9 @@ _DEFAULTS = """\
 
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A YAML stream with a resource for each entity, for `jikkou apply --files FILE`."""
-    said, unsaid = divided(snapshot, _no_type, _no_key)
-    texts = [_HEAD + (_DEFAULTS if any(DEFAULT in entity for entity in said) else "")]
-    for entity, values in said.items():
+    quotas, unsaid = divided(snapshot, _no_type, _no_key)
+    texts = [_HEAD + (_DEFAULTS if any(DEFAULT in entity for entity in quotas) else "")]
+    for entity, values in quotas.items():
         names = [
             f"    {part}: {quoted(name)}\n"
             for part, name in (("user", entity.user), ("clientId", entity.client_id))
@@ -86,21 +86,21 @@ def read(name: str, text: str) -> QuotaSnapshot:
     Resources of another kind, and resources that are marked for deletion, become problems. Raises InputError naming the
     line.
     """
-    found, documents = Found(), parsed_documents(name, text)
+    reading, documents = Found(), parsed_documents(name, text)
     for document in documents:
         kind = document.data.get("kind")
         if kind not in (_KIND, _LIST) and isinstance(kind, str):
-            found.problems.append(Problem(document.place(()), f"{kind} is no quota"))
+            reading.problems.append(Problem(document.place(()), f"{kind} is no quota"))
             continue
         document.validate("jikkou")
         for steps, resource in resources(document.data):
-            with found.at(document.place(steps)):
+            with reading.at(document.place(steps)):
                 annotations = (resource.get("metadata") or {}).get("annotations") or {}
                 if str(annotations.get("jikkou.io/delete", "")).lower() == "true":
                     raise Unread("marked for deletion")
-                found.add(*_quota(resource["spec"]))
+                reading.add(*_quota(resource["spec"]))
     its_own = any("jikkou.io/" in str(document.data.get("apiVersion")) for document in documents)
-    return found.snapshot(f"{name}: no resource of Jikkou in it", understood=its_own or text.startswith(_HEAD))
+    return reading.snapshot(f"{name}: no resource of Jikkou in it", understood=its_own or text.startswith(_HEAD))
 
 
 def _quota(spec: Document) -> tuple[Entity, dict[QuotaKey, Value]]:

@@ -34,9 +34,9 @@ export LC_ALL
 
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A shell script with a command for each entity; its arguments (the connection) go to every command."""
-    said, unsaid = divided(snapshot, _no_argument, as_double)
+    quotas, unsaid = divided(snapshot, _no_argument, as_double)
     text = ""
-    for entity, values in said.items():
+    for entity, values in quotas.items():
         pairs = ",".join(f"{key}={format_value(key, value)}" for key, value in values.items())
         text += f'"$KAFKA_CONFIGS" "$@" --alter {_options(entity)} --add-config {pairs}\n'
     return Exported(_HEAD + ("" if text.isascii() else _LOCALE) + text, tuple(unsaid))
@@ -95,12 +95,12 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
 
 def _described(name: str, lines: list[str]) -> QuotaSnapshot:
-    found = Found()
+    reading = Found()
     for number, line in enumerate(lines, 1):
         match = _DESCRIBED.match(line)
         if match is None and _NOT_QUOTAS.match(line):
             continue
-        with found.at(f"{name}, line {number}"):
+        with reading.at(f"{name}, line {number}"):
             if match is None:
                 raise Unread("not a line of quotas")
             title = next(filter(None, (pattern.fullmatch(match["entity"]) for pattern in _TITLES)), None)
@@ -115,11 +115,11 @@ def _described(name: str, lines: list[str]) -> QuotaSnapshot:
                 )
             )
             values = _values(_STORED_SCRAM.sub("", match["pairs"] or ""))
-            known = found.quotas.setdefault(entity, {})
+            known = reading.quotas.setdefault(entity, {})
             if other := [key for key, value in values.items() if known.get(key, value) != value]:
                 raise InputError(f"{other[0]} of {entity} is given twice, with other values")
             known.update(values)
-    return found.snapshot("", understood=bool(found.quotas) or any(line.startswith(_SCRAM) for line in lines))
+    return reading.snapshot("", understood=bool(reading.quotas) or any(line.startswith(_SCRAM) for line in lines))
 
 
 def _values(pairs: str) -> dict[QuotaKey, Value]:
@@ -149,7 +149,7 @@ def _value(key: QuotaKey, text: str) -> Value:
 
 
 def _commanded(name: str, text: str) -> QuotaSnapshot:
-    found, understood = Found(), text.startswith(_HEAD)
+    reading, understood = Found(), text.startswith(_HEAD)
     if _WINDOWS.search(text):
         for pattern, posix in _AS_POSIX:
             text = pattern.sub(posix, text)
@@ -158,7 +158,7 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
         if tool is None and not _alters_quotas(words):
             continue
         typographic = next(filter(None, (_TYPOGRAPHIC.search(word.bare) for word in words)), None)
-        with found.at(f"{name}, line {number}"):
+        with reading.at(f"{name}, line {number}"):
             if typographic is not None:
                 raise Unread(_advice(typographic))
             altered = _altered(words if tool is None else words[tool + 1 :])
@@ -166,13 +166,13 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
                 continue
             understood = True
             entity, add, delete = altered
-            values = found.quotas.setdefault(entity, {})
+            values = reading.quotas.setdefault(entity, {})
             values.update(_values(_GIVEN_SCRAM.sub("", add)))
             for key_name in filter(None, map(str.strip, delete.split(","))):
                 if not key_name.startswith("SCRAM-"):
                     values.pop(QuotaKey.parse(key_name), None)
-    understood = understood or any("typographic" not in problem.message for problem in found.problems)
-    return found.snapshot(f"{name}: no command in it sets quotas", understood=understood)
+    understood = understood or any("typographic" not in problem.message for problem in reading.problems)
+    return reading.snapshot(f"{name}: no command in it sets quotas", understood=understood)
 
 
 @dataclass(frozen=True)
@@ -343,8 +343,8 @@ def _commands_within(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
         held = [word.text for word in words if _TOOL.search(word.text) and _HELD.search(word.text)]
         if not held:
             yield line, words
-        for each in held:
-            yield from ((line, inner) for _, inner in _commands(name, each))
+        for command in held:
+            yield from ((line, inner) for _, inner in _commands(name, command))
 
 
 _HELD = re.compile(r"\s--?alter\b")

@@ -150,7 +150,7 @@ def filled(file: str, **holes: object) -> Document:
         if isinstance(part, dict):
             return {key: fill(value) for key, value in part.items()}
         if isinstance(part, list):
-            return [fill(each) for each in part]
+            return [fill(value) for value in part]
         for name, value in holes.items():
             if isinstance(part, str):
                 part = value if part == f"<{name}>" else part.replace(f"<{name}>", str(value))

@@ -25,7 +25,7 @@ _DEFAULTS = """\
 
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A YAML document for `rpk cluster quotas import`; default entities are commands in its comment."""
-    said, unsaid = divided(snapshot, _no_name, as_double)
+    quotas, unsaid = divided(snapshot, _no_name, as_double)
     commands = [
         command
         for entity, values in snapshot.items()
@@ -33,7 +33,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
     ]
     head = _HEAD + (_DEFAULTS + "".join(f"#   {command}\n" for command in commands) if commands else "")
     lines = []
-    for entity, values in said.items():
+    for entity, values in quotas.items():
         for number, (kind, name) in enumerate(entity.parts):
             assert isinstance(name, str)
             lines += ["  - entity:"] if number == 0 else []
@@ -72,13 +72,13 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
     Redpanda's own client-id prefixes, which Kafka has not, become problems. Raises InputError naming the line.
     """
-    found, documents = Found(), parsed_documents(name, text)
+    reading, documents = Found(), parsed_documents(name, text)
     for document in documents:
         document.validate("rpk")
         for number, entry in enumerate(document.data.get("quotas") or ()):
-            with found.at(document.place(("quotas", number))):
-                found.add(_entity(entry["entity"]), dict(map(_value, entry["values"])))
-    return found.snapshot(f"{name}: no document in it", understood=bool(documents))
+            with reading.at(document.place(("quotas", number))):
+                reading.add(_entity(entry["entity"]), dict(map(_value, entry["values"])))
+    return reading.snapshot(f"{name}: no document in it", understood=bool(documents))
 
 
 _KINDS = {kind.value: kind for kind in EntityType}

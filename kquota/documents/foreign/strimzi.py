@@ -31,10 +31,10 @@ _RESOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-
 
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A YAML stream with a KafkaUser for each user."""
-    said, unsaid = divided(snapshot, _no_user, _no_quota)
+    quotas, unsaid = divided(snapshot, _no_user, _no_quota)
     texts = [_HEAD]
-    users = {entity.user for entity in said}
-    for entity, values in said.items():
+    users = {entity.user for entity in quotas}
+    for entity, values in quotas.items():
         user = entity.user
         assert isinstance(user, str)
         resource, spec = _identity(user, taken=f"CN={user}" in users)
@@ -89,12 +89,12 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
     Resources of another kind become problems. Raises InputError naming the line.
     """
-    found, is_its_own = Found(), text.startswith(_HEAD)
+    reading, is_its_own = Found(), text.startswith(_HEAD)
     for document in parsed_documents(name, text):
         document.validate("strimzi")
         for steps, resource in resources(document.data):
             is_its_own |= "strimzi.io/" in str(resource.get("apiVersion"))
-            with found.at(document.place(steps)):
+            with reading.at(document.place(steps)):
                 if resource["kind"] != "KafkaUser":
                     raise Unread(f"{resource['kind']} is no KafkaUser")
                 if not _is_resource_name(resource["metadata"]["name"]):
@@ -102,8 +102,8 @@ def read(name: str, text: str) -> QuotaSnapshot:
                 spec = resource.get("spec") or {}
                 given = spec.get("quotas") or {}
                 values = {key: check_value(key, given[word]) for key, word in _KEYS.items() if word in given}
-                found.add(Entity(user=_user(resource["metadata"]["name"], spec)), values)
-    return found.snapshot(f"{name}: no resource of Strimzi in it", understood=is_its_own)
+                reading.add(Entity(user=_user(resource["metadata"]["name"], spec)), values)
+    return reading.snapshot(f"{name}: no resource of Strimzi in it", understood=is_its_own)
 
 
 def _user(resource: str, spec: Document) -> str:

@@ -23,9 +23,9 @@ _HEAD = """\
 
 def export(snapshot: QuotaSnapshot) -> Exported:
     """A resource for each entity; the addresses of resources stay the same as long as the names do."""
-    said, unsaid = divided(snapshot, _no_resource, as_double)
+    quotas, unsaid = divided(snapshot, _no_resource, as_double)
     texts = [_HEAD]
-    for entity, values in said.items():
+    for entity, values in quotas.items():
         ((kind, name),) = entity.parts
         attributes = [] if name is DEFAULT else [f"  entity_name = {_string(name)}\n"]
         texts += [
@@ -79,16 +79,16 @@ def read(name: str, text: str) -> QuotaSnapshot:
 
     Resources with variables, and other providers' quotas, become problems. Raises InputError naming the line.
     """
-    found = Found()
+    reading = Found()
     plain = _COMMENT.sub(lambda match: match[1] or "\n" * match[0].count("\n"), text)
     for head in _HEAD_OF.finditer(plain):
         body = _BODY.match(plain, head.end())
-        with found.at(f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"):
+        with reading.at(f"{name}, line {plain.count(chr(10), 0, head.start()) + 1}"):
             if head["type"] != "kafka_quota" or body is None:
                 raise Unread(f"{head['type']} is not read" if body else "the resource does not end")
-            found.add(*_resource(body[1]))
-    understood = bool(found.quotas) or text.startswith(_HEAD)
-    return found.snapshot(f"{name}: no resource of the type kafka_quota in it", understood=understood)
+            reading.add(*_resource(body[1]))
+    understood = bool(reading.quotas) or text.startswith(_HEAD)
+    return reading.snapshot(f"{name}: no resource of the type kafka_quota in it", understood=understood)
 
 
 def _resource(body: str) -> tuple[Entity, dict[QuotaKey, Value]]:
