@@ -266,11 +266,13 @@ def test_the_start_of_a_container_is_not_the_time_of_its_collector() -> None:
         assert parse(wrapped, "1", UTC).moment == parse(text, "1", UTC).moment
 
 
-@pytest.mark.parametrize("name", ["_created", "creationTime", "pod_start_time"])
+@pytest.mark.parametrize("name", ["_created", "creationTime", "pod_start_time", "process.start"])
 def test_a_beginning_of_the_same_day_is_not_the_time_of_a_request(name: str) -> None:
     """All requests had one time, and their clients were throttled."""
     request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
-    text = json.dumps({name: "2026-05-04T03:00:00Z", "short_message": request, "timestamp": MOMENT / 1000})
+    outer, dot, inner = name.partition(".")
+    began = {outer: {inner: "2026-05-04T03:00:00Z"} if dot else "2026-05-04T03:00:00Z"}
+    text = json.dumps({**began, "short_message": request, "timestamp": MOMENT / 1000})
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
 
 

@@ -488,10 +488,11 @@ def _agree(times: Sequence[tuple[str, _Time]]) -> bool:
 
 
 def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
-    for name, whole in _named(value):
-        member = whole
+    for outer, whole in _named(value):
+        name, member = outer, whole
         while isinstance(member, dict | list) and len(member) == 1 and not _holds(member):
-            (member,) = _members(member)  # of a database that tells the types of values
+            ((inner, member),) = _named(member)  # of a database that tells the types of values
+            name = inner if _BEGINNING.search(inner) else name
         if isinstance(member, str) and len(member) < 64:
             found = moment_of(member, zone)
             if found is not None:
