@@ -30,6 +30,7 @@ from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, Refused
 from tests.audit import oracle
 from tests.audit.test_cuts import ALL_LIMITED, rows, write
+from tests.audit.test_requests import QUOTAS, whole_log
 from tests.support.scheduling import examples
 
 
@@ -127,6 +128,29 @@ def test_however_a_file_grows_and_the_follower_is_killed(
 
         same(found, batch([str(whole)], audit_settings))
         assert kept(episodes) == kept(uncut)
+
+
+@pytest.mark.parametrize("how", ["whole", "twice", "bursts", "seconds", "dated"])
+def test_pieces_of_a_log_tell_together_what_none_of_them_tells(tmp_path: Path, how: str) -> None:
+    """What is there twice, what is missing, and which times are none: it went in silence, or counted twice."""
+    made, log = whole_log(), tmp_path / "kafka-request.log"
+    changed = {
+        "twice": [line for start in range(0, len(made), 8) for line in made[start : start + 8] * 2],
+        "bursts": [line for place, line in enumerate(made) if place % 60 < 30],
+        "seconds": [f"{line[:20]}{line[24:]}" for line in made],
+        "dated": [line.replace("DEBUG", "2026-05-04 09:00:00,123") for line in made],
+    }.get(how, made)
+    follower, audit_settings = Follower([str(log)], AuditSettings(QUOTAS)), AuditSettings(QUOTAS)
+    for start in range(0, len(changed), 8):
+        with open(log, "a") as file:
+            file.write("".join(f"{line}\n" for line in changed[start : start + 8]))
+        follower.turn()
+    if how == "dated":
+        with pytest.raises(InputError, match="many requests of a connection have one time"):
+            followed_to_its_end(follower, [])
+        follower.close()
+        return
+    same(followed_to_its_end(follower, []), batch([str(log)], audit_settings))
 
 
 def test_an_episode_does_not_depend_on_what_was_read_with_it(tmp_path: Path) -> None:

@@ -335,6 +335,14 @@ def test_requests_that_are_there_with_two_times_are_refused(tmp_path: Path, late
         audit(tmp_path)
 
 
+@pytest.mark.parametrize("date", ["[build 2026-04-01T00:00:00Z]", '{"began":"2026-05-04 09:00:00,123"}'])
+def test_a_date_that_never_changes_is_no_time(tmp_path: Path, date: str) -> None:
+    """All requests had the time of the nearest date, and the highest rates."""
+    lines = [line.replace("DEBUG", date) for line in whole_log()]
+    with pytest.raises(InputError, match="many requests of a connection have one time"):
+        audit(written(tmp_path, lines))
+
+
 def test_requests_that_two_tasks_have_are_refused(tmp_path: Path) -> None:
     """Nobody has seen both; a few that a collector delivered twice are not worth it."""
     one, other = Requests(), Requests()

@@ -24,6 +24,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import ConnectionLog, limits_ips
 from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.requests import REQUESTS, Requests
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
@@ -162,11 +163,16 @@ class Follower:
             broker: Counters.loads(data, self.settings, self._settle_ms) for broker, data in known.counters.items()
         }
         self._charger = Charger(replace(self.settings, per_client=True))
+        self._requests = self._of_requests()
+
+    def _of_requests(self) -> Requests:
+        return Requests({each.path for each in self._known.files})
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
         increments = self.tail.look(last=last)
         for each in self.tail.broken_up():
+            self._requests = self._of_requests()  # what is void was not there before
             self._known.void.add(each.number)
             self._known.tallies.pop(each.number, None)
         known, reading, brokers = self._known, self._reading_settings(), self.tail.brokers()
@@ -262,7 +268,11 @@ class Follower:
         ranks = self.tail.ranks()
 
         def parcels() -> Iterator[stages.Parcel]:
-            yield self.quality
+            quality = self.quality
+            for dialect, shown in (("request-log", {*self._requests.left()}), (REQUESTS, self._requests.sketch())):
+                if shown:
+                    quality.note(dialect, *shown)
+            yield quality
             for (file, part), parcel in self._spool:
                 if file in self._known.void:
                     continue
@@ -324,7 +334,7 @@ class Follower:
     def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[_Waiting]]) -> None:
         followed, known = increment.file, self._known
         split = replace(increment.split, broker=known.brokers[followed.number])
-        tally = Tally()
+        tally = Tally(requests=self._requests)
         before = self._charger.ungoverned
         for piece, broker in by_broker(read(split, reading, tally)):
             ordinal = (followed.number, followed.parts)

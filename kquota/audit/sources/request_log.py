@@ -19,7 +19,6 @@ from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import (
     CONTROLLER,
     PADDING,
-    WHOLE_SECONDS,
     Block,
     ReadSettings,
     Split,
@@ -32,13 +31,13 @@ from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import ANY, gap, notes
+from kquota.audit.sources.lost import ANY, notes
 from kquota.audit.sources.moments import STAMP, LogZone
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import ENOUGH, FEW, Requests, identity, in_turns, missing
+from kquota.audit.sources.requests import COLUMNS, ENOUGH, FEW, Requests, identity, in_turns
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
@@ -96,8 +95,6 @@ _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
 _PACKED: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 """What packed data has, and text has not."""
-_SOON_MS, _WHILE_MS = 10, 5000
-"""A request is charged so little before the time of its line; a part of a log so long tells whether times have ms."""
 _HEADING: Final = 200
 """How long the lines are that may be headings: longer ones are pieces of others."""
 _LOOKED_AT: Final = 32
@@ -157,8 +154,7 @@ class _Rows:
         self._names, self._tally, self._pieces = Names(), tally, pieces
         self.rows = bytearray()
         self._origins = Origins(broker)
-        self._numbers: list[Any] = [np.zeros((0, 4), np.int64)]
-        """(connection, number, whether its client numbers each broker's requests alone, thread time) of each."""
+        self._numbers: list[Any] = [np.zeros((0, COLUMNS), np.int64)]
         self._halves = 0
         """How many more ends of requests than beginnings could not be read."""
         self._repeated = tally.repeated
@@ -255,7 +251,8 @@ class _Rows:
         if signs := {**parsed.origin, **self._pieces.heading}:
             self._sign(signs, parsed)
         own = reason == "follower_fetch" or (event.api == "produce" and event.position & 3 == OTHER_LIBRARY)
-        self._numbers.append([(self._names.connections[event.connection], event.number, own, event.request_ns)])
+        connection = self._names.connections[event.connection]
+        self._numbers.append([(connection, event.number, own, event.request_ns, event.time_ms)])
 
     def _sign(self, signs: Mapping[str, str], line: Line) -> None:
         """Adds the signs of where a line is from."""
@@ -282,7 +279,7 @@ class _Rows:
             self.data.add(fields, line.moment, who)
 
     def check(self, split: Split) -> None:
-        """Notes how many requests are missing.
+        """Notes what requests show together.
 
         Raises InputError where several brokers wrote the lines: a quota holds for each broker by itself. So it does
         where the same requests are there with two times.
@@ -292,9 +289,8 @@ class _Rows:
         named = identity(crc32(self._broker.encode()), connection, number)
         _, owners, counts = np.unique(named, return_inverse=True, return_counts=True)
         self._tally.requests.check_times(identity(named, request_ns)[counts[owners] < FEW], split.path)
-        if lacking := missing(numbers[:, 0], numbers[:, 1], numbers[:, 2] == 1):
-            place = f"{split.path} {split.start} {self._tally.events}"
-            self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
+        if shown := {*self._tally.requests.shown(numbers, split.path)}:  # a file that is no log notes nothing
+            self._tally.note(DIALECT, *shown)
         # Of requests of one number and one time nobody knows whether they are one.
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 1:  # one more may be where the log begins
@@ -347,10 +343,6 @@ class _Rows:
         time_ms, kind, user, client, size, request_ns, throttle_ms, connection, position, exempt_ns = (
             np.ascontiguousarray(self._table().T)
         )
-        # A burst may have one time by chance.
-        is_while = len(time_ms) >= ENOUGH and np.ptp(time_ms) >= _WHILE_MS
-        if is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9:
-            self._tally.note(DIALECT, WHOLE_SECONDS)
         exempt_ns = exempt_ns[exempt_ns != NOT_EXEMPT]
         if len(exempt_ns):
             self._tally.spare("acks_0", len(exempt_ns), int(exempt_ns.sum()), whole=False)

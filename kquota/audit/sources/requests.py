@@ -10,14 +10,16 @@ there. They also do where no connection has more than a few of its numbers.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
 from kquota.audit.batch import Bools, Int64s
+from kquota.audit.sources import WHOLE_SECONDS
 from kquota.audit.sources.files import UnreadableFile
+from kquota.audit.sources.lost import gap
 from kquota.errors import InputError
 
 REQUESTS: Final = "requests"
@@ -32,6 +34,10 @@ _COMMON: Final = 2
 """Where two parts have so many of them in common, their files hold the same requests."""
 _ONCE: Final = "give each request once: one of the files, or the lines of one logger"
 _ONE: Final = "leave the merged file out, or give --broker NAME where it is one broker"
+_AT_ONCE: Final = "many requests of a connection have one time: the nearest date before each is of something else"
+_NO_OTHER: Final = "export the lines without that date, such as the start of a process"
+COLUMNS: Final = 5
+"""Of a request: connection, number, whether its client numbers each broker's requests alone, thread time, time."""
 _TIMELESS, _MANY = 1 << 16, 0.1
 """How many requests are compared without their times, and which part of a file is not there twice by chance."""
 ENOUGH: Final = 20
@@ -42,6 +48,10 @@ _BY_CHANCE: Final = 10
 """So many numbers of two connections would be the same at least, and none is."""
 _PAIRED: Final = 16
 """How many connections of a client are compared with each other; and logs in one file."""
+_TOGETHER: Final = 20_000
+"""So many requests of a file that is followed tell together what none of its pieces tells."""
+_SOON_MS, _WHILE_MS = 10, 5000
+"""A request is charged so little before the time of its line; a part of a log so long tells whether times have ms."""
 _WHOLE, _SPARSE = 0.95, 0.12
 """The share of its numbers that a connection has if none is missing, and that none has where most are."""
 _DENSE, _JUMP, _JUMPS = 0.8, 10, 3
@@ -70,9 +80,15 @@ def add(slots, keys, new):  # type: ignore[no-untyped-def]
 
 
 class Requests:
-    """The requests that a task has read. Each part of them, of at most `_MOST`, is remembered until the next begins."""
+    """The requests that a task has read. Each part of them, of at most `_MOST`, is remembered until the next begins.
 
-    def __init__(self) -> None:
+    `followed` are the files that were begun before, where files are read in small pieces, as they grow.
+    """
+
+    def __init__(self, followed: Collection[str] | None = None) -> None:
+        self._follows, self._met = followed is not None, {*(followed or ())}
+        self._waiting: dict[str, Int64s] = {}
+        """The requests of each file that are too few to tell anything."""
         self._slots, self._count, self._part = np.zeros(1 << 10, np.uint64), 0, 0
         self._sketch: dict[int, str] = {}
         self._before: list[dict[int, str]] = []
@@ -113,7 +129,8 @@ class Requests:
         falls = np.diff(times_ms, prepend=last_ms) < -min(60_000, int(np.ptp(times_ms)) // 2)
         falls &= np.count_nonzero(falls) <= _PAIRED  # else lines are in no order
         logs: Int64s = number + np.cumsum(falls)
-        self._ends[path] = int(logs[-1]), int(times_ms[-1])
+        if not self._follows:
+            self._ends[path] = int(logs[-1]), int(times_ms[-1])
         return logs
 
     def check_times(self, keys: Any, path: str) -> None:
@@ -130,6 +147,37 @@ class Requests:
         mine = counts[np.searchsorted(known, keys[keys <= self._largest])]
         if np.count_nonzero((mine > 1) & (mine < FEW)) >= max(ENOUGH, _MANY * len(mine)):
             raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
+
+    def shown(self, columns: Int64s, path: str) -> Iterator[str]:
+        """What to note of some requests of a file (`COLUMNS`), by all of them together.
+
+        Raises UnreadableFile where they have the time of something else.
+        """
+        if self._follows:
+            columns = self._waiting[path] = np.concatenate([self._waiting.get(path, columns[:0]), columns])
+            if len(columns) < _TOGETHER:
+                return
+            del self._waiting[path]
+        yield from self._notes(columns, path)
+
+    def left(self) -> Iterator[str]:
+        """What to note of requests that were too few before the end of what is followed. Raises as `shown`."""
+        for path, columns in self._waiting.items():
+            yield from self._notes(columns, path)
+
+    def _notes(self, columns: Int64s, path: str) -> Iterator[str]:
+        connection, number, own, request_ns, time_ms = columns.T
+        if not len(columns):
+            return
+        if path not in self._met and are_at_once(connection, time_ms, request_ns):
+            raise UnreadableFile(f"{path}: {_AT_ONCE}", hint=_NO_OTHER)
+        self._met.add(path)
+        if lacking := missing(connection, number, own == 1):
+            yield from gap(f"{path} {time_ms.min()}", lacking, lacking + len(columns))
+        # A burst may have one time by chance.
+        is_while = len(columns) >= ENOUGH and np.ptp(time_ms) >= _WHILE_MS
+        if is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9:
+            yield WHOLE_SECONDS
 
     def sketch(self) -> set[str]:
         """What other tasks are to know of them."""
@@ -152,6 +200,16 @@ def check(sketches: Iterable[Iterable[str]]) -> None:
                 f"{' and '.join(paths)}: the same requests are there twice, too far apart to count them once",
                 hint=_ONCE,
             )
+
+
+def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool:
+    """Whether requests have a time that is not theirs: a broker works on one request of a connection at a time."""
+    order = np.argsort(connection, kind="stable")
+    starts = np.flatnonzero(np.diff(connection[order], prepend=~connection[order[:1]]))
+    counts, times = np.diff(starts, append=len(order)), time_ms[order]
+    span_ms = np.maximum.reduceat(times, starts) - np.minimum.reduceat(times, starts)
+    used_ms, many = np.add.reduceat(request_ns[order], starts) / 1e6, counts >= ENOUGH
+    return bool((used_ms > 2 * (span_ms + 2))[many].any())
 
 
 def missing(connection: Int64s, number: Int64s, own: Bools) -> int:

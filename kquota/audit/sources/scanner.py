@@ -98,7 +98,7 @@ class Usual:
     followers: int
     followers_ns: int
     numbers: Columns
-    """(connection, number, whether its client numbers each broker's requests alone, thread time) of each."""
+    """`requests.COLUMNS` of each."""
     firsts: list[tuple[str, int, bool]]
     """(connection, time, whether that opened it) of the earliest line of each connection, where that is asked for."""
 
@@ -293,7 +293,9 @@ class _Reading:
             self.stop,
             int(follows.sum()),
             int(spent_ns[follows].sum()),
-            np.stack([connections[read], correlation[read], own[read].astype(np.int64), spent_ns[read]], axis=1),
+            np.stack(
+                [each[read] for each in (connections, correlation, own.astype(np.int64), spent_ns, time_ms)], axis=1
+            ),
             firsts,
         )
 
