@@ -111,11 +111,7 @@ FORMS = st.lists(st.sampled_from(["parquet", "parquet", "orc", "csv", "jsonl"]),
 )
 @settings(max_examples=80, deadline=None)
 def test_however_a_table_is_cut(
-    made: list[dict[str, Any]],
-    quotas: QuotaHistory,
-    places: list[int],
-    forms: list[str],
-    groups: int,
+    made: list[dict[str, Any]], quotas: QuotaHistory, places: list[int], forms: list[str], groups: int
 ) -> None:
     """Into row groups and files of several forms, in the order of the export; all columns of the findings."""
     for snapshot in (quotas, QuotaHistory.of(ALL_LIMITED)):

@@ -89,10 +89,7 @@ def test_a_fetch_has_its_partitions(tmp_path: Path) -> None:
         "sessionId": 5,
         "sessionEpoch": 2,
         "topics": [
-            {
-                "topicId": TOPIC,
-                "partitions": [{"partition": 3, "fetchOffset": 70, "partitionMaxBytes": 1 << 20}],
-            }
+            {"topicId": TOPIC, "partitions": [{"partition": 3, "fetchOffset": 70, "partitionMaxBytes": 1 << 20}]}
         ],
         "forgottenTopicsData": [{"topicId": TOPIC, "partitions": [1]}],
     }

@@ -29,11 +29,7 @@ from tests.audit.oracle import Event
 from tests.support.enforcement import replay_counter
 from tests.support.scheduling import examples
 
-KINDS = {
-    QuotaKey.PRODUCER_BYTE_RATE: PRODUCE,
-    QuotaKey.CONSUMER_BYTE_RATE: FETCH,
-    QuotaKey.REQUEST_PERCENTAGE: REQUEST,
-}
+KINDS = {QuotaKey.PRODUCER_BYTE_RATE: PRODUCE, QuotaKey.CONSUMER_BYTE_RATE: FETCH, QuotaKey.REQUEST_PERCENTAGE: REQUEST}
 BYTES = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
 
 

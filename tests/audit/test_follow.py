@@ -209,11 +209,7 @@ def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[
         assert kept(episodes) == kept(uncut)
 
 
-@given(
-    made=rows(),
-    order=st.randoms(use_true_random=False),
-    settle_ms=st.sampled_from([0, 1000, 1_000_000]),
-)
+@given(made=rows(), order=st.randoms(use_true_random=False), settle_ms=st.sampled_from([0, 1000, 1_000_000]))
 @settings(max_examples=examples(15), deadline=None)
 def test_in_whatever_order_files_come(made: list[dict[str, Any]], order: Any, settle_ms: int) -> None:
     """Files of several forms and brokers; however late a line is, the findings have it."""

@@ -116,11 +116,7 @@ def test_without_spark_the_findings_are_the_same(tmp_path: Path, processes: int)
     steps: list[tuple[int, int]] = []
 
     result = local.audit(
-        splits,
-        audit_settings,
-        "usage",
-        processes=processes,
-        progress=lambda done, known: steps.append((done, known)),
+        splits, audit_settings, "usage", processes=processes, progress=lambda done, known: steps.append((done, known))
     )
 
     assert oracle.as_expected(result.findings) == oracle.findings(events, audit_settings)

@@ -70,11 +70,7 @@ def line(
 
 
 def create(
-    *topics: tuple[str, int, int],
-    throttle_ms: int = 0,
-    validate_only: bool = False,
-    default: int = -1,
-    **more: Any,
+    *topics: tuple[str, int, int], throttle_ms: int = 0, validate_only: bool = False, default: int = -1, **more: Any
 ) -> dict[str, Any]:
     """CreateTopics; topics are (name, partitions, error)."""
     asked = [
@@ -246,9 +242,7 @@ def test_deleted_topics_are_charged_in_the_order_of_a_map_of_ids() -> None:
 
 def test_a_deleted_topic_is_forgotten() -> None:
     *_, again = charges(
-        create(("a", 2, OK)),
-        delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK)),
-        delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK)),
+        create(("a", 2, OK)), delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK)), delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK))
     )
 
     assert sizes(again) == [UNKNOWN]
@@ -261,8 +255,7 @@ def test_topics_by_name_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [{"response": {}}, {"response": None}, {"request": {"topics": [1]}}, {"request": {}}],
+    "damage", [{"response": {}}, {"response": None}, {"request": {"topics": [1]}}, {"request": {}}]
 )
 def test_foreign_fields(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="field"):

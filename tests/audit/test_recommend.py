@@ -182,10 +182,7 @@ def test_a_default_that_another_quota_replaces_says_nothing(tmp_path: Path) -> N
     """The users' default is not too small where a quota of a client-id throttles in its place."""
     rows = [Row(START_MS + 500 * number, "bob", "produce", 1000 if number % 10 else 30_000) for number in range(2000)]
     pair = Entity(user=DEFAULT, client_id="app")
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {
-        Entity(user=DEFAULT): {PRODUCE: 5_000_000},
-        pair: {PRODUCE: 7000},
-    }
+    quotas: dict[Entity, dict[QuotaKey, Value]] = {Entity(user=DEFAULT): {PRODUCE: 5_000_000}, pair: {PRODUCE: 7000}}
 
     found, _ = recommendations(engine(tmp_path, rows), in_force(quotas), Wanted(keys=(PRODUCE,)))
 

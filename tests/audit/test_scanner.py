@@ -25,16 +25,7 @@ from kquota.audit.sources.scanner import Scanner
 from tests.audit import recorded
 from tests.audit.mangled import WRAPPERS, Around
 from tests.audit.mutated_lines import mutated
-from tests.audit.request_lines import (
-    PARTITION,
-    REFUSED,
-    SHARED,
-    asking,
-    fetch,
-    fields,
-    line,
-    share_fetch,
-)
+from tests.audit.request_lines import PARTITION, REFUSED, SHARED, asking, fetch, fields, line, share_fetch
 from tests.support.scheduling import by_day
 
 LINES = int(os.environ.get("KQUOTA_MUTATED_LINES", "1000" if by_day() else "3000"))

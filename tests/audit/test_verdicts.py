@@ -173,13 +173,7 @@ def test_every_quota_has_a_verdict(tmp_path: Path, dialect: str) -> None:
     """All shapes and keys at once, under both sets of quotas; what a source cannot see is never passed over."""
     splits = splits_of(dialect, EXPORTS[dialect](tmp_path))
 
-    result = audit(
-        splits,
-        everything(1),
-        against=QuotaHistory.of(everything(10**9)),
-        per_client=True,
-        top_clients=None,
-    )
+    result = audit(splits, everything(1), against=QuotaHistory.of(everything(10**9)), per_client=True, top_clients=None)
 
     lawful(result.quotas, everything(1))
     lawful(result.quotas_before, everything(10**9))
@@ -501,12 +495,7 @@ def test_a_request_log_shows_some_connections(tmp_path: Path) -> None:
     certain, open_ = logged(tmp_path, lines, 1), logged(tmp_path, lines, 10**6)
 
     (row,) = certain.findings.to_pylist()
-    assert (row["sensor"], row["verdict"], row["basis"], row["events"]) == (
-        ":10.0.0.2",
-        "throttled",
-        "connections",
-        40,
-    )
+    assert (row["sensor"], row["verdict"], row["basis"], row["events"]) == (":10.0.0.2", "throttled", "connections", 40)
     assert 40 / 24 < row["peak_rate"] <= 4
     assert [quota.verdict for quota in certain.quotas] == [THROTTLED, NOBODY]
     assert [(quota.verdict, quota.reason) for quota in open_.quotas] == [(UNDETERMINED, LOWER_BOUND), (NOBODY, None)]

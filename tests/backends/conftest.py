@@ -85,14 +85,7 @@ def stores(certificates: Certificates) -> Path:
     (folder / "client.open.key").write_text(certificates.client.key_pem())
     (folder / "client.p12").write_bytes(certificates.client.pkcs12(STORE_PASSWORD))
     (folder / "stranger.key.p12").write_bytes(certificates.stranger.pkcs12(STORE_PASSWORD))
-    passwords = (
-        "-srcstorepass",
-        STORE_PASSWORD,
-        "-deststorepass",
-        STORE_PASSWORD,
-        "-destkeypass",
-        JKS_KEY_PASSWORD,
-    )
+    passwords = ("-srcstorepass", STORE_PASSWORD, "-deststorepass", STORE_PASSWORD, "-destkeypass", JKS_KEY_PASSWORD)
     stores = ("-srckeystore", "client.p12", "-destkeystore", "client.jks", "-deststoretype", "JKS", "-srcalias", "me")
     keytool("-importkeystore", *stores, *passwords, cwd=folder)
     return folder

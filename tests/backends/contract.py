@@ -188,11 +188,7 @@ class BackendContract:
 
     def test_alterations_of_one_entity_are_merged(self, backend: QuotaBackend) -> None:
         results = backend.alter(
-            [
-                Alteration(U1, {PRODUCER: 1, CONSUMER: 1}),
-                rate(C1),
-                Alteration(U1, {PRODUCER: 2}, frozenset({CONSUMER})),
-            ]
+            [Alteration(U1, {PRODUCER: 1, CONSUMER: 1}), rate(C1), Alteration(U1, {PRODUCER: 2}, frozenset({CONSUMER}))]
         )
         assert [result.entity for result in results] == [U1, C1]
         assert dict(results[0].after) == {PRODUCER: 2}

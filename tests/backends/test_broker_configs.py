@@ -128,11 +128,7 @@ def test_each_broker_is_asked_itself() -> None:
         ({"listeners": "A://:1", "inter.broker.listener.name": "A"}, None),
         ({"listeners": "A://:1,C://:2", "controller.listener.names": "C", "inter.broker.listener.name": "A"}, None),
         (
-            {
-                "listeners": "A://:1,B://:2,C://:3",
-                "controller.listener.names": "C",
-                "inter.broker.listener.name": "A",
-            },
+            {"listeners": "A://:1,B://:2,C://:3", "controller.listener.names": "C", "inter.broker.listener.name": "A"},
             "a",
         ),
     ],

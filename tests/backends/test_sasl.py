@@ -138,10 +138,7 @@ def test_the_client_of_a_token_endpoint(tmp_path: Path, newer: bool) -> None:
         (("sasl.login.callback.handler.class=com.example.Login",), "com.example.Login is not supported"),
         ((f"sasl.oauthbearer.jwt.retriever.class={OAUTH}JwtBearerJwtRetriever",), "JwtBearerJwtRetriever is not supp"),
         (
-            (
-                "sasl.oauthbearer.client.credentials.client.id=me",
-                "sasl.oauthbearer.token.endpoint.url=http://idp/",
-            ),
+            ("sasl.oauthbearer.client.credentials.client.id=me", "sasl.oauthbearer.token.endpoint.url=http://idp/"),
             "the secret of the client me is missing",
         ),
         (

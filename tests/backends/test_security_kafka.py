@@ -101,10 +101,7 @@ def scene(cluster: Cluster, stores: Path, authorization_server: AuthorizationSer
 
 @pytest.fixture(scope="module")
 def own_tool(
-    cluster: Cluster,
-    stores: Path,
-    authorization_server: AuthorizationServer,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: Cluster, stores: Path, authorization_server: AuthorizationServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Scene, ConfigCommand]]:
     """Kafka's own tool, one process for all its runs, and a scene whose tokens it may fetch."""
     scene = Scene(cluster, stores, authorization_server, tmp_path_factory.mktemp("tool"))
@@ -238,12 +235,7 @@ FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
     "TLS to a plain port": ("PLAINTEXT", lambda scene: scene.mtls(scene.trust()), 4, "is that a TLS port"),
     "plain to a TLS port": ("TLS", lambda scene: "", 4, "it speaks TLS"),
     "SASL to a TLS port": ("SASL_TLS", lambda scene: scene.plain(), 4, "it speaks TLS"),
-    "plain to a SASL port": (
-        "SASL_PLAINTEXT",
-        lambda scene: "",
-        5,
-        "the listener asks for a login, by PLAIN or SCRAM",
-    ),
+    "plain to a SASL port": ("SASL_PLAINTEXT", lambda scene: "", 5, "the listener asks for a login, by PLAIN or SCRAM"),
     "wrong password of a store": (
         "MTLS",
         lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG)),

@@ -101,11 +101,7 @@ class KafkaBroker(Nodes):
         self._log_level = log_level
         self._logging = logging
         self._settings = dict(settings or {})
-        self._listeners = (
-            Listener("PLAINTEXT", "PLAINTEXT"),
-            Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
-            *listeners,
-        )
+        self._listeners = (Listener("PLAINTEXT", "PLAINTEXT"), Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT"), *listeners)
         self._jvm_flags = tuple(jvm_flags)
         self._heap = heap
         self._ready_seconds = ready_seconds

@@ -150,11 +150,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         self._run(self.folder / "server.properties", self._options())
 
     def _options(self) -> tuple[str, ...]:
-        return (
-            f"-Xmx{self._heap}",
-            f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
-            *self._jvm_flags,
-        )
+        return (f"-Xmx{self._heap}", f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *self._jvm_flags)
 
 
 def scram_credential(password: str, iterations: int = 4096) -> str:

@@ -112,11 +112,7 @@ def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:
 
     assert done.code == 0
     report = json.loads(done.out)
-    assert report["enforcement"] == {
-        "generation": "n_by_start",
-        "quota_window_num": 5,
-        "quota_window_size_seconds": 2,
-    }
+    assert report["enforcement"] == {"generation": "n_by_start", "quota_window_num": 5, "quota_window_size_seconds": 2}
     entities = [(finding["sensor"], finding["entity"], finding["limit"]) for finding in report["findings"]]
     assert sorted(entities) == [(f":app-{n}", {"client-id": {"default": True}}, 1000) for n in (0, 1)]
 

@@ -140,10 +140,7 @@ def test_what_changes(kquota: Kquota, golden: Golden, output: str) -> None:
 
     assert done.code == 0
     golden(f"audit.whatif.{output}", done.out)
-    said = [
-        "1 client newly throttled",
-        "300 requests read (local engine)",
-    ]
+    said = ["1 client newly throttled", "300 requests read (local engine)"]
     assert done.err.splitlines() == (said if output == "table" else [])
     if output == "json":
         validated(done.out, "audit")

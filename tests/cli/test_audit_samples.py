@@ -12,13 +12,7 @@ from tests.cli.conftest import Golden, Kquota, validated
 
 DATA = RECORDED.parent
 QUOTAS = ["--quotas", str(DATA / "quotas.json")]
-FILES = [
-    "kafka-jmx.csv",
-    "kafka-jmx-lines.csv",
-    "prometheus-raw.json",
-    "prometheus-range.json",
-    "federate.prom",
-]
+FILES = ["kafka-jmx.csv", "kafka-jmx-lines.csv", "prometheus-raw.json", "prometheus-range.json", "federate.prom"]
 
 
 @pytest.mark.parametrize("output", ["table", "csv", "json"])

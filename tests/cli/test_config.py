@@ -108,10 +108,7 @@ PROD = {
         pytest.param(
             "--context old --zookeeper x:1",
             {"KQUOTA_COMMAND_CONFIG": "x.properties"},
-            {
-                "zookeeper": ("x:1", "option --zookeeper"),
-                "zk-tls-config-file": ("old.properties", "context old"),
-            },
+            {"zookeeper": ("x:1", "option --zookeeper"), "zk-tls-config-file": ("old.properties", "context old")},
             id="not even where it says nothing itself",
         ),
         pytest.param(

@@ -135,10 +135,7 @@ def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp
         text + "- entity: {client-id: {default: true}}\n  values: {request_percentage: 12.5}\n"
     )
     table = kquota("describe", "--quotas", "q.yaml", "-o", "csv").out
-    assert table.splitlines()[:2] == [
-        "user,client-id,ip,key,value,unit",
-        "a,,,producer_byte_rate,10000000,bytes/s",
-    ]
+    assert table.splitlines()[:2] == ["user,client-id,ip,key,value,unit", "a,,,producer_byte_rate,10000000,bytes/s"]
     (tmp_path / "t.csv").write_text(table)
     assert kquota("plan", "--quotas", "q.yaml", "--prune", "--exit-code", "t.csv").code == 0
     assert kquota("lint", "t.csv", "--fail-on", "error").code == 0

@@ -131,10 +131,7 @@ def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str)
         ("--user alice", ["user=alice"]),
         ("--user alice --no-strict", ["user=alice", "user=alice,client-id=<default>", "user=alice,client-id=app1"]),
         ("--entity-type users", ["user=<default>", "user=alice"]),
-        (
-            "--entity-type users --entity-type clients",
-            ["user=alice,client-id=<default>", "user=alice,client-id=app1"],
-        ),
+        ("--entity-type users --entity-type clients", ["user=alice,client-id=<default>", "user=alice,client-id=app1"]),
         ("--entity-type users --entity-type clients --entity-default --entity-name app1", []),
         (
             "--entity-type clients --entity-type users --entity-default --entity-name alice",

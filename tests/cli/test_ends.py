@@ -432,11 +432,7 @@ def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
 
 @pytest.mark.parametrize(("wait", "code"), [([], 0), (["--wait"], 7)])
 def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    wait: list[str],
-    code: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], wait: list[str], code: int
 ) -> None:
     assert altered(Stale(), tmp_path, monkeypatch, "user-0002", *wait) == code
     said = capfd.readouterr().err

@@ -94,7 +94,7 @@ def test_json_is_as_the_schema_says() -> None:
     assert metrics["kafka.server:type=Produce,user=alice"] == ["byte-rate", "mbean", "throttle-time"]
     assert metrics["kafka.server:type=Request,user=carol"] == ["mbean", "request-time", "throttle-time"]
     assert metrics["kafka.server:type=ControllerMutation,user=admin"] == [
-        *("mbean", "mutation-rate", "throttle-time", "tokens"),
+        *("mbean", "mutation-rate", "throttle-time", "tokens")
     ]
     assert metrics["kafka.server:type=socket-server-metrics,ip=10.0.0.1"] == ["connection-accept-rate", "mbean"]
     listener = document["acceptors"][0]["metrics"]

@@ -72,8 +72,7 @@ def found(out: str, list_: str) -> set[tuple[str, bool]]:
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
-    "quotas",
-    [("--quotas", "default.json"), ("--quotas", "none.json", "--server-properties", "server.properties")],
+    "quotas", [("--quotas", "default.json"), ("--quotas", "none.json", "--server-properties", "server.properties")]
 )
 @pytest.mark.parametrize(("version", "limited"), [("1.1", True), ("2.0", False), ("2.8", False)])
 def test_the_empty_client_id_is_the_same_to_all(

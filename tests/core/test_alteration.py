@@ -8,11 +8,7 @@ from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import InputError, Rejected
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
-PRODUCE, CONSUME, REQUEST = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-)
+PRODUCE, CONSUME, REQUEST = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 USER_KEYS: list[QuotaKey] = [key for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
 user_values = st.dictionaries(st.sampled_from(USER_KEYS), st.integers(1, 9))
 

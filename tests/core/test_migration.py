@@ -132,9 +132,7 @@ def test_nodes_of_users() -> None:
 
 ENTITIES = entities().filter(lambda entity: entity.ip is None)
 quotas = st.dictionaries(
-    ENTITIES,
-    st.dictionaries(st.sampled_from([PRODUCER, CONSUMER]), st.integers(1, 1000), min_size=1),
-    max_size=6,
+    ENTITIES, st.dictionaries(st.sampled_from([PRODUCER, CONSUMER]), st.integers(1, 1000), min_size=1), max_size=6
 )
 
 

@@ -168,10 +168,7 @@ def test_the_plan_of_an_edit_leaves_alone_what_was_not_shown() -> None:
     current = QuotaSnapshot({alice: {produce: 1, consume: 2}, bob: {produce: 3}, carol: {produce: 4}})
     shown = {alice: {produce: 1}, bob: {produce: 3}}
     made = plan_of_edit(current, shown, {alice: {produce: 9}})
-    assert {change.entity: dict(change.after) for change in made.changes} == {
-        alice: {produce: 9, consume: 2},
-        bob: {},
-    }
+    assert {change.entity: dict(change.after) for change in made.changes} == {alice: {produce: 9, consume: 2}, bob: {}}
     assert not plan_of_edit(current, shown, shown)
 
 

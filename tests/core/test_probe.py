@@ -6,16 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from kquota.core.enforcement import Generation, QuotaWindows
-from kquota.core.findings.probe import (
-    Agreement,
-    Comparison,
-    Exchange,
-    Limits,
-    Load,
-    Probe,
-    Throttling,
-    compare,
-)
+from kquota.core.findings.probe import Agreement, Comparison, Exchange, Limits, Load, Probe, Throttling, compare
 from tests.support.enforcement import FetchSensor, ProduceSensor
 
 T0 = 1_700_000_000_000

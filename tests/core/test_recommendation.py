@@ -28,11 +28,7 @@ ALICE = Entity(user="alice")
 RATES = st.floats(1, 1e12)
 CURRENT = st.none() | st.integers(1, 10**12)
 POLICIES = st.builds(
-    Policy,
-    headroom=st.floats(0, 2),
-    step=st.floats(0.1, 2),
-    covers=st.floats(0.1, 1),
-    lower=st.booleans(),
+    Policy, headroom=st.floats(0, 2), step=st.floats(0.1, 2), covers=st.floats(0.1, 1), lower=st.booleans()
 )
 
 

@@ -64,11 +64,7 @@ def test_sizes_are_those_of_kafka(cases: dict[str, list[dict[str, Any]]], releas
 
 def test_every_version_was_compared(cases: dict[str, list[dict[str, Any]]]) -> None:
     compared = Counter((case["api"], case["version"]) for each in cases.values() for case in each)
-    expected = {
-        "produce": PRODUCE_VERSIONS,
-        "fetch": FETCH_VERSIONS,
-        "share_fetch": SHARE_FETCH_EMPTY,
-    }
+    expected = {"produce": PRODUCE_VERSIONS, "fetch": FETCH_VERSIONS, "share_fetch": SHARE_FETCH_EMPTY}
     assert compared.keys() == {(api, version) for api, versions in expected.items() for version in versions}
     # There is one empty response only.
     assert min(count for (api, _), count in compared.items() if api != "share_fetch") >= CASES

@@ -102,11 +102,7 @@ def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
         ({ALICE: {PRODUCER: 10 << 20, REQUEST: 7.5}}, '"${percent}%"', "7.5 %"),
         ({ALICE: {PRODUCER: 10 << 20}}, ', request_percentage: "${percent}%"', ""),
         ({ALICE: {REQUEST: 50.0}}, 'producer_byte_rate: "${standard}", ', ""),
-        (
-            {ALICE: {**NOW[ALICE], CONSUMER: 1}},
-            '"${percent}%"}',
-            '"${percent}%", consumer_byte_rate: 1 B/s}',
-        ),
+        ({ALICE: {**NOW[ALICE], CONSUMER: 1}}, '"${percent}%"}', '"${percent}%", consumer_byte_rate: 1 B/s}'),
         ({BOB: {CONSUMER: 3_000_000, PRODUCER: 1000}}, "2MB   #", "3 MB/s   #"),
         ({BOB: {CONSUMER: 2_000_000}}, "      producer_byte_rate: 1000  # slow\n", ""),
         (
@@ -114,11 +110,7 @@ def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
             "      # for the nightly run\n      consumer_byte_rate: 2MB   # more than enough\n",
             "",
         ),
-        (
-            {BOB: {**NOW[BOB], REQUEST: 10.0}},
-            "1000  # slow\n",
-            "1000  # slow\n      request_percentage: 10 %\n",
-        ),
+        ({BOB: {**NOW[BOB], REQUEST: 10.0}}, "1000  # slow\n", "1000  # slow\n      request_percentage: 10 %\n"),
         ({CAROL: {MUTATION: 2.5, PRODUCER: 1000}}, "controller_mutations_rate: 3", "controller_mutations_rate: 2.5"),
         # An entity goes with the comment right above it.
         (

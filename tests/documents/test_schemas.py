@@ -88,14 +88,7 @@ UNTYPED: list[frozenset[object]] = [
     frozenset({"KafkaClientQuota", "KafkaClientQuotaList"}),
     frozenset({"USERS_DEFAULT", "USER", "USER_CLIENT", "USER_ALL_CLIENTS", "CLIENT", "CLIENTS_DEFAULT"}),
     frozenset(
-        {
-            "custom-callback",
-            "empty-client-id",
-            "kraft-mutations",
-            "removed-quota",
-            "sticky-state",
-            "unlimited-value",
-        }
+        {"custom-callback", "empty-client-id", "kraft-mutations", "removed-quota", "sticky-state", "unlimited-value"}
     ),
 ]
 """Words that only one module writes, or another tool's."""

@@ -200,10 +200,7 @@ class Broker:
         while True:
             shown = {
                 "quotas": [
-                    {
-                        "entity": quota.entity,
-                        "values": {key: double_text(value) for key, value in quota.values.items()},
-                    }
+                    {"entity": quota.entity, "values": {key: double_text(value) for key, value in quota.values.items()}}
                     for quota in self._raw.describe()
                 ]
             }

@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota.core.enforcement import Kernel, Mode, kernel
-from tests.support.vectors import (
-    REPLAYS,
-    RESOLUTION,
-    compare,
-    compare_resolution,
-    generation_of,
-    type_of,
-)
+from tests.support.vectors import REPLAYS, RESOLUTION, compare, compare_resolution, generation_of, type_of
 
 
 def load(path: Path) -> Mapping[str, Any]:

@@ -27,16 +27,9 @@ UNITS: Mapping[str, Sequence[str]] = {
         "tests/backends/test_security_zookeeper.py",
         "tests/backends/test_security_zookeeper_cli.py",
     ),
-    "a broker in ZooKeeper mode": (
-        "tests/backends/test_zookeeper_mode.py",
-        "tests/brokers/test_zookeeper_mode.py",
-    ),
+    "a broker in ZooKeeper mode": ("tests/backends/test_zookeeper_mode.py", "tests/brokers/test_zookeeper_mode.py"),
     "a configured broker": ("tests/brokers/test_record_command.py", "tests/cli/test_brokers.py"),
-    "a Spark cluster": (
-        "tests/audit/test_cluster.py",
-        "tests/audit/test_faults.py",
-        "tests/audit/test_stream.py",
-    ),
+    "a Spark cluster": ("tests/audit/test_cluster.py", "tests/audit/test_faults.py", "tests/audit/test_stream.py"),
     "a broker": (
         "tests/backends/test_kafka_raw.py",
         "tests/backends/test_watch.py",

@@ -97,10 +97,7 @@ def replay_fetch(vector: Vector, broker: Broker) -> Outcome:
     sensor = FetchSensor(vector["config"].get("quota"), **broker.sensor(vector))
     max_fetch_bytes = sensor.max_fetch_bytes
     events = events_with_changes(vector, lambda limit: setattr(sensor, "limit", limit))
-    return {
-        **verdicts([sensor.fetch(now, size) for now, (_, size) in events]),
-        "max_fetch_bytes": max_fetch_bytes,
-    }
+    return {**verdicts([sensor.fetch(now, size) for now, (_, size) in events]), "max_fetch_bytes": max_fetch_bytes}
 
 
 def replay_request(vector: Vector, broker: Broker) -> Outcome:
@@ -143,10 +140,7 @@ def replay_fetch_with_request(vector: Vector, broker: Broker) -> Outcome:
 
 def replay_e2e(vector: Vector, broker: Broker) -> Outcome:
     """Produce requests of many clients under quotas on all levels."""
-    manager = ClientQuotaManager(
-        QuotaKey.PRODUCER_BYTE_RATE,
-        lambda: ProduceSensor(**broker.sensor(vector)),
-    )
+    manager = ClientQuotaManager(QuotaKey.PRODUCER_BYTE_RATE, lambda: ProduceSensor(**broker.sensor(vector)))
 
     def apply(quota: Vector) -> None:
         manager.update(entity_of(quota), quota["value"])

@@ -1,14 +1,6 @@
 """The broker's side of `kquota.backends.wire`: frames become requests, and responses frames."""
 
-from kquota.backends.wire import (
-    APIS,
-    ApiKey,
-    FrameError,
-    Request,
-    RequestHeader,
-    request_header,
-    response_header,
-)
+from kquota.backends.wire import APIS, ApiKey, FrameError, Request, RequestHeader, request_header, response_header
 from kquota.backends.wire.messages import Response
 from kquota.backends.wire.types import INT16, decode, decode_whole, encode, struct_of
 

@@ -5,16 +5,7 @@ from typing import Any
 
 import pytest
 
-from tools.accuracy.pairs.tables import (
-    Counter,
-    Figures,
-    Promise,
-    Question,
-    Recommended,
-    brief_page,
-    page,
-    summary,
-)
+from tools.accuracy.pairs.tables import Counter, Figures, Promise, Question, Recommended, brief_page, page, summary
 
 
 def counter(

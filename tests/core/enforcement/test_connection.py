@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.core.enforcement import (
-    UNLIMITED_IP,
-    Acceptors,
-    ConnectionManager,
-    Kernel,
-    QuotaWindows,
-    kernel,
-)
+from kquota.core.enforcement import UNLIMITED_IP, Acceptors, ConnectionManager, Kernel, QuotaWindows, kernel
 from kquota.core.enforcement.connection import Connection, ConnectionSensor
 from kquota.core.enforcement.counter import START, SUM
 from tests.core.enforcement import strategies as given_
