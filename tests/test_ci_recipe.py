@@ -61,7 +61,6 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def git(repository: Path, *arguments: str) -> str:
-    """Runs git there."""
     command = ["git", "-c", "init.defaultBranch=main", *arguments]
     done = subprocess.run(
         command, cwd=repository, env=environment(repository.parent), capture_output=True, text=True, check=True

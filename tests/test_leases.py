@@ -19,7 +19,6 @@ HERE = "zookeeper://zk1:2181"
 
 
 def wrote(folder: Path, before: float | None, after: float | None, outcome: str = "applied", **more: Any) -> Entry:
-    """An entry that changed alice's producer rate."""
     old, new = ({} if value is None else {KEY: value} for value in (before, after))
     return keep(folder, Plan((Change(ALICE, old, new, relative=True),)), outcome, **more)
 

@@ -94,7 +94,6 @@ def test_the_example_of_the_quotas_file_is_read(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_configuration_file_is_read(tmp_path: Path) -> None:
-    """Copied from the page."""
     file = tmp_path / "config.yaml"
     file.write_text(section(shown("kquota-config.yaml.5")[0], "EXAMPLES"))
 

@@ -26,8 +26,6 @@ kafka_server_brokertopicmetrics_messagesin_total 5.0
 
 @contextmanager
 def serving(page: bytes) -> Iterator[str]:
-    """The address of a page on the loopback address."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

@@ -14,7 +14,6 @@ __all__ = ["kquota", "spark"]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session on two cores."""
     session = job.open_session("local[2]")
     yield session
     session.stop()
@@ -22,6 +21,5 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[SparkCluster]:
-    """A master and two workers of one core each."""
     with SparkCluster(workers=2) as cluster:
         yield cluster

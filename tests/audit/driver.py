@@ -55,7 +55,6 @@ def compare(audit: Callable[[list[Split], AuditSettings], AuditResult], examples
 
 
 def main() -> None:
-    """Audits on each of the masters."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=3)
     parser.add_argument("--executor-python", help="that of the masters that are not local")

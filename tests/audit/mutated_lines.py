@@ -135,7 +135,6 @@ def _at(value: Any, path: Sequence[Any]) -> Any:
 
 
 def _change(fields: dict[str, Any], random: Random) -> None:
-    """One change of the fields."""
     paths = list(_paths(fields))
     path = random.choice(paths[1:])
     around = _at(fields, path[:-1])
@@ -178,7 +177,6 @@ def _change(fields: dict[str, Any], random: Random) -> None:
 
 
 def _bytes(line: bytes, random: Random) -> bytes:
-    """One change of the bytes."""
     at, line = random.randrange(1, len(line)), line.rstrip(b"\n")
     to = at + random.randrange(200)
     start = max(line.find(_START), 0)

@@ -25,8 +25,6 @@ from tests.support.enforcement import Summary, replay_counter
 
 
 class Event(NamedTuple):
-    """One request."""
-
     time_ms: int
     broker: str
     user: str
@@ -165,8 +163,6 @@ def as_expected(table: pa.Table) -> dict[tuple[str, str, str], Expected]:
 
 
 def batch(events: Sequence[Event]) -> Batch:
-    """The events as columns."""
-
     def numbers(name: str) -> Any:
         return np.array([getattr(event, name) for event in events], np.int64)
 
@@ -184,7 +180,6 @@ def batch(events: Sequence[Event]) -> Batch:
 
 
 def usage_table(events: Sequence[Event]) -> pa.Table:
-    """The events as a canonical usage table."""
     names = {"request_ns": "request_time_ns", "throttle_ms": "throttle_time_ms"}
     return pa.table({names.get(name, name): [getattr(event, name) for event in events] for name in Event._fields})
 

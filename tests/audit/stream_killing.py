@@ -27,7 +27,6 @@ def kill_once(session: Any, killed: list[psutil.Process], _: object) -> None:
 
 
 def main() -> None:
-    """Streams, kills, compares."""
     master, checkpoints, *folders = sys.argv[1:]
     session = job.open_session(master)
     stories = {}

@@ -15,7 +15,6 @@ EVENT = st.tuples(
 
 
 def batch(events: list[tuple[str, str, str, int, int, int]]) -> Batch:
-    """These events as a batch."""
     brokers, users, clients, kinds, times, throttles = zip(*events, strict=True)
     return Batch(
         Column.encode(brokers),

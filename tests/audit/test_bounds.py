@@ -37,7 +37,6 @@ def delays(
 def throttled(
     events: Sequence[Event], reads: Sequence[int], limit: float, windows: QuotaWindows, generation: Generation
 ) -> bool:
-    """Whether any request is."""
     return any(delay > 0 for _, delay in delays(events, reads, limit, windows, generation))
 
 

@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_findings_are_those_of_a_plain_replay() -> None:
-    """On generated logs."""
     with ConnectServer() as server:
         command = [sys.executable, "-m", "tests.audit.driver", "--examples", "2", server.remote]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -89,7 +89,6 @@ def write(made: Sequence[dict[str, Any]], path: Path, groups: int) -> None:
 
 
 def found(paths: Sequence[Path], audit_settings: AuditSettings, processes: int = 1) -> pa.Table:
-    """The findings of these files."""
     splits = plan_splits(list(map(str, paths)), "usage")
     return local.audit(splits, audit_settings, "usage", processes=processes).findings
 

@@ -66,7 +66,6 @@ def csv_lines() -> bytes:
 
 
 def audit(*paths: Path, processes: int = 1) -> AuditResult:
-    """What is found in these files."""
     return local.audit(plan_splits(list(map(str, paths)), "auto"), SETTINGS, "usage", processes=processes)
 
 
@@ -245,32 +244,9 @@ def damaged_parquet(path: Path) -> None:
     path.write_bytes(data)
 
 
-def not_parquet(path: Path) -> None:
-    path.write_bytes(b"PAR1 and then something else")
-
-
 def cut_parquet(path: Path) -> None:
     pq.write_table(table(), path)
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def listed_parquet(path: Path) -> None:
-    mine = table()
-    pq.write_table(mine.set_column(1, "user", pa.array([["alice"]] * ROWS)), path)
-
-
-def flags_parquet(path: Path) -> None:
-    pq.write_table(table().append_column("strict", pa.array([[True]] * ROWS)), path)
-
-
-def struct_parquet(path: Path) -> None:
-    mine = table()
-    pq.write_table(mine.set_column(1, "user", pa.array([{"name": "alice"}] * ROWS)), path)
-
-
-def twice_parquet(path: Path) -> None:
-    mine = table()
-    pq.write_table(mine.append_column("user", mine.column("user")), path)
 
 
 def bad_orc(path: Path) -> None:
@@ -280,30 +256,35 @@ def bad_orc(path: Path) -> None:
     path.write_bytes(data)
 
 
-def not_orc(path: Path) -> None:
-    path.write_bytes(b"ORC and then something else")
+def holding(content: bytes) -> Callable[[Path], None]:
+    """Writes a file with that content."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
 
 
-def other_csv(path: Path) -> None:
-    path.write_text("a,b\n1,2\n")
+def with_column(name: str, values: list[Any], *, instead: bool = True) -> Callable[[Path], None]:
+    """Writes a table with that column, in the place of its own or beside it."""
+    mine, column = table(), pa.array(values * ROWS)
+    whole = mine.set_column(1, name, column) if instead else mine.append_column(name, column)
+    return lambda path: pq.write_table(whole, path)
 
 
-def twice_csv(path: Path) -> None:
-    path.write_text("time_ms,user,user,api,bytes\n1700000000000,alice,bob,produce,5\n")
-
-
+USER_TWICE = b"time_ms,user,user,api,bytes\n1700000000000,alice,bob,produce,5\n"
 FAULTS = [
     ("x.parquet", damaged_parquet, "row group 2 is damaged", 100),
-    ("x.parquet", not_parquet, "not a Parquet file", 1),
+    ("x.parquet", holding(b"PAR1 and then something else"), "not a Parquet file", 1),
     ("x.parquet", cut_parquet, "not a Parquet file", 1),
-    ("x.parquet", listed_parquet, "column user is list", 1),
-    ("x.parquet", struct_parquet, "column user is struct", 1),
-    ("x.parquet", twice_parquet, "column user is there more than once", 1),
-    ("x.parquet", flags_parquet, "column strict is list", 1),
+    ("x.parquet", with_column("user", [["alice"]]), "column user is list", 1),
+    ("x.parquet", with_column("user", [{"name": "alice"}]), "column user is struct", 1),
+    ("x.parquet", with_column("user", ["alice"], instead=False), "column user is there more than once", 1),
+    ("x.parquet", with_column("strict", [[True]], instead=False), "column strict is list", 1),
     ("x.orc", bad_orc, "stripe 1 is damaged", ROWS),
-    ("x.orc", not_orc, "not an ORC file", 1),
-    ("x.csv", other_csv, "column time_ms, user, api, bytes is missing", 1),
-    ("x.csv", twice_csv, "column user is there more than once", 1),
+    ("x.orc", holding(b"ORC and then something else"), "not an ORC file", 1),
+    ("x.csv", holding(b"a,b\n1,2\n"), "column time_ms, user, api, bytes is missing", 1),
+    ("x.csv", holding(USER_TWICE), "column user is there more than once", 1),
 ]
 
 

@@ -19,13 +19,11 @@ TOPIC = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def logs_of(splits: Iterable[Split]) -> list[DataLog]:
-    """What the splits show."""
     settings = ReadSettings("1", data=True)
     return [piece for split in splits for piece in read(split, settings, Tally()) if isinstance(piece, DataLog)]
 
 
 def shown(folder: Path, *values: dict[str, Any]) -> DataLog:
-    """What those lines show."""
     path = folder / "request.log"
     path.write_text("".join(map(line, values)), encoding="utf-8")
     (log,) = logs_of(plan_splits([str(path)], "request-log"))
@@ -41,7 +39,6 @@ def answered(offset: int, error: int = 0, **names: str) -> dict[str, Any]:
 
 
 def appended(log: DataLog) -> list[Appended]:
-    """The batches."""
     return [Appended(*row) for row in table(log.appended, Appended).tolist()]
 
 

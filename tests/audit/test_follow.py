@@ -51,7 +51,6 @@ def batch(paths: list[str], audit_settings: AuditSettings) -> AuditResult:
 
 
 def same(found: AuditResult, expected: AuditResult) -> None:
-    """Compares all that goes into a document."""
     assert found.findings.equals(expected.findings)
     assert (found.before is None) == (expected.before is None)
     assert found.before is None or found.before.equals(expected.before)

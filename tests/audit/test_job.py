@@ -62,7 +62,6 @@ def many_events() -> list[Event]:
 
 @cache
 def many_findings() -> Mapping[tuple[str, str, str], oracle.Expected]:
-    """Of these events under QUOTAS. The plain replay takes as long as the audit."""
     return oracle.findings(many_events(), AuditSettings(QuotaHistory.of(QUOTAS)))
 
 
@@ -79,13 +78,11 @@ def write_parquet(events: list[Event], folder: Path) -> Path:
 
 
 def write_csv(events: list[Event], folder: Path) -> Path:
-    """One CSV file."""
     pyarrow.csv.write_csv(oracle.usage_table(events), folder / "usage.csv")
     return folder / "usage.csv"
 
 
 def write_json_lines(events: list[Event], folder: Path) -> Path:
-    """JSON lines, packed."""
     with gzip.open(folder / "usage.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in oracle.usage_table(events).to_pylist())
     return folder / "usage.jsonl.gz"

@@ -38,13 +38,11 @@ def quotas(values: Mapping[Entity, Mapping[QuotaKey, Value]]) -> QuotaHistory:
 
 
 def audit(file: str, history: QuotaHistory, *, broker: str | None = "1", **others: Any) -> AuditResult:
-    """Audits one of the recorded files."""
     audit_settings = AuditSettings(history, read=ReadSettings(broker=broker), **others)
     return local.audit(plan_splits([str(DATA / file)], "auto"), audit_settings, file)
 
 
 def rows(result: AuditResult) -> dict[tuple[str, str], Row]:
-    """By key and counter."""
     return {(row["key"], row["sensor"]): row for row in result.findings.to_pylist()}
 
 
@@ -70,7 +68,6 @@ def counter(readings: Sequence[tuple[int, float]], *, user: str | None = "u", **
 
 
 def verdicts(samples: Sequence[Samples], history: QuotaHistory, **others: Any) -> dict[str, tuple[str, str | None]]:
-    """(verdict, reason) by counter."""
     ((table,), _) = judge(samples, AuditSettings(history, **others))
     return {row["sensor"]: (row["verdict"], row["reason"]) for row in table.to_pylist()}
 
@@ -137,7 +134,6 @@ def test_a_tighter_quota_throttles_for_certain(file: str) -> None:
 
 
 def test_spark_finds_the_same(spark: Any) -> None:
-    """Distributed or not."""
     from kquota.audit.engines import spark as engine
 
     audit_settings = AuditSettings(RECORDED, read=ReadSettings(broker="1"))

@@ -72,7 +72,6 @@ def line(
 def create(
     *topics: tuple[str, int, int], throttle_ms: int = 0, validate_only: bool = False, default: int = -1, **more: Any
 ) -> dict[str, Any]:
-    """CreateTopics; topics are (name, partitions, error)."""
     asked = [
         {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
         for name, count, _ in topics
@@ -90,7 +89,6 @@ def create(
 
 
 def grow(*topics: tuple[str, int, int], message: str | None = None, placed: int | None = None) -> dict[str, Any]:
-    """CreatePartitions; topics are (name, partitions from then on, error)."""
     assignments = None if placed is None else [{"brokerIds": [1]}] * placed
     return line(
         "CREATE_PARTITIONS",
@@ -103,7 +101,6 @@ def grow(*topics: tuple[str, int, int], message: str | None = None, placed: int 
 
 
 def delete(*topics: tuple[str, str, int], version: int = 6, throttle_ms: int = 0) -> dict[str, Any]:
-    """DeleteTopics; topics are (name, id, error)."""
     named = [{"name": name, "topicId": "AAAAAAAAAAAAAAAAAAAAAA"} for name, _, _ in topics]
     answers: list[dict[str, Any]] = [
         {"name": name, "errorCode": error} | ({"topicId": topic_id} if version >= 6 else {})
@@ -113,7 +110,7 @@ def delete(*topics: tuple[str, str, int], version: int = 6, throttle_ms: int = 0
     return line("DELETE_TOPICS", request, {"responses": answers, "throttleTimeMs": throttle_ms}, version=version)
 
 
-def charges(*lines: dict[str, Any], default_partitions: int = 1) -> list[list[Charge]]:
+def charges(*lines: dict[str, Any], default_partitions: int = 3) -> list[list[Charge]]:
     """What each line was charged, the lines being a minute apart."""
     log = TopicLog("controller")
     for number, each in enumerate(lines):
@@ -122,136 +119,99 @@ def charges(*lines: dict[str, Any], default_partitions: int = 1) -> list[list[Ch
     return [charged.get(60_000.0 * number, []) for number in range(len(lines))]
 
 
-def sizes(charged: Sequence[Charge]) -> list[int]:
-    return [charge.partitions for charge in charged]
+TOPIC_ID = "FGXeWEnlSV6teGRfiLBiyA"
+STRAIGHT = create(("__consumer_offsets", 50, OK), forwarded=False)
+PLACED = create(("a", -1, OK))
+PLACED["request"]["topics"][0]["assignments"] = [{"partitionIndex": 0, "brokerIds": [1]}] * 2
+# As Kafka 4.4 did it: of the three topics it deleted the last one, with the bucket then empty for the others.
+IDS = {"ci-9-3": "dNg2SzRMTy2QRGP9eFixHA", "ci-11-2": "gUG5DGulR7qbuIgpG99Mvg", "ci-0-2": "yFtFJBqkTamD4pbxTXNsIA"}
+ERRORS = {"ci-9-3": REJECTED, "ci-11-2": REJECTED, "ci-0-2": OK}
+CHARGED: dict[str, tuple[list[dict[str, Any]], list[list[Charge]]]] = {
+    "each topic in the order of the request": (
+        [create(("b", 3, OK), ("a", 1, OK), ("c", 2, REJECTED), throttle_ms=640)],
+        [[Charge(3, True, 0), Charge(1, True, 0), Charge(2, True, 640)]],
+    ),
+    "a wait that rounds to nothing is a rejection": (
+        [create(("a", 1, REJECTED), throttle_ms=0)],
+        [[Charge(1, True, 1)]],
+    ),
+    "no topic that fails before": ([create(("a", 1, EXISTS), ("b", 2, OK))], [[Charge(2, True, 0)]]),
+    "an old version as a whole": (
+        [create(("a", 3, OK), ("b", 2, OK), throttle_ms=1200, version=5)],
+        [[Charge(5, False, 1200)]],
+    ),
+    # The same request is in the log of the broker that forwarded it, where it came to a listener for clients.
+    "no copies of brokers": ([create(("a", 3, OK), forwarded=False, listener="CLIENTS")], [[]]),
+    # That a listener is the controller's is told by what brokers send there.
+    "nothing straight to a broker": ([STRAIGHT], [[]]),
+    "what comes straight to the controller": (
+        [STRAIGHT, line("BROKER_HEARTBEAT", {}, {}, forwarded=False), STRAIGHT],
+        [[Charge(50, True, 0)], [], [Charge(50, True, 0)]],
+    ),
+    "the default number of partitions": (
+        [create(("a", -1, OK), default=4), create(("b", -1, REJECTED), throttle_ms=9)],
+        [[Charge(4, True, 0)], [Charge(3, True, 9)]],
+    ),
+    "assignments": ([PLACED], [[Charge(2, True, 0)]]),
+    "added partitions": (
+        [create(("a", 2, OK)), grow(("a", 5, OK)), grow(("a", 6, REJECTED))],
+        [[Charge(2, True, 0)], [Charge(3, True, 0)], [Charge(1, True, 1)]],
+    ),
+    "an error tells how many there are": (
+        [
+            grow(
+                ("a", 2, INVALID_PARTITIONS),
+                message="The topic a currently has 6 partition(s); 2 would not be an increase.",
+            ),
+            grow(("a", 7, OK)),
+        ],
+        [[], [Charge(1, True, 0)]],
+    ),
+    "no room for the replicas: after the charge": (
+        [create(("a", 2, OK)), grow(("a", 5, INVALID_REPLICAS))],
+        [[Charge(2, True, 0)], [Charge(3, True, 0)]],
+    ),
+    "a wrong broker: after the charge": (
+        [create(("a", 2, OK)), grow(("a", 5, INVALID_ASSIGNMENT), placed=3)],
+        [[Charge(2, True, 0)], [Charge(3, True, 0)]],
+    ),
+    "too few assignments: before the charge": (
+        [create(("a", 2, OK)), grow(("a", 5, INVALID_ASSIGNMENT), placed=2)],
+        [[Charge(2, True, 0)], []],
+    ),
+    "a topic that the log never showed": (
+        [grow(("a", 5, OK)), delete(("b", TOPIC_ID, OK))],
+        [[Charge(UNKNOWN, True, 0)]] * 2,
+    ),
+    "a rehearsal, which creates nothing": (
+        [create(("a", 2, OK), validate_only=True), delete(("a", TOPIC_ID, OK))],
+        [[Charge(2, True, 0)], [Charge(UNKNOWN, True, 0)]],
+    ),
+    "deleted topics in the order of a map of ids": (
+        [
+            create(*((name, count, OK) for count, name in enumerate(IDS, 1))),
+            delete(*((name, IDS[name], ERRORS[name]) for name in IDS), throttle_ms=70),
+        ],
+        [
+            [Charge(1, True, 0), Charge(2, True, 0), Charge(3, True, 0)],
+            [Charge(3, True, 0), Charge(2, True, 70), Charge(1, True, 70)],
+        ],
+    ),
+    "a deleted topic is forgotten": (
+        [create(("a", 2, OK)), delete(("a", TOPIC_ID, OK)), delete(("a", TOPIC_ID, OK))],
+        [[Charge(2, True, 0)], [Charge(2, True, 0)], [Charge(UNKNOWN, True, 0)]],
+    ),
+    "topics by name alone": (
+        [create(("a", 2, OK), ("b", 3, OK)), delete(("b", "", OK), ("a", "", OK), version=4)],
+        [[Charge(2, True, 0), Charge(3, True, 0)], [Charge(5, False, 0)]],
+    ),
+}
 
 
-def test_each_topic_is_charged_in_the_order_of_the_request() -> None:
-    (found,) = charges(create(("b", 3, OK), ("a", 1, OK), ("c", 2, REJECTED), throttle_ms=640))
-
-    assert found == [Charge(3, True, 0), Charge(1, True, 0), Charge(2, True, 640)]
-
-
-def test_a_wait_that_rounds_to_nothing_is_a_rejection() -> None:
-    (found,) = charges(create(("a", 1, REJECTED), throttle_ms=0))
-
-    assert found == [Charge(1, True, 1)]
-
-
-def test_a_topic_that_fails_before_is_not_charged() -> None:
-    (found,) = charges(create(("a", 1, EXISTS), ("b", 2, OK)))
-
-    assert sizes(found) == [2]
-
-
-def test_an_old_version_is_charged_as_a_whole() -> None:
-    (found,) = charges(create(("a", 3, OK), ("b", 2, OK), throttle_ms=1200, version=5))
-
-    assert found == [Charge(5, False, 1200)]
-
-
-def test_brokers_copies_are_not_charged() -> None:
-    """The same request is in the log of the broker that forwarded it, where it came to a listener for clients."""
-    assert charges(create(("a", 3, OK), forwarded=False, listener="CLIENTS")) == [[]]
-
-
-def test_what_comes_straight_to_the_controller_is_charged() -> None:
-    """That a listener is the controller's is told by what brokers send there."""
-    straight = create(("__consumer_offsets", 50, OK), forwarded=False)
-
-    alone = charges(straight)
-    first, _, second = charges(straight, line("BROKER_HEARTBEAT", {}, {}, forwarded=False), straight)
-
-    assert alone == [[]]
-    assert sizes(first) == sizes(second) == [50]
-
-
-def test_the_default_number_of_partitions() -> None:
-    told, rejected = charges(
-        create(("a", -1, OK), default=4), create(("b", -1, REJECTED), throttle_ms=9), default_partitions=3
-    )
-
-    assert sizes(told) == [4]
-    assert sizes(rejected) == [3]
-
-
-def test_assignments_count() -> None:
-    fields = create(("a", -1, OK))
-    fields["request"]["topics"][0]["assignments"] = [{"partitionIndex": 0, "brokerIds": [1]}] * 2
-
-    (found,) = charges(fields)
-
-    assert sizes(found) == [2]
-
-
-def test_added_partitions() -> None:
-    *_, found, more = charges(create(("a", 2, OK)), grow(("a", 5, OK)), grow(("a", 6, REJECTED)))
-
-    assert sizes(found) == [3]
-    assert found[0].throttle_ms == 0
-    assert sizes(more) == [1]
-    assert more[0].throttle_ms > 0
-
-
-def test_an_error_tells_how_many_there_are() -> None:
-    message = "The topic a currently has 6 partition(s); 2 would not be an increase."
-
-    none, found = charges(grow(("a", 2, INVALID_PARTITIONS), message=message), grow(("a", 7, OK)))
-
-    assert none == []
-    assert sizes(found) == [1]
-
-
-@pytest.mark.parametrize(
-    ("error", "placed", "expected"),
-    [
-        pytest.param(INVALID_REPLICAS, None, [3], id="no room for the replicas: after the charge"),
-        pytest.param(INVALID_ASSIGNMENT, 3, [3], id="a wrong broker: after the charge"),
-        pytest.param(INVALID_ASSIGNMENT, 2, [], id="too few assignments: before the charge"),
-    ],
-)
-def test_faults_before_and_after_the_charge(error: int, placed: int | None, expected: list[int]) -> None:
-    _, found = charges(create(("a", 2, OK)), grow(("a", 5, error), placed=placed))
-
-    assert sizes(found) == expected
-
-
-def test_a_topic_that_the_log_never_showed() -> None:
-    grown, deleted = charges(grow(("a", 5, OK)), delete(("b", "FGXeWEnlSV6teGRfiLBiyA", OK)))
-
-    assert sizes(grown) == sizes(deleted) == [UNKNOWN]
-
-
-def test_a_rehearsal_is_charged_and_creates_nothing() -> None:
-    rehearsed, deleted = charges(create(("a", 2, OK), validate_only=True), delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK)))
-
-    assert sizes(rehearsed) == [2]
-    assert sizes(deleted) == [UNKNOWN]
-
-
-def test_deleted_topics_are_charged_in_the_order_of_a_map_of_ids() -> None:
-    """As Kafka 4.4 did it: of the three topics it deleted the last one, with the bucket then empty for the others."""
-    ids = {"ci-9-3": "dNg2SzRMTy2QRGP9eFixHA", "ci-11-2": "gUG5DGulR7qbuIgpG99Mvg", "ci-0-2": "yFtFJBqkTamD4pbxTXNsIA"}
-    errors = {"ci-9-3": REJECTED, "ci-11-2": REJECTED, "ci-0-2": OK}
-    made = create(*((name, count, OK) for count, name in enumerate(ids, 1)))
-
-    _, found = charges(made, delete(*((name, ids[name], errors[name]) for name in ids), throttle_ms=70))
-
-    assert found == [Charge(3, True, 0), Charge(2, True, 70), Charge(1, True, 70)]
-
-
-def test_a_deleted_topic_is_forgotten() -> None:
-    *_, again = charges(
-        create(("a", 2, OK)), delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK)), delete(("a", "FGXeWEnlSV6teGRfiLBiyA", OK))
-    )
-
-    assert sizes(again) == [UNKNOWN]
-
-
-def test_topics_by_name_alone() -> None:
-    _, found = charges(create(("a", 2, OK), ("b", 3, OK)), delete(("b", "", OK), ("a", "", OK), version=4))
-
-    assert found == [Charge(5, False, 0)]
+@pytest.mark.parametrize("name", CHARGED)
+def test_what_is_charged(name: str) -> None:
+    lines, expected = CHARGED[name]
+    assert charges(*lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -345,14 +305,12 @@ def rotate(lines: Sequence[bytes], cuts: Sequence[int], folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def lines() -> list[bytes]:
-    """The lines of a recorded controller's log."""
     with gzip.open(RECORDING / "controller-1" / "kafka-request.log.gz") as file:
         return file.readlines()
 
 
 @pytest.fixture(scope="module")
 def whole(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
-    """The audit of that log in one file."""
     splits = plan_splits([str(rotate(lines, [], tmp_path_factory.mktemp("whole")))], "auto")
     result = local.audit(splits, RECORDED, "the log", processes=1)
     rows = result.findings.to_pylist()

@@ -37,7 +37,6 @@ TIME = QuotaKey.REQUEST_PERCENTAGE
 
 
 def quotas(key: QuotaKey, limit: float) -> QuotaHistory:
-    """A limit of alice."""
     return QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {key: int(limit)}}))
 
 
@@ -59,7 +58,6 @@ def audited(folder: Path, rows: Iterable[Row], key: QuotaKey, limit: float, part
 
 
 def predicted(folder: Path, rows: Iterable[Row], key: QuotaKey, limit: float) -> Prediction:
-    """The prediction of the one counter."""
     (prediction,) = audited(folder, rows, key, limit).predictions.values()
     return prediction
 
@@ -172,7 +170,6 @@ def test_without_connections_no_client_is_known(tmp_path: Path, others: str) -> 
 
 
 def test_how_rows_are_cut_changes_nothing(tmp_path: Path) -> None:
-    """One file or seven: the same predictions."""
     rows = [(n * 37, "produce", 1000 + n % 7 * 300, 0, "ab"[n % 3 % 2]) for n in range(2000)]
     whole = audited(tmp_path, rows, PRODUCER, 20_000)
 
@@ -376,7 +373,6 @@ def both(limit: int, percent: float, **others: int) -> QuotaHistory:
 
 
 def timed(folder: Path, rows: Iterable[Timed], settings: AuditSettings) -> AuditResult:
-    """The audit of these rows."""
     head = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns"
     lines = [f"{START_MS + ms},{user},app,produce,2000,{delay},{link},2000000" for ms, user, delay, link in rows]
     path = folder / "timed.csv"

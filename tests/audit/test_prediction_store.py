@@ -92,7 +92,6 @@ def test_a_usual_prediction_takes_few_bytes() -> None:
 
 
 def row(verdict: Verdict, peak: float, limit: float, sensor: str, longest: int | None) -> dict[str, Any]:
-    """A row of a findings table."""
     empty: dict[str, Any] = {
         field.name: None if field.nullable else 0 if pa.types.is_integer(field.type) else "" for field in SCHEMA
     }

@@ -32,8 +32,6 @@ EXACTLY = Policy(headroom=0.0)
 
 
 class Row(NamedTuple):
-    """A row of a usage table."""
-
     time_ms: int
     user: str
     api: str
@@ -44,7 +42,6 @@ class Row(NamedTuple):
 
 
 def engine(folder: Path, rows: Iterable[Row]) -> Callable[[AuditSettings], AuditResult]:
-    """A local engine for an export of these."""
     file = folder / "usage.jsonl"
     with file.open("w", encoding="utf-8") as out:
         for row in rows:
@@ -266,7 +263,6 @@ def test_a_throttled_client_is_not_held_down(tmp_path: Path, lower: bool) -> Non
 
 
 def test_spark_and_the_local_engine_agree(spark: Any, tmp_path: Path) -> None:
-    """On everything."""
     run = engine(tmp_path, traffic(8, 400))
     splits = plan_splits([str(tmp_path / "usage.jsonl")], "usage")
     settings = in_force({Entity(user=DEFAULT): {PRODUCE: 20_000}, Entity(client_id="app"): {FETCH: 50_000}})

@@ -33,7 +33,6 @@ WITHIN = {"producer_byte_rate": 0.02, "consumer_byte_rate": 0.10, "controller_mu
 
 
 def find(recording: str, *counter: str) -> dict[str, Any]:
-    """The finding of a throttled counter."""
     (rows,) = (recorded.throttled(each) for each in recorded.RECORDINGS if each.name == recording)
     (row,) = [row for row in rows if (row["broker"], row["key"], row["sensor"]) == counter]
     return row
@@ -159,7 +158,6 @@ def test_the_request_quota_is_undetermined() -> None:
 
 
 def test_spark_finds_the_same(spark: Any) -> None:
-    """Distributed or not."""
     settings = AuditSettings(QuotaHistory.of(read_quotas(recorded.QUOTAS)), read=ReadSettings(broker="1"))
 
     result = job.audit(spark, plan_splits([str(recorded.LOG)], "auto"), settings, "the log")

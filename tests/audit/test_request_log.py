@@ -21,7 +21,6 @@ from tests.support.enforcement import FetchSensor
 
 
 def read(path: Path) -> tuple[Tally, list[Batch]]:
-    """All batches of a file."""
     tally = Tally()
     batches = [
         batch

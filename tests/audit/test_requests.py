@@ -57,19 +57,16 @@ def whole_log(**changes: Any) -> list[str]:
 
 
 def audit(folder: Path, broker: str | None = None) -> AuditResult:
-    """The findings of what is in a folder."""
     return local.audit(plan_splits([str(folder)], "auto"), AuditSettings(QUOTAS, read=ReadSettings(broker)), "logs")
 
 
 def written(folder: Path, lines: Sequence[str], name: str = "kafka-request.log") -> Path:
-    """A log in a folder."""
     data = "".join(f"{line}\n" for line in lines).encode()
     (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     return folder
 
 
 def verdicts(result: AuditResult) -> dict[str, Verdict]:
-    """By user."""
     return {str(quota.entity.user): quota.verdict for quota in result.quotas}
 
 

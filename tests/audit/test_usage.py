@@ -44,26 +44,22 @@ def retyped(table: pa.Table, **types: pa.DataType) -> pa.Table:
 
 
 def write_orc(path: Path, table: pa.Table) -> Path:
-    """Several stripes."""
     orc.write_table(table, path / "usage.orc", stripe_size=1024, batch_size=256)
     return path / "usage.orc"
 
 
 def write_parquet(path: Path, table: pa.Table) -> Path:
-    """Several row groups."""
     pq.write_table(table, path / "usage.parquet", row_group_size=900)
     return path / "usage.parquet"
 
 
 def write_csv(path: Path, table: pa.Table) -> Path:
-    """Packed."""
     with gzip.open(path / "usage.csv.gz", "wb") as file:
         pyarrow.csv.write_csv(table, file)
     return path / "usage.csv.gz"
 
 
 def write_json_lines(path: Path, table: pa.Table) -> Path:
-    """Plain."""
     (path / "usage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
     return path / "usage.jsonl"
 
@@ -211,7 +207,6 @@ def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capf
 
 
 def of_lines(path: Path, text: bytes) -> AuditResult:
-    """What is found in a CSV file."""
     (path / "usage.csv").write_bytes(text)
     splits = plan_splits([str(path / "usage.csv")], "auto")
     return local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")

@@ -70,13 +70,11 @@ def everything(value: int) -> QuotaSnapshot:
 
 
 def request(time: int, api: str = "produce", user: str = "alice", **more: Any) -> dict[str, Any]:
-    """A row of a usage table."""
     row = {"time_ms": START_MS + time, "broker": "1", "user": user, "client_id": "app", "api": api}
     return row | {"bytes": 100 if api in ("produce", "fetch") else None, "request_time_ns": 1000} | more
 
 
 def connect(time: int, ip: str | None = "10.0.0.2") -> dict[str, Any]:
-    """A connection in a usage table."""
     return {"time_ms": START_MS + time, "broker": "1", "user": None, "api": "connect", "ip": ip, "listener": "A"}
 
 
@@ -88,7 +86,6 @@ FULL = [
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """The rows as JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -129,7 +126,6 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def splits_of(dialect: str, path: Path) -> list[Split]:
-    """The pieces of an export."""
     if dialect == "usage-topic":
         return [Split(dialect, str(path), 0, 1, 1)]
     return plan_splits([str(path)], dialect)
@@ -138,14 +134,12 @@ def splits_of(dialect: str, path: Path) -> list[Split]:
 def audit(
     splits: Sequence[Split], quotas: QuotaSnapshot | QuotaHistory, processes: int = 1, **others: Any
 ) -> AuditResult:
-    """On this machine."""
     history = quotas if isinstance(quotas, QuotaHistory) else QuotaHistory.of(quotas)
     read = others.pop("read", ReadSettings(broker="1", kafka={}))
     return local.audit(splits, AuditSettings(history, read=read, **others), "it", processes=processes)
 
 
 def of_rows(folder: Path, rows: Sequence[Mapping[str, Any]], quotas: Any, **others: Any) -> AuditResult:
-    """The audit of a usage table with those rows."""
     return audit(plan_splits([str(write(folder / "usage.jsonl", rows))], "usage"), quotas, **others)
 
 
@@ -643,7 +637,6 @@ def many_rows(seed: int) -> list[dict[str, Any]]:
 
 
 def same(one: AuditResult, other: AuditResult) -> None:
-    """The same findings and the same verdicts."""
     assert one.quotas == other.quotas
     assert one.findings.to_pylist() == other.findings.to_pylist()
     assert one.quality == other.quality

@@ -193,7 +193,6 @@ def test_an_alter_without_an_answer() -> None:
     ],
 )
 def test_what_the_broker_refuses(answer: wire.Response, error: type[Exception], says: str) -> None:
-    """In its own words."""
     with (
         Brokers(of_1=refusing(wire.IncrementalAlterConfigsRequest, lambda: answer)) as brokers,
         KafkaBrokerConfigs(brokers.bootstrap) as configs,

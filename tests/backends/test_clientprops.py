@@ -77,7 +77,6 @@ def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used(tmp_path: Path, text: str, says: str) -> None:
-    """One line with the reason."""
     file = tmp_path / "tls.properties"
     file.write_text(text)
 
@@ -144,7 +143,6 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def client_properties(tmp_path: Path, *lines: str) -> Path:
-    """A file of those lines."""
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{line}\n" for line in lines))
     return file

@@ -29,7 +29,6 @@ PAIR = Entity(user=DEFAULT, client_id="app")
 
 @pytest.fixture
 def backend(kafka: KafkaBackend) -> KafkaBackend:
-    """On the PLAINTEXT listener."""
     return kafka
 
 

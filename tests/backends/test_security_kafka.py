@@ -267,7 +267,6 @@ FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
 
 @pytest.mark.parametrize("mistake", FAILS)
 def test_it_fails(scene: Scene, tmp_path: Path, mistake: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """One line, the right exit code, in time."""
     listener, properties, code, says = FAILS[mistake]
     file = tmp_path / "client.properties"
     file.write_text(properties(scene))

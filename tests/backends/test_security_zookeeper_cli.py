@@ -179,7 +179,6 @@ def test_zookeeper_fails(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line, the right exit code, in time."""
     monkeypatch.chdir(zookeeper_files)
     command = ["describe", "--zookeeper", getattr(secured_zookeeper, port), *arguments]
     if "is missing" in says:

@@ -19,13 +19,11 @@ STORE, KEY = "store-secret", "key-secret"
 
 @pytest.fixture(scope="module")
 def ca() -> Certificate:
-    """An authority."""
     return authority("ca")
 
 
 @pytest.fixture(scope="module")
 def me(ca: Certificate) -> Certificate:
-    """What it signed."""
     return ca.sign("me")
 
 

@@ -30,7 +30,6 @@ def told(watch: QuotaWatch) -> list[Told]:
 
 
 def set_rate(backend: QuotaBackend, entity: Entity, rate: int | None) -> None:
-    """Sets the produce quota, or removes it."""
     alteration = Alteration(entity, {PRODUCER: rate}) if rate else Alteration(entity, remove=frozenset({PRODUCER}))
     (result,) = backend.alter([alteration])
     assert result.error is None
@@ -44,7 +43,6 @@ def writer(chroot: str) -> Iterator[ZooKeeperBackend]:
 
 @pytest.fixture
 def watch(chroot: str) -> Iterator[QuotaWatch]:
-    """A started watch of an empty cluster."""
     with ZooKeeperBackend(chroot) as backend:
         watch = QuotaWatch(backend, 0.1)
         assert not watch.start()

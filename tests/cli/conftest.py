@@ -31,7 +31,6 @@ class Ran:
 
     @property
     def first(self) -> str:
-        """The first line of stderr."""
         return self.err.partition("\n")[0]
 
     @property

@@ -32,7 +32,6 @@ LINE = (
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
-    """A file of each kind."""
     (tmp_path / "quotas.json").write_text(QUOTAS)
     (tmp_path / "none.json").write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
     (tmp_path / "bad.json").write_text(QUOTAS.replace("1000", "-1"))

@@ -18,7 +18,6 @@ START_MS = 1_773_219_600_000
 
 
 def quotas(**rates: int) -> str:
-    """A quotas file with a producer_byte_rate for each user."""
     entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
     return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
 
@@ -113,7 +112,6 @@ def test_quotas_of_another_time_have_no_verdict(kquota: Kquota, tmp_path: Path) 
     ],
 )
 def test_what_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
-    """One line, and the code of the table."""
     write_journal(tmp_path / "journal", tmp_path, START_MS)
 
     done = kquota("audit", "usage.csv", *arguments.split())
@@ -228,7 +226,6 @@ def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, c
     ],
 )
 def test_against_nothing(kquota: Kquota, arguments: str, code: int, says: str) -> None:
-    """One line, and the code of the table."""
     done = kquota("audit", "usage.csv", *arguments.split())
 
     assert (done.code, done.out) == (code, "")

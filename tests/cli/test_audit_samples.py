@@ -73,7 +73,6 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
     ],
 )
 def test_what_is_wrong(kquota: Kquota, arguments: list[str], code: int, says: str) -> None:
-    """One line, and its exit code."""
     done = kquota("audit", *arguments, *QUOTAS)
 
     assert done.code == code

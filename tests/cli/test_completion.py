@@ -50,7 +50,6 @@ def last_word(terminal: Terminal, line: str) -> Callable[[], str]:
 
 @pytest.fixture(scope="module", params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> str:
-    """Each shell in turn."""
     name: str = request.param
     return name
 
@@ -127,7 +126,6 @@ def test_candidates_are_listed(terminal: Terminal, shell: str) -> None:
 
 
 def test_names_of_a_file(terminal: Terminal) -> None:
-    """With --quotas FILE, the names are those in it."""
     line = "kquota resolve --quotas 'my quotas.yaml' --user fr"
 
     patiently(last_word(terminal, line), "from file")

@@ -183,7 +183,6 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
     ],
 )
 def test_one_clear_line(kquota: Kquota, arguments: str, environment: dict[str, str], code: int, says: str) -> None:
-    """What cannot be meant is refused before anything is sent."""
     done = kquota(*arguments.split(), **environment)
 
     assert done.code == code

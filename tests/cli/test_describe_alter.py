@@ -67,7 +67,6 @@ def test_alter_sets_each_kind_of_entity(kquota: Kquota, chroot: str) -> None:
 
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])
 def test_describe_prints_every_format(kquota: Kquota, filled: str, golden: Golden, output: str) -> None:
-    """The whole cluster, as each format shows it."""
     done = kquota("describe", "--zookeeper", filled, "-o", output)
 
     assert (done.code, done.err) == (0, "")
@@ -407,7 +406,6 @@ def test_a_default_by_leaving_the_name_out(kquota: Kquota, types: str) -> None:
 
 
 def test_no_cluster_named(kquota: Kquota) -> None:
-    """What to give is said."""
     done = kquota("describe")
 
     assert done.code == 2

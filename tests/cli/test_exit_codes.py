@@ -58,8 +58,6 @@ def test_an_error_is_one_line(
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only when asked for."""
-
     def fail(*_: object, **__: object) -> None:
         raise errors.Rejected("no")
 

@@ -39,14 +39,12 @@ def files(tmp_path: Path) -> None:
 
 
 def audited(kquota: Kquota, *arguments: str) -> dict[str, Any]:
-    """The document of an audit, which the schema allows."""
     document: dict[str, Any] = json.loads(kquota("audit", *arguments, "-o", "json").out)
     VALIDATOR.validate(document)
     return document
 
 
 def verdicts(document: dict[str, Any]) -> dict[str, str]:
-    """The verdict of each user's counter."""
     return {finding["sensor"]: finding["verdict"] for finding in document["findings"]}
 
 

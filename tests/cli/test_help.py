@@ -19,7 +19,6 @@ SCHEMAS = Path(__file__).parents[2] / "schemas"
 
 
 def command(name: str) -> click.Command:
-    """The command of that name."""
     found = cli.get_command(click.Context(cli), name)
     assert found is not None
     return found

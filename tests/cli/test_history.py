@@ -22,8 +22,6 @@ BACK = ("undo", "--yes")
 
 @pytest.fixture
 def zed(kquota: Kquota, chroot: str) -> Any:
-    """Alters a user's producer rate."""
-
     def alter(value: str, *more: str, user: str = "zed", at: str = chroot) -> None:
         words = ("--user", user, "--add-config", f"producer_byte_rate={value}", "--yes", "--zookeeper", at, *more)
         assert kquota("alter", *words).code == 0

@@ -17,7 +17,6 @@ ALICE = ("--user", "alice", "--client", "etl", "--yes", "--add-config")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The journal's."""
     return tmp_path / ".state" / "kquota" / "journal"
 
 
@@ -30,7 +29,6 @@ def let_time_pass(folder: Path) -> None:
 
 
 def value(kquota: Kquota, chroot: str, who: str = "alice,etl,,") -> str | None:
-    """The producer rate that is set."""
     rows = kquota("describe", "--zookeeper", chroot, "-o", "csv").out.splitlines()
     found = [row.split(",")[4] for row in rows if row.startswith(who)]
     return found[0] if found else None

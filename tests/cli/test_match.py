@@ -21,7 +21,6 @@ quotas:
 
 @pytest.fixture
 def quotas(tmp_path: Path) -> str:
-    """A file."""
     path = tmp_path / "quotas.yaml"
     path.write_text(QUOTAS)
     return str(path)

@@ -168,7 +168,6 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
     ],
 )
 def test_codes(kquota: Kquota, file: str, options: list[str], code: int) -> None:
-    """Of the table."""
     assert kquota("plan", file, "--usage", "usage.csv", "--quotas", "current.json", *options).code == code
 
 

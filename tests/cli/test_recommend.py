@@ -222,7 +222,6 @@ def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong(kquota: Kquota, arguments: str, code: int, says: str) -> None:
-    """The reason and the code of the table; nothing on stdout."""
     done = kquota("recommend", *arguments.split())
 
     assert (done.code, done.out) == (code, "")

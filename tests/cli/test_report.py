@@ -55,7 +55,6 @@ def recorded_report(**changes: Any) -> Report:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the recorded log."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(recorded_report(), path)
     return path
@@ -374,7 +373,6 @@ def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, co
 
 
 def test_as_markdown() -> None:
-    """A sentence, the counters that suffer in order, and what is not known."""
     result, settings = recorded()
     first, *lines = summary(result, settings).splitlines()
 

@@ -65,7 +65,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
-    """A workload, and quotas that bite it."""
     (tmp_path / "workload.yaml").write_text(WORKLOAD)
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
     own = QUOTAS.split("version: 1\n")[1]

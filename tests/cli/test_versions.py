@@ -36,7 +36,6 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 
 def write(path: Path, *quotas: tuple[dict[str, Any], dict[str, float]]) -> None:
-    """A quotas file."""
     entries = [{"entity": entity, "values": values} for entity, values in quotas]
     path.write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries}))
 

@@ -29,7 +29,6 @@ def answer() -> View:
 @click.command()
 @shown_as("text", "json")
 def lines() -> View:
-    """Documents, one a line."""
     return View(screen=lambda: ["one", "two"], document=lambda: iter([{"n": 1}, {"n": 2}]))
 
 

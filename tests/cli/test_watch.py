@@ -47,11 +47,9 @@ class Watching:
         assert self.error().startswith("watching ")
 
     def line(self) -> str:
-        """The next line on stdout."""
         return self._line(self.process.stdout)
 
     def error(self) -> str:
-        """The next line on stderr."""
         return self._line(self.process.stderr)
 
     def end(self) -> tuple[int, str, str]:

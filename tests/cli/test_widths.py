@@ -188,7 +188,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
-    """The commands that do something, by their names."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -200,7 +199,6 @@ def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Comma
 
 
 def options(command: click.Command) -> set[str]:
-    """The options of a command."""
     return {option for each in command.params for option in each.opts}
 
 

@@ -25,7 +25,6 @@ def entities(names: st.SearchStrategy[Name] = names) -> st.SearchStrategy[Entity
 
 
 def values(key: QuotaKey) -> st.SearchStrategy[Value]:
-    """Valid values of a key."""
     maximum = key.value_type.maximum
     if maximum is not None:
         return st.integers(1, maximum)

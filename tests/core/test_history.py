@@ -1,7 +1,5 @@
 """Quotas over time."""
 
-from dataclasses import replace
-
 import pytest
 
 from kquota.core.change.history import QuotaHistory, Step
@@ -32,25 +30,20 @@ def test_time_goes_on(moments: tuple[int, int]) -> None:
         QuotaHistory((NONE, LOW, HIGH), moments)
 
 
-def test_changes_of_one_moment_are_taken_back_in_their_order() -> None:
-    """The last one first: two alterations may be done in the same ms."""
-    alice = Entity(user="alice")
-    first, second = (
-        Step(1000, (Change(alice, before.get(alice, {}), after.get(alice, {})),), name)
-        for before, after, name in ((NONE, LOW, "first"), (LOW, HIGH, "second"))
-    )
-
-    history = QuotaHistory.leading_to(HIGH, [first, second])
-
-    assert list(history) == [(None, NONE), (1000, HIGH)]
-
-
-def test_steps_have_their_order_from_the_caller_when_a_clock_goes_back() -> None:
-    """None was made after the one that follows it."""
+@pytest.mark.parametrize(
+    ("times", "moments"),
+    [
+        # The last one is taken back first: two alterations may be done in the same ms.
+        ((1000, 1000), [1000]),
+        # A clock may go back: none was made after the one that follows it.
+        ((2000, 1000), [1000]),
+        ((500, 1000), [500, 1000]),
+    ],
+)
+def test_steps_have_their_order_from_the_caller(times: tuple[int, int], moments: list[int]) -> None:
     steps = [
         Step(time_ms, (Change(ALICE, before.get(ALICE, {}), after.get(ALICE, {})),), name)
-        for time_ms, before, after, name in ((2000, NONE, LOW, "first"), (1000, LOW, HIGH, "second"))
+        for time_ms, before, after, name in zip(times, (NONE, LOW), (LOW, HIGH), ("first", "second"), strict=True)
     ]
-    assert list(QuotaHistory.leading_to(HIGH, steps)) == [(None, NONE), (1000, HIGH)]
-    later = [replace(steps[0], time_ms=500), steps[1]]
-    assert list(QuotaHistory.leading_to(HIGH, later)) == [(None, NONE), (500, LOW), (1000, HIGH)]
+    expected = [(None, NONE), *zip(moments, (LOW, HIGH)[-len(moments) :], strict=True)]
+    assert list(QuotaHistory.leading_to(HIGH, steps)) == expected

@@ -69,18 +69,10 @@ def test_what_looks_like_a_slip(name: str, word: str) -> None:
     assert word in (doubt(EntityType.USER, name) or "")
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("10.0.0.0/24", "network"),
-        ("10.0.0.256", "above 255"),
-        ("10.7", "10.0.0.7"),
-        ("167772167", "10.0.0.7"),
-        ("010.0.0.7", "10.0.0.7"),
-    ],
-)
-def test_what_is_no_whole_address(name: str, word: str) -> None:
-    assert word in (doubt(EntityType.IP, name) or "")
+def test_what_is_no_whole_address() -> None:
+    doubts = {"10.0.0.0/24": "network", "10.0.0.256": "above 255", "10.7": "10.0.0.7", "167772167": "10.0.0.7"}
+    for name, word in (doubts | {"010.0.0.7": "10.0.0.7"}).items():
+        assert word in (doubt(EntityType.IP, name) or "")
 
 
 @given(st.sampled_from(EntityType), st.text(min_size=1))

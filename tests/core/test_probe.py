@@ -16,29 +16,29 @@ def limits(limit: float | None) -> Limits:
     return Limits(limit, QuotaWindows(), Generation.N_PLUS_1_BY_LAST)
 
 
-def exchange(now: float, charge: int, throttle_ms: int, *, api: str = "Produce", version: int = 10) -> Exchange:
-    return Exchange(api, version, 1, now - 1, now, charge, throttle_ms)
-
-
 def load_of(exchanges: Sequence[Exchange], rate: float = 1e9) -> Load:
     """A load that goes on until the last request is sent; by default each request is due at once."""
     return Load(rate, 5_000, (exchanges[-1].sent_ms - exchanges[0].sent_ms) / 1000, 10**9)
 
 
-def test_a_producer_that_waits_out_its_throttles_is_predicted_to_the_ms() -> None:
-    sensor = ProduceSensor(10_000)
+@pytest.mark.parametrize("probe", [Probe.PRODUCE, Probe.FETCH])
+def test_a_client_that_waits_out_its_throttles_is_predicted_to_the_ms(probe: Probe) -> None:
+    """A fetch that was throttled is asked for again."""
+    sensor = ProduceSensor(10_000) if probe is Probe.PRODUCE else FetchSensor(10_000)
+    charge = sensor.produce if isinstance(sensor, ProduceSensor) else sensor.fetch
     now, exchanges = T0, []
-    for _ in range(60):
-        delay = sensor.produce(now, 5_000).throttle_ms
-        exchanges.append(exchange(now, 5_000, delay))
+    for _ in range(80):
+        delay = max(charge(now, 5_000).throttle_ms, 0)
+        size = 16 if delay and probe is Probe.FETCH else 5_000
+        exchanges.append(Exchange(probe.value, 16, 1, now - 1, now, size, delay))
         now += delay + 3
 
-    result = compare(Probe.PRODUCE, exchanges, limits(10_000), load_of(exchanges))
+    result = compare(probe, exchanges, limits(10_000), load_of(exchanges))
 
-    assert result.observed.total_ms > 10_000
+    assert (result.observed.count > 10, result.observed.total_ms > 10_000) == (True, True)
     assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
     assert result.most.total_ms - result.least.total_ms < 100
-    assert result.charged == 300_000
+    assert result.charged == (80 * 5_000 if probe is Probe.PRODUCE else 270_000 + 26 * 16)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
@@ -57,21 +57,6 @@ def test_a_slow_first_answer_is_in_the_range(part: float) -> None:
 
     assert result.agreement is Agreement.AS_PREDICTED
     assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
-
-
-def test_a_fetch_that_was_throttled_is_asked_for_again() -> None:
-    sensor = FetchSensor(10_000)
-    now, exchanges = T0, []
-    for _ in range(80):
-        delay = max(sensor.fetch(now, 5_000).throttle_ms, 0)
-        exchanges.append(exchange(now, 16 if delay else 5_000, delay, api="Fetch", version=16))
-        now += delay + 3
-
-    result = compare(Probe.FETCH, exchanges, limits(10_000), load_of(exchanges))
-
-    assert result.observed.count > 10
-    assert result.least.total_ms <= result.observed.total_ms <= result.most.total_ms
-    assert result.most.total_ms - result.least.total_ms < 0.02 * result.observed.total_ms
 
 
 @pytest.mark.parametrize(("limit", "size", "rate"), [(1_000_000, 10_000, 1.4e6), (200_000, 50_000, 1e6)])

@@ -67,7 +67,6 @@ class ConfigCommand:
         self._process.communicate()
 
     def run(self, argv: Sequence[str]) -> Answer:
-        """Runs a command line. Raises RuntimeError when the process is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         words = (f"-{base64.b64encode(word.encode()).decode()}" for word in argv)

@@ -188,7 +188,6 @@ pytestmark = pytest.mark.timeout(7200)  # of the nightly profile
 
 
 def scripted(corpus: scripts.Corpus, *, on_brokers: bool) -> list[list[Words]]:
-    """Mutated lines of scripts."""
     return list(itertools.islice(scripts.sequences("ci", corpus, on_brokers=on_brokers), SCRIPTED))
 
 

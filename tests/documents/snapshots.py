@@ -20,7 +20,6 @@ texts = st.one_of(
 
 
 def values(key: QuotaKey) -> st.SearchStrategy[Value]:
-    """Valid values of a key."""
     if key.value_type is ValueType.DOUBLE:
         return st.one_of(
             st.floats(min_value=0, exclude_min=True, allow_infinity=False),

@@ -26,7 +26,6 @@ contexts:
 
 
 def written(folder: Path, text: str) -> Path:
-    """A configuration file with that text."""
     path = folder / "config.yaml"
     path.write_bytes(text.encode())
     return path

@@ -290,7 +290,6 @@ def files(draw: st.DrawFn) -> str:
 
 
 def mapping(name: str, values: dict[str, str], indent: int, flow: bool) -> list[str]:
-    """The lines of a mapping in either style."""
     blank = " " * indent
     if flow or not values:
         return [f"{blank}{name}: {{{', '.join(f'{key}: {raw}' for key, raw in values.items())}}}  # {name}"]

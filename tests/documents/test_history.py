@@ -90,7 +90,6 @@ def test_forms_of_a_time(tmp_path: Path, since: str) -> None:
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, says: str) -> None:
-    """The file and the period."""
     assert old in FILE
     with pytest.raises(InputError) as caught:
         read_history(written(tmp_path, FILE.replace(old, new)))

@@ -15,7 +15,6 @@ from kquota.errors import InputError
 
 
 def written(folder: Path, body: str) -> Path:
-    """A workload file."""
     path = folder / "workload.yaml"
     path.write_text(f"kind: kquota.workload\nversion: 1\n{body}", encoding="utf-8")
     return path
@@ -119,7 +118,6 @@ clients:
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None:
-    """The file, the place and the reason."""
     path = written(tmp_path, body)
 
     with pytest.raises(InputError, match=re.escape(says)) as caught:

@@ -25,7 +25,6 @@ _steps = 0
 
 
 def opened(settings: dict[str, str]) -> QuotaBackend:
-    """A connection to the cluster."""
     return connect(timeout_s=30, **settings)  # type: ignore[arg-type]
 
 

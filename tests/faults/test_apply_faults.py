@@ -106,7 +106,6 @@ class Cluster:
             time.sleep(0.005)
 
     def rates(self, backend: QuotaBackend) -> dict[str, int | float | None]:
-        """The rate of each of the entities."""
         snapshot = backend.describe()
         return {f"u{number:05}": snapshot.get(Entity(user=f"u{number:05}"), {}).get(KEY) for number in range(COUNT)}
 

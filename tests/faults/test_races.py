@@ -82,7 +82,6 @@ def at_once(jobs: list[Callable[[], None]]) -> None:
 
 
 def clock() -> int:
-    """All in the same second."""
     return 1_700_000_000_000
 
 

@@ -96,7 +96,6 @@ class Browser:
         return result
 
     def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Loads a file in a window of that size, and waits until it is there."""
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -110,7 +109,6 @@ class Browser:
         self.requests = [url for url in asked if url != page.resolve().as_uri()]
 
     def resize(self, width: int, height: int = 900) -> None:
-        """Gives the window that size."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -126,7 +124,6 @@ class Browser:
         until(lambda: self.evaluate(script), f"never true: {script}")
 
     def pdf(self) -> bytes:
-        """The page as it would be printed."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
     def screenshot(self, *, whole: bool = True) -> bytes:

@@ -37,7 +37,6 @@ class Certificate:
 
     @property
     def pem(self) -> str:
-        """The certificate."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def key_pem(self, password: str | None = None) -> str:

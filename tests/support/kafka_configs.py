@@ -231,14 +231,12 @@ class ZooKeeperBroker(Broker):
 
 @contextlib.contextmanager
 def zookeeper() -> Iterator[ZooKeeper]:
-    """A sandbox ZooKeeper."""
     with Sandbox() as sandbox, contextlib.closing(ZooKeeper(sandbox.connect)) as server:
         yield server
 
 
 @contextlib.contextmanager
 def broker() -> Iterator[Broker]:
-    """A real broker."""
     with KafkaBroker(settings=AT_ONCE) as started, contextlib.closing(Broker(started.bootstrap)) as server:
         yield server
 
@@ -333,7 +331,6 @@ class Report:
     differing: list[str]
 
     def lines(self) -> Iterator[str]:
-        """The report as it is printed."""
         yield from self.differing
         for backend, count in self.total.items():
             runs = backend in SERVERS
@@ -370,7 +367,6 @@ def compare(cases: Iterable[Case], backends: frozenset[str] | None = None) -> Re
 
 
 def load(path: Path) -> Mapping[str, Any]:
-    """The document in a file, packed or not."""
     data = path.read_bytes()
     document: Mapping[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
     return document

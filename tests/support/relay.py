@@ -28,7 +28,6 @@ class Relay(Listening):
         super().__exit__()
 
     def cut(self) -> None:
-        """Ends all connections; new ones are closed at once."""
         with self._lock:
             self._is_cut = True
             ended, self._open = self._open, []

@@ -37,7 +37,6 @@ class Sandbox:
 
     @property
     def port(self) -> int:
-        """The port on the loopback address."""
         return self._port
 
     @property
@@ -51,7 +50,6 @@ class Sandbox:
         return None if self._process is None else self._process.pid
 
     def start(self) -> Self:
-        """Starts the server and waits until it serves."""
         if self._process is not None:
             return self
         self._folder = Path(tempfile.mkdtemp(prefix="kquota-sandbox-"))

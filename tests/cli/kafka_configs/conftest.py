@@ -22,7 +22,6 @@ Tool = Callable[..., Ran]
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the journal."""
     folder = tmp_path / "journal"
     monkeypatch.setenv("KQUOTA_JOURNAL", str(folder))
     return folder
@@ -50,6 +49,5 @@ def tool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jo
 
 
 def node(**config: str) -> bytes:
-    """The data of a node."""
     text = json.dumps({"version": 1, "config": {key.replace("__", "-"): value for key, value in config.items()}})
     return text.replace(": ", ":").replace(", ", ",").encode()

@@ -91,21 +91,19 @@ def test_an_ip_is_forgotten_after_an_idle_hour(using: Kernel, expires: bool, idl
     assert manager.admit(T0 + idle, "A", "x") == delay
 
 
-# --- whose turn it is: the first to be looked at gets the one connection that the ip may make ---
-
-
-def firsts(listeners: dict[str, int | None], limit: int, arrivals: list[tuple[int, str, str]]) -> list[bool]:
-    return [
-        connection.accepted for connection in run(ConnectionManager(listeners, ips={"x": limit}, windows=TWO), arrivals)
-    ]
-
-
-def test_at_the_same_time_listeners_go_in_their_order_not_in_that_of_the_arrivals() -> None:
-    assert firsts({"A": None, "B": None}, 1, [(0, "B", "x"), (0, "A", "x")]) == [False, True]
-
-
-def test_a_listener_takes_all_that_is_there_before_a_later_one_gets_its_turn() -> None:
-    assert firsts({"A": None, "B": None}, 2, [(0, "B", "x"), (0, "A", "x"), (0, "A", "x")]) == [False, True, True]
+@pytest.mark.parametrize(
+    ("limit", "arrivals", "accepted"),
+    [
+        # At the same time listeners go in their order, and not in that of the arrivals.
+        (1, [(0, "B", "x"), (0, "A", "x")], [False, True]),
+        # A listener takes all that is there before a later one gets its turn.
+        (2, [(0, "B", "x"), (0, "A", "x"), (0, "A", "x")], [False, True, True]),
+    ],
+)
+def test_whose_turn_it_is(limit: int, arrivals: list[tuple[int, str, str]], accepted: list[bool]) -> None:
+    """The first to be looked at gets the connections that the ip may make."""
+    manager = ConnectionManager({"A": None, "B": None}, ips={"x": limit}, windows=TWO)
+    assert [connection.accepted for connection in run(manager, arrivals)] == accepted
 
 
 rates = st.sampled_from([None, 0, 1, 2, 5, 20])

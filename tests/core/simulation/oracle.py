@@ -249,5 +249,4 @@ class Oracle:
 
 
 def by_client(workload: Workload, quotas: QuotaSnapshot, generation: Generation) -> dict[str, Came]:
-    """What the oracle says of each client."""
     return defaultdict(Came, Oracle(workload, quotas, generation).run())

@@ -349,7 +349,6 @@ def test_the_name_of_an_mbean(key: QuotaKey, sensor: Sensor, name: str) -> None:
 
 
 def counter_named(key: QuotaKey, sensor: Sensor) -> CounterResult:
-    """A counter without a history."""
     return CounterResult(
         "b", key, sensor, Entity(user="u"), Level.USER, (), 0, 0, 0, 0, 0, None, None, None, True, 0.0, 0.0, None, (),
         0, 0.0, (0, 0),
