@@ -30,7 +30,7 @@ from tests.support import compiled
 from tests.support.browser import Browser
 from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import (
     LONG_WITHOUT_SERVERS,
     WITH_SERVERS,
@@ -148,14 +148,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[Sandbox]:
     """A running ZooKeeper."""
-    from kazoo.client import KazooClient
-
-    with Sandbox() as sandbox:
-        _clients[sandbox.connect] = client = KazooClient(sandbox.connect)
-        client.start()
+    with Sandbox() as sandbox, kazoo(sandbox.connect) as client:
+        _clients[sandbox.connect] = client
         yield sandbox
-        client.stop()
-        client.close()
 
 
 def new_chroot(zookeeper: Sandbox) -> str:
@@ -175,13 +170,8 @@ def chroot(zookeeper: Sandbox) -> str:
 @pytest.fixture
 def znodes(chroot: str) -> Iterator[Any]:
     """A plain kazoo client in the chroot, to look at nodes and to prepare them."""
-    from kazoo.client import KazooClient
-
-    client = KazooClient(chroot)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with kazoo(chroot) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -200,21 +190,14 @@ def _remove_quotas(broker: KafkaBroker) -> Sequence[AlterResult]:
 @pytest.fixture
 def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) -> Iterator[ZooKeeperModeBroker]:
     """A broker in ZooKeeper mode without quotas, but with users; none are left in its ZooKeeper, nor in its memory."""
-    from kazoo.client import KazooClient
-
     broker = started_zookeeper_mode_broker
     yield broker
     results = _remove_quotas(broker)
-    client = KazooClient(broker.zookeeper)
-    client.start()
-    try:
+    with kazoo(broker.zookeeper) as client:
         for root in znode.ENTITY_ROOTS.values():
             for name in client.get_children(root):
                 if name not in USERS:
                     client.delete(f"{root}/{name}", recursive=True)
-    finally:
-        client.stop()
-        client.close()
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.processes import ran
+
 TESTS = Path(__file__).resolve().parent
 DATA = Path("data", "request_log")
 
@@ -20,14 +22,7 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
     temporary.mkdir()
     before = sorted(checkout.rglob("*"))
 
-    done = subprocess.run(
-        ["bash", demo],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PATH": path, "TMPDIR": str(temporary)},
-        timeout=900,
-        check=False,
-    )
+    done = ran(["bash", demo], environment={"PATH": path, "TMPDIR": str(temporary)})
 
     assert done.returncode == 0, done.stderr
     _, on_spark, locally = done.stdout.split("$ kquota audit")

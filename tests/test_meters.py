@@ -1,9 +1,6 @@
 """How much a request log has grown: by the file, across rotations, and by the counters of metrics pages."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from kquota.core.change.recording import Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.meters import LogMeter, PageMeter, requests_of
+from tests.support.listening import serving
 
 RULES = """\
 # HELP kafka_network_requestmetrics_requests_total Attribute exposed for management
@@ -22,27 +20,6 @@ kafka_network_requestmetrics_requests_total{request="FetchFollower",version="17"
 kafka_network_requestmetrics_totaltimems_count{request="Produce",} 100.0
 kafka_server_brokertopicmetrics_messagesin_total 5.0
 """
-
-
-@contextmanager
-def serving(page: bytes) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/metrics"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +49,13 @@ def test_a_counter_that_falls_was_reset() -> None:
 
 
 def test_a_page_is_read_over_http() -> None:
-    with serving(RULES.encode()) as url:
+    class Rules(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(RULES.encode())
+
+    with serving(Rules) as url:
         meter = PageMeter(url)
         meter.start()
         assert meter.read() == Reading(0, 0, exact=False)

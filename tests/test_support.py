@@ -13,7 +13,7 @@ import pytest
 
 from tests.brokers.nodes import new_cluster_id
 from tests.support import here
-from tests.support.processes import free_ports
+from tests.support.processes import free_ports, ran
 from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, part, unit_of
 from tests.support.warm import Forks
 
@@ -31,7 +31,7 @@ def test_free_ports_are_reserved_between_processes() -> None:
     """Also while no server listens there; the ports of connections (`ip_local_port_range`) are left alone."""
     mine = free_ports(20)
     script = f"from tests.support import processes; processes._PORTS = {mine[:-1]}; print(processes.free_ports(1))"
-    other = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    other = ran([sys.executable, "-c", script])
     assert len({*mine, *free_ports(20)}) == 40
     assert max(mine) < 32_768
     assert "no port is free" in other.stderr, other.stdout

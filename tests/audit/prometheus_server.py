@@ -2,17 +2,17 @@
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from kquota.metrics.series import LIVE_SELECTOR, SELECTOR
+from tests.support.listening import serving
 
 RECORDED = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
 LOOKBACK_S = 300
@@ -78,16 +78,6 @@ def fake_prometheus(shift: Callable[[], float] = lambda: 0.0) -> Iterator[FakePr
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake = FakePrometheus(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        fake = FakePrometheus(url)
         yield fake
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +22,9 @@ from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError, MissingDependency, Unreachable
 from tests.audit import oracle, streamed
 from tests.audit.cluster import SparkCluster
-from tests.audit.test_cluster import QUOTAS, ROOT
+from tests.audit.test_cluster import QUOTAS
 from tests.audit.test_job import many_events, write_json_lines
+from tests.support.processes import ran
 
 
 @pytest.fixture
@@ -53,14 +52,8 @@ def test_an_executor_is_killed_in_the_middle(
     for number in range(24):
         shutil.copy(packed, usage / f"{number:04}.jsonl.gz")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.audit.killing", cluster.master, usage, tmp_path / "quotas.yaml", tmp_path],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=cluster.environment,
-        check=False,
-    )
+    killing = [sys.executable, "-m", "tests.audit.killing", cluster.master, usage, tmp_path / "quotas.yaml", tmp_path]
+    done = ran(killing, environment=cluster.environment)
 
     assert done.returncode == 0, done.stderr[-3000:]
     stories = json.loads(done.stdout)
@@ -80,14 +73,8 @@ def test_an_executor_is_killed_in_the_middle_of_a_stream(cluster: SparkCluster, 
     names = (streamed.GENERATED, "4.4.0")
     folders = [streamed.write(name, tmp_path) for name in names]
     (tmp_path / "kept").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.audit.stream_killing", cluster.master, tmp_path / "kept", *folders],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=cluster.environment | {"PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    killing = [sys.executable, "-m", "tests.audit.stream_killing", cluster.master, tmp_path / "kept", *folders]
+    done = ran(killing, environment=cluster.environment)
     assert done.returncode == 0, done.stderr[-3000:]
     stories = json.loads(done.stdout.splitlines()[-1])
     assert all(story.pop("throttled") > 0 for story in stories.values())
@@ -129,14 +116,7 @@ def test_a_script_without_a_guard_is_not_run_again(usage: Path, audit_settings: 
     """Spawned processes import the main module, else: with a traceback each, and before that all that it does."""
     (usage.parent / "script.py").write_text(UNGUARDED)
 
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        capture_output=True,
-        text=True,
-        cwd=usage.parent,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    done = ran([sys.executable, "script.py"], usage.parent)
 
     expected = len(local.audit(plan_splits([str(usage)], "usage"), audit_settings, "usage", processes=1).findings)
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from kquota.documents.quotas import read_quotas
 from tests.audit import oracle, recorded
 from tests.audit.recorded import Recording
 from tests.cli.conftest import Kquota, validated
+from tests.support.processes import ran
 from tools.accuracy.throttles import logs_of
 
 CLUSTERS = [recording for recording in recorded.RECORDINGS if recording is not recorded.ONE]
@@ -170,20 +169,11 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
     """The two front doors give the same JSON, which validates; --out writes the same findings; exit 1 if asked for."""
     arguments = [str(recorded.LOG), "--quotas", str(recorded.QUOTAS), "--broker", "1", "-o", "json"]
     submit = Path(sys.executable).with_name("spark-submit")
-    entry = subprocess.run(
-        [sys.executable, "-m", "kquota.cli.submit"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    entry = ran([sys.executable, "-m", "kquota.cli.submit"]).stdout.strip()
 
     shell = kquota("audit", *arguments, "--out", "out", "--fail-on", "throttled")
-    submitted = subprocess.run(
-        [submit, "--master", "local[2]", entry, *arguments, "--engine", "spark"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        timeout=300,
-        check=False,
-    )
+    command = [submit, "--master", "local[2]", entry, *arguments, "--engine", "spark"]
+    submitted = ran(command, tmp_path, {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
 
     assert shell.code == 1
     assert shell.err == "exit code 1, as --fail-on asks: throttled\n"

@@ -2,9 +2,8 @@
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from kquota.core.resolve.resolver import Level
 from kquota.documents.audit import episode_document
 from kquota.errors import InputError, Unreachable
 from tests.cli.conftest import Kquota
+from tests.support.listening import serving
 
 
 def episode(state: State) -> Episode:
@@ -30,35 +30,35 @@ def episode(state: State) -> Episode:
     )  # fmt: skip
 
 
-class _Answers(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        server: Any = self.server
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        server.got.append((self.path, json.loads(body)))
-        self.send_response(server.status)
-        self.end_headers()
+class Alertmanager:
+    """A server that keeps what it gets, and answers with `status`."""
 
-    def log_message(self, *_: object) -> None:
-        pass
+    status = 200
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, Any]] = []
+        self.url = ""
 
 
 @pytest.fixture
-def alertmanager() -> Iterator[Any]:
-    """A server that keeps what it gets, and answers with `status`."""
-    server: Any = HTTPServer(("127.0.0.1", 0), _Answers)
-    server.got, server.status = [], 200
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def alertmanager() -> Iterator[Alertmanager]:
+    manager = Alertmanager()
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            manager.got.append((self.path, json.loads(body)))
+            self.send_response(manager.status)
+            self.end_headers()
+
+    with serving(Answers) as manager.url:
+        yield manager
 
 
-def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    sink = sinks.open_sink(f"http://127.0.0.1:{alertmanager.server_port}/", pytest.fail)
+    sink = sinks.open_sink(f"{alertmanager.url}/", pytest.fail)
     sink.put([episode(State.BEGAN)])
     sink.put([])
     assert len(alertmanager.got) == 1
@@ -82,11 +82,11 @@ def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Any, monkeypatch:
     assert ended["annotations"]["enough"].startswith("at least 1")
 
 
-def test_alerts_wait_while_nobody_takes_them(alertmanager: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alerts_wait_while_nobody_takes_them(alertmanager: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     alertmanager.status = 503
-    sink = sinks.open_sink(f"http://127.0.0.1:{alertmanager.server_port}", said.append)
+    sink = sinks.open_sink(alertmanager.url, said.append)
     sink.put([episode(State.BEGAN)])
     sink.put([])
     now[0] = 6.0
@@ -100,7 +100,7 @@ def test_alerts_wait_while_nobody_takes_them(alertmanager: Any, monkeypatch: pyt
     assert "endsAt" in alertmanager.got[-1][1][0]
 
 
-def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_path: Path) -> None:
+def test_alerts_go_on_after_a_restart(alertmanager: Alertmanager, kquota: Kquota, tmp_path: Path) -> None:
     """Alertmanager would resolve the alert of an episode that began before the checkpoint, though it goes on."""
     row = {"broker": "1", "user": "alice", "client_id": "c", "api": "produce", "bytes": 9000}
     rows = (json.dumps(row | {"time_ms": 1_793_523_600_000 + at}) + "\n" for at in range(0, 20_000, 500))
@@ -108,7 +108,7 @@ def test_alerts_go_on_after_a_restart(alertmanager: Any, kquota: Kquota, tmp_pat
     quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 10_000}}]
     (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
     words = ["follow", "usage.jsonl", "--quotas", "quotas.json", "--checkpoint", "kept"]
-    words += ["--until-idle", "1s", "--episodes", f"http://127.0.0.1:{alertmanager.server_port}"]
+    words += ["--until-idle", "1s", "--episodes", alertmanager.url]
     assert kquota(*words).code == 0
     before = len(alertmanager.got)
     again = kquota(*words)

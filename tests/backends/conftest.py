@@ -25,7 +25,7 @@ from tests.brokers.kafka import KafkaBroker, Listener, password_of
 from tests.support.certificates import Certificate, authority, keytool
 from tests.support.oauth import AuthorizationServer
 from tests.support.processes import free_ports
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 from tests.support.waiting import until
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -222,15 +222,8 @@ class SecuredZooKeeper:
 
     def in_chroot(self, path: str) -> str:
         """Makes an open node of that name, and returns it."""
-        from kazoo.client import KazooClient
-
-        client = KazooClient(self.plain)
-        client.start()
-        try:
+        with kazoo(self.plain) as client:
             client.ensure_path(path)
-        finally:
-            client.stop()
-            client.close()
         return path
 
 

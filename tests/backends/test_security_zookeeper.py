@@ -10,6 +10,7 @@ from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.errors import InputError, Unauthorized
 from tests.backends.conftest import SecuredZooKeeper
 from tests.backends.contract import rate
+from tests.support.sandbox import kazoo
 
 USER = Entity(user="u")
 KAFKA = ZooKeeperSecurity(username="kafka", password="secret")
@@ -20,14 +21,10 @@ def acls(znodes: Any, path: str) -> set[tuple[int, str, str]]:
 
 
 def test_acls_of_a_secured_cluster(secured_zookeeper: SecuredZooKeeper) -> None:
-    from kazoo.client import KazooClient
-
     with ZooKeeperBackend(secured_zookeeper.plain, security=KAFKA) as backend:
         backend.alter([rate(Entity(user="u", client_id="c")), rate(Entity(client_id="c")), rate(Entity(ip="1.2.3.4"))])
         sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-        client = KazooClient(secured_zookeeper.plain, sasl_options=sasl)
-        client.start()
-        try:
+        with kazoo(secured_zookeeper.plain, sasl_options=sasl) as client:
             creator, world = (31, "sasl", "kafka"), (1, "world", "anyone")
             for path in ("users", "users/u", "users/u/clients", "users/u/clients/c"):
                 assert acls(client, f"/config/{path}") == {creator}, path
@@ -36,9 +33,6 @@ def test_acls_of_a_secured_cluster(secured_zookeeper: SecuredZooKeeper) -> None:
             # A write leaves the ACL of the node as it is.
             backend.alter([rate(Entity(user="u", client_id="c"), 5)])
             assert acls(client, "/config/users/u/clients/c") == {creator}
-        finally:
-            client.stop()
-            client.close()
     for security in (None, ZooKeeperSecurity(username="other", password="else")):
         with ZooKeeperBackend(secured_zookeeper.plain, security=security) as backend:
             with pytest.raises(Unauthorized, match="ACL"):
@@ -50,25 +44,19 @@ def test_acls_of_a_secured_cluster(secured_zookeeper: SecuredZooKeeper) -> None:
 
 def test_nodes_of_users_that_the_world_may_read(secured_zookeeper: SecuredZooKeeper) -> None:
     """As the dual write of a migration left them; who may not read the others is told so."""
-    from kazoo.client import KazooClient
     from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
     address = secured_zookeeper.plain
     with ZooKeeperBackend(address, security=KAFKA) as backend:
         backend.alter([rate(Entity(user="closed"))])
     sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-    client = KazooClient(address, sasl_options=sasl)
-    client.start()
-    try:
+    with kazoo(address, sasl_options=sasl) as client:
         client.create("/config/users/CN%3Da", b"{}", acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE)
         with ZooKeeperBackend(address, security=KAFKA) as source:
             (node,) = source.user_nodes()
         with ZooKeeperBackend(address) as stranger, pytest.raises(Unauthorized, match="ACL"):
             stranger.user_nodes()
-    finally:
         client.delete("/config/users/CN%3Da")
-        client.stop()
-        client.close()
     assert (node.entity, node.private_acl) == (Entity(user="CN=a"), "sasl:kafka:cdrwa")
 
 
@@ -93,14 +81,11 @@ OPS = ZooKeeperSecurity(username="ops", password="ops-secret", scheme="digest")
 
 def test_what_a_digest_user_creates_is_kafkas(secured_zookeeper: SecuredZooKeeper) -> None:
     """Brokers read it: its ACL is that of the nodes above, which Kafka made."""
-    from kazoo.client import KazooClient
     from kazoo.security import make_acl, make_digest_acl
 
     chroot = secured_zookeeper.in_chroot("/digest")
     sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-    client = KazooClient(secured_zookeeper.plain + chroot, sasl_options=sasl)
-    client.start()
-    try:
+    with kazoo(secured_zookeeper.plain + chroot, sasl_options=sasl) as client:
         ops = make_digest_acl("ops", "ops-secret", all=True)
         kafka = make_acl("sasl", "kafka", all=True)
         world = make_acl("world", "anyone", read=True)
@@ -117,9 +102,6 @@ def test_what_a_digest_user_creates_is_kafkas(secured_zookeeper: SecuredZooKeepe
             assert acls(client, f"/config/{path}") == secret, path
         for path in ("clients/c", "ips", "ips/1.2.3.4", "changes/config_change_0000000000"):
             assert acls(client, f"/config/{path}") == {*secret, (1, "world", "anyone")}, path
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_a_wrong_digest_is_nobody(secured_zookeeper: SecuredZooKeeper) -> None:
@@ -131,15 +113,8 @@ def test_a_wrong_digest_is_nobody(secured_zookeeper: SecuredZooKeeper) -> None:
 
 
 def test_an_open_cluster_stays_open(secured_zookeeper: SecuredZooKeeper) -> None:
-    from kazoo.client import KazooClient
-
     chroot = secured_zookeeper.in_chroot("/open")
     with ZooKeeperBackend(secured_zookeeper.plain + chroot, security=OPS) as backend:
         assert backend.alter([rate(USER)])[0].error is None
-    client = KazooClient(secured_zookeeper.plain + chroot)
-    client.start()
-    try:
+    with kazoo(secured_zookeeper.plain + chroot) as client:
         assert acls(client, "/config/users/u") == {(31, "world", "anyone")}
-    finally:
-        client.stop()
-        client.close()

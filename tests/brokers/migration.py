@@ -4,13 +4,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from kquota.backends.kafka import KafkaBackend
 from kquota.errors import KquotaError
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes
 from tests.support.processes import free_ports
+from tests.support.sandbox import kazoo
 
 VERSION = "3.7.0"
 COORDINATES = (
@@ -78,16 +77,11 @@ class Migration(Nodes):
             "listeners": self._controller,
             "log.dirs": str(self.folder / "controller"),
         }
-        client = KazooClient(self._zookeeper["zookeeper.connect"])
-        client.start()
-        try:
+        with kazoo(self._zookeeper["zookeeper.connect"]) as client:
             self._run("broker", {**broker, **self._zookeeper, **self._common})
             there = "/brokers/ids/0"
             self._await("a broker with ZooKeeper", lambda: client.exists(there) is not None, _READY_S)
             cluster = json.loads(client.get("/cluster/id")[0])["id"]
-        finally:
-            client.stop()
-            client.close()
         properties = self._properties("controller", {**controller, **self._zookeeper, **self._common})
         self._format_storage(properties, cluster, self._options())
         self._run("controller", {**controller, **self._zookeeper, **self._common})

@@ -22,7 +22,7 @@ from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, RE
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import password_of
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 
 TOPIC = "load"
 PAYLOAD_BYTES = 10_000
@@ -277,36 +277,28 @@ def await_node(client: Any, path: str, wanted: Callable[[dict[str, Any]], bool])
 
 
 def test_a_real_migration_takes_the_quotas_along_and_closes_the_door(zookeeper: Sandbox) -> None:
-    from kazoo.client import KazooClient
-
     connect = f"{zookeeper.connect}/migrating"
-    client = KazooClient(connect)
-    with ZooKeeperModeBroker(connect) as broker, ZooKeeperBackend(connect) as direct:
-        client.start()
-        try:
-            names = [Entity(user=name, client_id=name) for name in AWKWARD_NAMES]
-            direct.alter([rate(entity) for entity in (*KINDS, *names)])
-            with broker.migration_controller():
-                # The controller is there and waits for the broker; until then ZooKeeper is what counts.
-                await_node(client, "/migration", lambda state: state["kraft_controller_id"] == -1)
-                (result,) = direct.alter([rate(Entity(user="late"))])
-                assert result.error is None
-                expected = direct.describe()
+    with ZooKeeperModeBroker(connect) as broker, ZooKeeperBackend(connect) as direct, kazoo(connect) as client:
+        names = [Entity(user=name, client_id=name) for name in AWKWARD_NAMES]
+        direct.alter([rate(entity) for entity in (*KINDS, *names)])
+        with broker.migration_controller():
+            # The controller is there and waits for the broker; until then ZooKeeper is what counts.
+            await_node(client, "/migration", lambda state: state["kraft_controller_id"] == -1)
+            (result,) = direct.alter([rate(Entity(user="late"))])
+            assert result.error is None
+            expected = direct.describe()
 
-                broker.migrate()
-                await_node(client, "/controller", lambda state: state["kraftControllerEpoch"] > 0)
-                await_node(client, "/migration", lambda state: state["kraft_metadata_offset"] > 0)
-                with pytest.raises(Rejected, match="migrating to KRaft"):
-                    direct.alter([rate(Entity(user="lost"))])
-                assert direct.describe() == expected
-                with KafkaBackend(broker.bootstrap) as asked:
-                    assert asked.describe() == expected
-                    (result,) = asked.alter([rate(Entity(user="CN=a", client_id="later"))])
-                    assert result.error is None
-                    assert asked.wait_visible([result]) == ()
-                # The controller writes to ZooKeeper what the broker was told.
-                path = "/config/users/CN%3Da/clients/later"
-                await_node(client, path, lambda state: state["config"] == {"producer_byte_rate": "1024"})
-        finally:
-            client.stop()
-            client.close()
+            broker.migrate()
+            await_node(client, "/controller", lambda state: state["kraftControllerEpoch"] > 0)
+            await_node(client, "/migration", lambda state: state["kraft_metadata_offset"] > 0)
+            with pytest.raises(Rejected, match="migrating to KRaft"):
+                direct.alter([rate(Entity(user="lost"))])
+            assert direct.describe() == expected
+            with KafkaBackend(broker.bootstrap) as asked:
+                assert asked.describe() == expected
+                (result,) = asked.alter([rate(Entity(user="CN=a", client_id="later"))])
+                assert result.error is None
+                assert asked.wait_visible([result]) == ()
+            # The controller writes to ZooKeeper what the broker was told.
+            path = "/config/users/CN%3Da/clients/later"
+            await_node(client, path, lambda state: state["config"] == {"producer_byte_rate": "1024"})

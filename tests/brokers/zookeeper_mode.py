@@ -9,12 +9,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from kazoo.client import KazooClient
-
 from tests.brokers.kafka import BROKER, KafkaBroker, password_of
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL_TOPICS
 from tests.support.processes import free_ports
+from tests.support.sandbox import kazoo
 
 VERSION = "3.9.1"
 COORDINATES = (
@@ -103,7 +102,7 @@ class ZooKeeperModeBroker(KafkaBroker):
         self._quorum = _QUORUM.format(controller=port)
         properties = folder / "controller.properties"
         properties.write_text(_CONTROLLER.format(controller=port, zookeeper=self.zookeeper, data=folder) + self._quorum)
-        with _client(self.zookeeper) as client:
+        with kazoo(self.zookeeper) as client:
             cluster = json.loads(client.get("/cluster/id")[0])["id"]
         self._format_storage(properties, cluster)
         self._launch_node("controller", properties, self._options())
@@ -138,9 +137,9 @@ class ZooKeeperModeBroker(KafkaBroker):
     def _add_credentials(self) -> None:
         """What administrators do before the first broker starts ("Creating SCRAM Credentials" of the documentation)."""
         hosts, slash, chroot = self.zookeeper.partition("/")
-        with _client(hosts) as client:
+        with kazoo(hosts) as client:
             client.ensure_path(slash + chroot)
-        with _client(self.zookeeper) as client:
+        with kazoo(self.zookeeper) as client:
             for user in USERS:
                 config = {"version": 1, "config": {"SCRAM-SHA-256": scram_credential(password_of(user))}}
                 client.ensure_path("/config/users")
@@ -161,14 +160,3 @@ def scram_credential(password: str, iterations: int = 4096) -> str:
     parts = {"salt": salt, "stored_key": stored, "server_key": hmac.digest(salted, b"Server Key", "sha256")}
     texts = [f"{name}={base64.b64encode(part).decode()}" for name, part in parts.items()]
     return ",".join([*texts, f"iterations={iterations}"])
-
-
-@contextlib.contextmanager
-def _client(connect: str) -> Iterator[KazooClient]:
-    client = KazooClient(connect)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()

@@ -3,11 +3,12 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import click
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -84,6 +85,18 @@ def in_memory(patch: pytest.MonkeyPatch, quotas: QuotaSnapshot, cluster: str) ->
 
 
 _ROOMS = ("alter", "undo", "reconcile")
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
+    """The commands that do something, by their names."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+        else:
+            yield " ".join((*above, name)), command
 
 
 def validated(text: str, name: str) -> dict[str, Any]:

@@ -109,6 +109,11 @@ def test_quotas_of_another_time_have_no_verdict(kquota: Kquota, tmp_path: Path) 
         ("--quotas low.json --quotas-journal empty", 3, "empty: no changes of this cluster in the journal"),
         ("--quotas history.yaml --quotas-journal journal", 2, "--quotas must not be a history"),
         ("--quotas history.yaml --bootstrap-server localhost:1", 2, "give one of them"),
+        ("--quotas low.json --fail-on newly-throttled", 2, "--against live|FILE only"),
+        ("--quotas low.json --fail-on throttled-more", 2, "--against live|FILE only"),
+        ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
+        ("--quotas low.json --against none.json", 3, "none.json: no such file"),
+        ("--quotas low.json --against live", 2, "no cluster given"),
     ],
 )
 def test_what_cannot_be(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
@@ -213,20 +218,3 @@ def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, c
     assert "throttled" in throttled[0]
     assert "throttled" not in throttled[1]
     assert kquota("audit", "usage.csv", "--quotas", "other.json", "--prune").code == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ("--quotas low.json --fail-on newly-throttled", 2, "--against live|FILE only"),
-        ("--quotas low.json --fail-on throttled-more", 2, "--against live|FILE only"),
-        ("--against live --zookeeper localhost:1", 2, "--quotas FILE"),
-        ("--quotas low.json --against none.json", 3, "none.json: no such file"),
-        ("--quotas low.json --against live", 2, "no cluster given"),
-    ],
-)
-def test_against_nothing(kquota: Kquota, arguments: str, code: int, says: str) -> None:
-    done = kquota("audit", "usage.csv", *arguments.split())
-
-    assert (done.code, done.out) == (code, "")
-    assert says in done.err

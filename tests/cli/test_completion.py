@@ -24,7 +24,7 @@ from kquota.documents.journal import Entry, Journal
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples, part
 from tests.support.waiting import settled, until
 from tests.support.warm import Forks
@@ -134,13 +134,8 @@ def test_names_of_a_file(terminal: Terminal) -> None:
 @pytest.fixture(scope="module")
 def cluster(zookeeper: Sandbox) -> str:
     """A chroot with all sorts of names."""
-    from kazoo.client import KazooClient
-
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    client.create("/completion")
-    client.stop()
-    client.close()
+    with kazoo(zookeeper.connect) as client:
+        client.create("/completion")
     address = f"{zookeeper.connect}/completion"
     with connect(zookeeper=address) as backend:
         backend.alter([Alteration(Entity(user=name), RATE) for name in NAMES])

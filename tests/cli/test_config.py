@@ -245,6 +245,7 @@ def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
     ]
     assert lost.code == 2
     assert "no cluster given: use --bootstrap-server" in lost.err
+    assert "KQUOTA_ZOOKEEPER" in lost.err
 
 
 def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:
@@ -255,19 +256,8 @@ def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:
 
 def test_where_and_why_writes_are_written_down_is_set_and_shown(kquota: Kquota, tmp_path: Path) -> None:
     """A journal of a context, and that its writes need a reason: as options, and among the settings in effect."""
-    made = kquota(
-        *[
-            "config",
-            "set-context",
-            "dev",
-            "--zookeeper",
-            "dev:2181",
-            "--journal",
-            "cluster",
-            "--require-message",
-            "--use",
-        ]
-    )
+    dev = ("config", "set-context", "dev", "--zookeeper", "dev:2181", "--journal", "cluster")
+    made = kquota(*dev, "--require-message", "--use")
 
     assert made.code == 0
     assert view(kquota, "") == {

@@ -405,13 +405,6 @@ def test_a_default_by_leaving_the_name_out(kquota: Kquota, types: str) -> None:
     assert "(KIP-55 leaves the name out for the default, which Kafka never took: give --entity-default)" in said
 
 
-def test_no_cluster_named(kquota: Kquota) -> None:
-    done = kquota("describe")
-
-    assert done.code == 2
-    assert "KQUOTA_ZOOKEEPER" in done.err
-
-
 def test_scram_credentials_are_never_printed(kquota: Kquota, chroot: str, znodes: Any) -> None:
     """They live in the same node, survive an alter byte for byte, and show nowhere."""
     secret = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"

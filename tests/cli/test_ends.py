@@ -29,6 +29,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, Rejected, Uncertain
+from tests.support.processes import ran
 from tests.support.scheduling import part
 
 COUNT = 300
@@ -74,14 +75,7 @@ class Shell:
         return done.returncode, done.stderr
 
     def rates(self) -> set[int]:
-        done = subprocess.run(
-            [sys.executable, "-m", "kquota", "describe", "-o", "json"],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = ran([sys.executable, "-m", "kquota", "describe", "-o", "json"], self.folder, self.environment)
         return {row["values"]["producer_byte_rate"] for row in json.loads(done.stdout)["quotas"]}
 
     def outcomes(self) -> list[str | None]:

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from kquota.documents.quotas import quotas_text, read_quota_file
 from tests.brokers.kafka import AT_ONCE, CONFIG_COMMAND, KafkaBroker
 from tests.cli.conftest import Golden, Kquota
 from tests.cli.test_describe_alter import filled
+from tests.support.processes import ran
 
 __all__ = ["filled"]
 
@@ -172,16 +172,8 @@ def test_kafkas_own_tool_runs_what_was_exported(tmp_path: Path) -> None:
     with KafkaBroker(settings=AT_ONCE) as broker, KafkaBackend(broker.bootstrap) as backend:
         own = broker.command(CONFIG_COMMAND)
         for command in (own, [sys.executable, "-m", "kquota", "kafka-configs"]):
-            done = subprocess.run(
-                ["sh", "quotas.sh", "--bootstrap-server", broker.bootstrap],
-                cwd=tmp_path,
-                env=os.environ
-                | {"KAFKA_CONFIGS": tool(tmp_path, command), "PYTHONPATH": str(Path(__file__).parents[2])},
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            script = ["sh", "quotas.sh", "--bootstrap-server", broker.bootstrap]
+            done = ran(script, tmp_path, {"KAFKA_CONFIGS": tool(tmp_path, command)})
             assert done.returncode == 0, done.stdout + done.stderr
             assert backend.describe() == TRICKY
             assert not planned(backend, tmp_path)

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from kazoo.client import KazooClient
 
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota, Ran, validated
 from tests.conftest import new_chroot
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 
 FILE = """\
 kind: kquota.quotas
@@ -337,17 +336,14 @@ def test_a_plan_of_one_cluster_is_refused_on_another(cluster: Cluster, zookeeper
     done = cluster("apply", "plan.json", "--yes", "--force", "--zookeeper", elsewhere)
     assert done.code == 8
     assert f"the plan was made for zookeeper://{here}, and this is zookeeper://{elsewhere}" in done.complaint
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    for chroot, id in ((here, "one"), (elsewhere, "two")):
-        path = f"/{chroot.partition('/')[2]}/cluster/id"
-        client.create(path, json.dumps({"version": "1", "id": id}).encode(), makepath=True)
-    assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
-    assert "cluster id one" in cluster("apply", "plan.json", "--yes", "--zookeeper", elsewhere).complaint
-    # The same cluster under another name.
-    client.set(f"/{elsewhere.partition('/')[2]}/cluster/id", b'{"version":"1","id":"one"}')
-    client.stop()
-    client.close()
+    with kazoo(zookeeper.connect) as client:
+        for chroot, id in ((here, "one"), (elsewhere, "two")):
+            path = f"/{chroot.partition('/')[2]}/cluster/id"
+            client.create(path, json.dumps({"version": "1", "id": id}).encode(), makepath=True)
+        assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
+        assert "cluster id one" in cluster("apply", "plan.json", "--yes", "--zookeeper", elsewhere).complaint
+        # The same cluster under another name.
+        client.set(f"/{elsewhere.partition('/')[2]}/cluster/id", b'{"version":"1","id":"one"}')
     assert cluster("apply", "plan.json", "--yes", "--zookeeper", elsewhere).code == 7  # its quotas are others
     assert cluster("apply", "plan.json", "--yes").code == 0
 

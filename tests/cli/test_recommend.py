@@ -1,8 +1,6 @@
 """`kquota recommend` as a process: what it prints, and that `kquota plan` reads it."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.processes import ran
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -180,15 +179,8 @@ def test_a_quota_at_another_level_that_is_too_low_is_replaced(kquota: Kquota, tm
 def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
     """Through a pipe: what stays is no change, and what was applied is recommended again as it is."""
     done = kquota("recommend", "usage.csv", "--quotas", "quotas.yaml", "-o", "yaml")
-    plan = subprocess.run(
-        [sys.executable, "-m", "kquota", "plan", "-", "--quotas", "quotas.yaml", "-o", "json"],
-        input=done.out,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        check=True,
-    )
+    command = [sys.executable, "-m", "kquota", "plan", "-", "--quotas", "quotas.yaml", "-o", "json"]
+    plan = ran(command, tmp_path, given=done.out)
     (tmp_path / "recommended.yaml").write_text(done.out)
     recommended = read_quotas(tmp_path / "recommended.yaml")
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
 from tests.cli.test_resolve import QUOTAS
+from tests.support.processes import ran
 
 CLIENTS = "user,client_id,ip\nuser1,clientA,10.0.0.7\nuser2,clientB,10.0.0.8\nuser3,,10.0.0.9\nuser3,clientA,\n"
 
@@ -90,13 +90,8 @@ def test_which_known_clients_an_entity_governs(kquota: Kquota, file: str, golden
 
 def test_clients_come_through_a_pipe(file: str, tmp_path: Path) -> None:
     arguments = ["--who", "user=user1", "--clients", "-", "-o", "json", "--quotas", str(tmp_path / file)]
-    done = subprocess.run(
-        [sys.executable, "-m", "kquota", "resolve", *arguments],
-        input='{"user": "user1", "client_id": "x", "api": "produce"}\n',
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    usage = '{"user": "user1", "client_id": "x", "api": "produce"}\n'
+    done = ran([sys.executable, "-m", "kquota", "resolve", *arguments], given=usage)
     (line,) = done.stdout.splitlines()
     found = validated(line, "resolution")
     assert (found["client"], [each["key"] for each in found["resolutions"]]) == (

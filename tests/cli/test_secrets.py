@@ -5,7 +5,6 @@ import http.server
 import json
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from kquota.backends import wire
 from kquota.backends.secrets import crosses_networks, without
 from kquota.cli.main import run
 from tests.backends.test_kafka_peers import VERSIONS, Peer
+from tests.support.listening import serving
 
 SECRET = "S3cr3t-m4rker"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -69,16 +69,8 @@ def echo() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join(10)
-    server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
@@ -216,15 +208,7 @@ def test_a_token_with_the_line_end_of_its_file_is_sent(monkeypatch: pytest.Monke
         ("describe", "--zookeeper", f"zk://alice:{SECRET}@127.0.0.1:1"),
         ("audit", "--prometheus", f"http://alice:{SECRET}@127.0.0.1:1", "--quotas", "quotas.json"),
         ("audit", "--prometheus", f"ftp://alice:{SECRET}@127.0.0.1:1", "--quotas", "quotas.json"),
-        (
-            "alter",
-            "--zookeeper",
-            "127.0.0.1:1",
-            "--user",
-            "alice",
-            "--add-config",
-            f"SCRAM-SHA-256=[password={SECRET}]",
-        ),
+        ("alter", "--zookeeper", "127.0.0.1:1", "--user", "a", "--add-config", f"SCRAM-SHA-256=[password={SECRET}]"),
     ],
 )
 def test_credentials_where_none_belong(arguments: tuple[str, ...], hides: Callable[..., tuple[int, str]]) -> None:
@@ -311,16 +295,8 @@ def test_a_token_over_http_is_warned_of(capsys: pytest.CaptureFixture[str], monk
             f"sasl.jaas.config={OAUTH} required clientId=alice clientSecret={SECRET};\n"
             f"sasl.oauthbearer.token.endpoint.url={url}\n"
         )
-        run(
-            [
-                "--quiet",
-                "describe",
-                "--bootstrap-server",
-                "broker.invalid:9092",
-                "--command-config",
-                "client.properties",
-            ]
-        )
+        live = ("--bootstrap-server", "broker.invalid:9092", "--command-config", "client.properties")
+        run(["--quiet", "describe", *live])
         assert capsys.readouterr().err.count("the secret goes to the token endpoint over http") == expected
     monkeypatch.setenv("KQUOTA_ZOOKEEPER_USERNAME", "super")
     monkeypatch.setenv("KQUOTA_ZOOKEEPER_PASSWORD", SECRET)

@@ -69,9 +69,6 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
     own = QUOTAS.split("version: 1\n")[1]
     (tmp_path / "own.yaml").write_text(WORKLOAD + own)
-    (tmp_path / "calm.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 1min\nclients: [{api: produce, user: alice, rate: 1kB}]\n"
-    )
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv", "markdown"])
@@ -113,13 +110,6 @@ def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
     assert own.out == GOLDEN.with_suffix(".csv").read_text()
 
 
-def test_fail_on_throttled(kquota: Kquota, tmp_path: Path) -> None:
-    """An answer for scripts, only when asked for."""
-    (tmp_path / "low.yaml").write_text(QUOTAS.replace("1MB", "100"))
-    assert kquota("simulate", "calm.yaml", "--quotas", "low.yaml", "--fail-on", "throttled").code == 1
-    assert kquota("simulate", "calm.yaml", "--quotas", "quotas.yaml", "--fail-on", "throttled").code == 0
-
-
 def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) -> None:
     """The limits in the column throttle nobody in the same workload; a tenth less throttles."""
     (tmp_path / "new.yaml").write_text(
@@ -152,7 +142,9 @@ def test_what_would_be_enough_without_a_quota(kquota: Kquota, tmp_path: Path) ->
             {"entity": {kind: name}, "values": values} for kind, of in quotas.items() for name, values in of.items()
         ]
         (tmp_path / "enough.yaml").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries}))
-        return kquota("simulate", "new.yaml", "--quotas", "enough.yaml", "--fail-on", "throttled").code == 1
+        code = kquota("simulate", "new.yaml", "--quotas", "enough.yaml", "--fail-on", "throttled").code
+        assert code in (0, 1)
+        return code == 1
 
     assert not throttled(1.0)
     assert throttled(0.9)

@@ -1,15 +1,13 @@
 """Names and keys that are nearly right, and first steps that go nowhere: each has a next step."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from kquota.cli.grammar import Command
 from kquota.cli.main import cli
 from kquota.core.quotas.quota import QuotaKey, parse_value
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, commands
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -187,15 +185,5 @@ def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:
 
 
 def test_no_command_lets_the_last_of_several_win() -> None:
-    def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-        context = click.Context(group)
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            assert command is not None
-            if isinstance(command, click.Group):
-                yield from commands(command, (*above, name))
-            else:
-                yield (*above, name), command
-
     found = dict(commands(cli))
-    assert [name for name, command in found.items() if not isinstance(command, Command)] == [("kafka-configs",)]
+    assert [name for name, command in found.items() if not isinstance(command, Command)] == ["kafka-configs"]

@@ -1,12 +1,13 @@
 """Start-up stays light: nothing heavy is imported until it is needed."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import ran
 
 HEAVY = (
     "rich", "kazoo", "kafka", "confluent_kafka", "pyspark", "pyarrow", "pandas", "numpy", "numba", "yaml",
@@ -34,14 +35,7 @@ print("\\n" + json.dumps(found))
 
 def modules_of(*arguments: str, **environment: str) -> set[str]:
     """The modules that one run of kquota has loaded."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | environment,
-        check=True,
-    )
+    done = ran([sys.executable, "-c", RUN, *arguments], environment=environment)
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 

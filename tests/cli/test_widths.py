@@ -9,7 +9,7 @@ import gzip
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve
 from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as RECORDED
-from tests.cli.conftest import in_memory
+from tests.cli.conftest import commands, in_memory
 from tests.cli.test_screens import LONG, WIDTHS, shown
 from tests.test_recorder import Loggers
 
@@ -185,17 +185,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
     monkeypatch.setattr("kquota.cli.commands.probe.run", probed)
     return tmp_path
-
-
-def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, *above, name)
-        else:
-            yield " ".join((*above, name)), command
 
 
 def options(command: click.Command) -> set[str]:

@@ -18,6 +18,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError, Locked
+from tests.support.processes import ran
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 PLAN: Plan = plan(QuotaSnapshot({}), {entity: {QuotaKey.PRODUCER_BYTE_RATE: 1000} for entity in (ALICE, BOB)})
@@ -283,16 +284,9 @@ Journal(Path(sys.argv[1])).finish(entry, "applied", now=5)
 @pytest.mark.parametrize(("most", "begins"), [(100, False), (3000, False), (100_000, True)])
 def test_the_kernels_own_refusal_comes_before_the_first_write(tmp_path: Path, most: int, begins: bool) -> None:
     """`ulimit -f`: no room for the entry, none for its outcome, enough for both."""
-    import subprocess
     import sys
 
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "journal"), str(most)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=False,
-    )
+    done = ran([sys.executable, "-c", LIMITED, str(tmp_path / "journal"), str(most)])
     assert ("File too large" in done.stderr) == (not begins), done.stderr
     assert [entry.outcome for entry in Journal(tmp_path / "journal").read().entries] == (["applied"] if begins else [])
     assert {*os.listdir(tmp_path / "journal")} <= {".lock", *Journal(tmp_path / "journal").names()}

@@ -18,6 +18,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import Unreachable
 from kquota.sandbox import JARS, pyspark_jars
 from tests.support.processes import Processes, free_ports, java
+from tests.support.sandbox import kazoo
 
 _READY_S = 180
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
@@ -122,17 +123,10 @@ def one(ensemble: Ensemble, mode: str) -> int:
 
 def look(ensemble: Ensemble, root: str) -> tuple[set[str], list[str]]:
     """The users that have a node, and those that the notifications name."""
-    from kazoo.client import KazooClient
-
-    client: Any = KazooClient(ensemble.connect + root, timeout=30)
-    client.start(60)
-    try:
+    with kazoo(ensemble.connect + root, timeout=30) as client:
         client.sync("/")
         users = set(client.get_children("/config/users"))
         changes = [client.get(f"{znode.CHANGES}/{name}")[0] for name in client.get_children(znode.CHANGES)]
-    finally:
-        client.stop()
-        client.close()
     told = [data.decode().removeprefix('{"version":2,"entity_path":"users/').removesuffix('"}') for data in changes]
     return users, told
 
@@ -140,16 +134,9 @@ def look(ensemble: Ensemble, root: str) -> tuple[set[str], list[str]]:
 @pytest.fixture
 def root(ensemble: Ensemble, request: pytest.FixtureRequest) -> str:
     """A chroot of the test's own."""
-    from kazoo.client import KazooClient
-
     path = f"/{abs(hash(request.node.name))}"
-    client = KazooClient(ensemble.connect, timeout=30)
-    client.start(60)
-    try:
+    with kazoo(ensemble.connect, timeout=30) as client:
         client.create(path)
-    finally:
-        client.stop()
-        client.close()
     return path
 
 

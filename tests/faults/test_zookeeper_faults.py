@@ -28,7 +28,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
 from tests.support.processes import stand_still
-from tests.support.sandbox import Sandbox
+from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples
 from tests.support.waiting import until
 
@@ -148,13 +148,8 @@ SCENARIOS = {
 
 @pytest.fixture
 def client(zookeeper: Sandbox) -> Any:
-    from kazoo.client import KazooClient
-
-    client = KazooClient(zookeeper.connect)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with kazoo(zookeeper.connect) as client:
+        yield client
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

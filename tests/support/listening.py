@@ -3,6 +3,8 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 
@@ -38,3 +40,17 @@ class Listening:
 
     def _serve(self, connected: socket.socket) -> None:
         raise NotImplementedError
+
+
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The URL of an HTTP server that answers by this handler, and writes down nothing."""
+    quiet = type("Quiet", (handler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
+
+from tests.support.listening import serving
 
 CLIENT_ID, CLIENT_SECRET = "kquota-client", "kquota-client-secret"
 SUBJECT = "service"
@@ -41,7 +43,7 @@ class AuthorizationServer:
         self.jwks.write_text(json.dumps({"keys": [key]}))
         self.requests: list[tuple[dict[str, str], dict[str, list[str]]]] = []
         self.url = ""
-        self._server: ThreadingHTTPServer | None = None
+        self._stack = ExitStack()
 
     def __enter__(self) -> AuthorizationServer:
         owner = self
@@ -66,18 +68,11 @@ class AuthorizationServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Says nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/token"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self.url = f"{self._stack.enter_context(serving(Handler))}/token"
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
 
     def token(self, subject: str = SUBJECT, *, age_s: float = 0) -> str:
         """A signed token that is valid for an hour after it was made."""

@@ -19,7 +19,8 @@ from typing import BinaryIO, Self
 
 from tests.support.waiting import PATIENCE_S
 
-ARCHIVES = Path(__file__).resolve().parents[2] / "build" / "archives"
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVES = ROOT / "build" / "archives"
 """Where `tests.support.archives` writes loaded classes."""
 SPARK = "spark"
 """The name of the archive for Spark's JVMs."""
@@ -51,6 +52,25 @@ def spark_options(settings: Mapping[str, object]) -> str:
     """
     given = (shlex.quote(f"-D{name}={value}") for name, value in settings.items())
     return " ".join((QUICK_SPARK["SPARK_SUBMIT_OPTS"], *given))
+
+
+def ran(
+    command: Sequence[object],
+    folder: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+    given: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, with this kquota and more environment; what it prints is kept."""
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | dict(environment or {}),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
 
 
 def stand_still(pid: int) -> None:

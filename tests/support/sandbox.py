@@ -1,13 +1,14 @@
 """A real ZooKeeper that lives as long as its `with` block and leaves nothing behind."""
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kquota.sandbox import HOST, JARS, ZooKeeper, end, launch
 
@@ -76,3 +77,17 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@contextlib.contextmanager
+def kazoo(address: str, **options: Any) -> Iterator[Any]:
+    """A plain kazoo client, to look at nodes and to prepare them."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(address, **options)
+    client.start(60)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()

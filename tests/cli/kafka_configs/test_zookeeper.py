@@ -61,9 +61,6 @@ def test_the_rest_of_a_node_is_kept(tool: Tool, chroot: str, znodes: Any) -> Non
     assert znodes.get("/config/users/u")[0] == node(SCRAM__SHA__256=scram, consumer_byte_rate="2")
 
 
-U1, DU, C1, DC = "user-principal 'u1'", "default user-principal", "client-id 'c1'", "default client-id"
-
-
 def test_a_chroot_that_is_not_there(tool: Tool, chroot: str) -> None:
     line = f"--zookeeper {chroot}-not"
     assert tool(f"{line} --describe --entity-type users") == Ran(0, WARNING, "")
