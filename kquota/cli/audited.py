@@ -269,8 +269,13 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
 
     `why_no_quotas` says why no quota is known, and what to do about it.
     """
+    from kquota.audit.sources.lost import Lost
+
     answers = result.quality.answers
     every = by_harm(answers)
+    lost = Lost(result.quality.noted)
+    said = _what_log_says(answers) + (f"; {lost.of_anybody}" if lost else "")
+    throttled = any(told.throttled_events for told in answers.values())
     shown = [item for item in every if show_all or item[1].throttled_events]
 
     def document() -> Document:
@@ -282,23 +287,22 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
             recorded_under={
                 "source": "log" if answers else "unknown",
                 "quotas": None,
-                "throttled": any(told.throttled_events for told in answers.values()) if answers else None,
+                "throttled": throttled or (None if lost or not answers else False),
             },
             answers=answers,
             counted=True,
         )
 
     def screen() -> Iterator[Part]:
-        yield Note(safe(_what_log_says(answers)))
+        yield Note(safe(said))
         if shown:
             yield _answers_table(shown)
         yield Note(f"{many(result.quality.events, 'request')} read{_when(result)} ({result.engine} engine)")
-        if any(told.throttled_events for told in answers.values()):
+        if throttled:
             yield Note(_WHICH)
         yield Note(safe(why_no_quotas))
 
     def text() -> Iterator[Part]:
-        said = _what_log_says(answers)
         yield f"**{markdown(said[0].upper() + said[1:])}.**"
         if shown:
             yield ""

@@ -11,6 +11,8 @@ from pathlib import Path
 from kquota.audit.follow.counters import counter_of
 from kquota.audit.follow.follow import Follower, Live
 from kquota.audit.settings import AuditSettings
+from kquota.audit.sources.lost import Lost
+from kquota.audit.sources.origins import check
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Under
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -43,7 +45,8 @@ class Logs:
     def look(self, quotas: QuotaSnapshot | None = None) -> Look:
         """Reads what came, and gives each counter as of the newest settled line of its broker.
 
-        Raises InputError for a path that cannot be followed, and where no path is there at the first look.
+        Raises InputError for a path that cannot be followed, for a log of several brokers, and where no path is there
+        at the first look.
         """
         snapshot = QuotaSnapshot({}) if quotas is None else quotas
         if not self._followers:
@@ -63,6 +66,11 @@ class Logs:
             new = late - self._late
             missing.append(Missing(self.name, f"{new:,} line{'' if new == 1 else 's'} came too late to be counted"))
         self._late = late
+        for follower in self._followers:
+            noted = follower.quality.noted
+            check(self.name, (note for shown in noted.values() for note in shown))
+            if lacks := Lost(noted).lacks:
+                missing.append(Missing(self.name, lacks))
         if not self._bytes:
             missing.append(Missing(self.name, "no request is logged yet: 'kquota record' switches the request log on"))
         return Look(

@@ -20,6 +20,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.audit.test_ledger import audit
+from tests.audit.test_requests import QUOTAS, whole_log
 from tests.support.scheduling import examples
 
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -118,6 +119,18 @@ def test_what_is_not_known_stays_so(
 
     assert {change.client_id: change.outcome for change in comparison.clients} == outcomes
     assert comparison.same == (2 if before and "app0" not in outcomes else 0)
+
+
+def test_nobody_is_no_longer_throttled_by_a_log_with_gaps(tmp_path: Path) -> None:
+    """The clients of a counter that the replay lets pass have no names; what is missing may throttle them."""
+    lines = [line for place, line in enumerate(whole_log()) if place % 60 < 30]
+    (tmp_path / "kafka-request.log").write_text("".join(f"{line}\n" for line in lines))
+    high = QuotaHistory.of(QuotaSnapshot({Entity(user="slow"): {PRODUCER: 10**7}}))
+    asked = AuditSettings(high, against=QUOTAS, top_clients=None, per_client=True)
+
+    comparison = compare(local.audit(plan_splits([str(tmp_path)], "auto"), asked, "usage"), asked)
+
+    assert {change.outcome for change in comparison.clients if change.user == "slow"} == {Outcome.UNDETERMINED}
 
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from kquota.cli.exit_codes import ExitCode
+from tests.audit.test_requests import whole_log
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.waiting import interrupted, until
 
@@ -340,6 +341,17 @@ def test_json_goes_to_a_file_too(kquota: Kquota, tmp_path: Path) -> None:
 
     assert done.code == printed.code
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(printed.out)
+
+
+def test_nobody_was_throttled_as_far_as_the_log_shows(kquota: Kquota, tmp_path: Path) -> None:
+    """Without quotas too, it is said that requests are missing, and no program takes the log for all."""
+    lines = [line for place, line in enumerate(whole_log()) if place % 60 < 30]
+    (tmp_path / "a.log").write_text("".join(f"{line}\n" for line in lines))
+
+    done = kquota("audit", "a.log", "-o", "json")
+
+    assert json.loads(done.out)["recorded_under"]["throttled"] is None
+    assert "was delayed; about 90 of 210 requests are not in the log" in kquota("audit", "a.log").err
 
 
 @pytest.mark.parametrize("ms", ["", ",113"])

@@ -23,6 +23,7 @@ from kquota.live.explain import explain
 from kquota.live.followed import Logs
 from kquota.live.watching import View, Watching
 from tests.audit import oracle
+from tests.audit.test_requests import whole_log
 
 RECORDED = Path("tests/data/request_log")
 PRODUCE, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -176,6 +177,21 @@ def test_what_cannot_be_read_is_named(watch: Watch, tmp_path: Path) -> None:
     assert len(first.look.unread) == 1
     assert [missing.why for missing in second.missing][1:] == ["1 line came too late to be counted"]
     assert third.missing == ()
+
+
+def test_what_a_request_log_lacks_is_said(watch: Watch, tmp_path: Path) -> None:
+    """By the numbers of its requests, however few come at a time."""
+    log = tmp_path / "kafka-request.log"
+    log.touch()
+    watching = watch(log)
+    for start in range(0, 240, 60):
+        with open(log, "a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in whole_log()[start : start + 30])
+        view = watching.look(alice(producer_byte_rate=100))
+
+    assert [missing.why for missing in view.missing] == [
+        "about 90 of 210 requests are not in the log, by their numbers"
+    ]
 
 
 def test_clients_of_the_last_half_minute(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

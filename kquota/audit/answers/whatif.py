@@ -201,7 +201,7 @@ class _Side:
 
     def standing(self, client: _Client) -> Standing:
         """How the client fares, but for its limit."""
-        fate = self.clients.get(client)
+        fate = self.clients.get(client) or self._of_counter(client)
         if fate is None:
             return Standing()
         unknown = frozenset(fate.unknown)
@@ -218,6 +218,11 @@ class _Side:
             predicted=fate.predicted,
             clients=fate.sharing,
         )
+
+    def _of_counter(self, client: _Client) -> _Fate | None:
+        """The fate of all behind the counter of a client, where it names nobody."""
+        user, _, client_id = (self.limited(client, Standing()).sensor or "").partition(":")
+        return self.clients.get((client[0], unquote(user) or None, client_id or None))
 
     def limited(self, client: _Client, standing: Standing) -> Standing:
         """The same with what limits the client."""

@@ -239,6 +239,9 @@ class Follower:
     def quality(self) -> Tally:
         """What was read so far, and what was not."""
         quality = Tally.total([*self._known.tallies.values()])
+        for dialect, shown in (("request-log", {*self._requests.left()}), (REQUESTS, self._requests.sketch())):
+            if shown:
+                quality.note(dialect, *shown)
         unread = [UnreadFile(path, "no such file or folder") for path in self.tail.missing]
         if self.tail.lost is not None:
             unread.append(UnreadFile(self._paths[0], self.tail.lost))
@@ -268,11 +271,8 @@ class Follower:
         ranks = self.tail.ranks()
 
         def parcels() -> Iterator[stages.Parcel]:
-            quality = self.quality
-            for dialect, shown in (("request-log", {*self._requests.left()}), (REQUESTS, self._requests.sketch())):
-                if shown:
-                    quality.note(dialect, *shown)
-            yield quality
+            self._requests.end()
+            yield self.quality
             for (file, part), parcel in self._spool:
                 if file in self._known.void:
                     continue

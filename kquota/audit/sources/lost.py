@@ -16,7 +16,8 @@ from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 
-REASON: Final = "some requests in the recording cannot be read, and may be of this counter"
+_UNREAD: Final = "some requests in the recording cannot be read"
+REASON: Final = f"{_UNREAD}, and may be of this counter"
 _REQUEST: Final = re.compile(rf"{MARK}|Completed\W+(?:20)?request|requestHeader|requestApiKeyName", re.IGNORECASE)
 _API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
 _CLIENT: Final = re.compile(
@@ -83,8 +84,11 @@ class Lost:
         self._clients: dict[str, set[str]] = {}
         gaps = [note.split("\0") for shown in noted.values() for note in shown if note.startswith(f"{_GAP}\0")]
         missing, of = (sum(int(note[place]) for note in gaps) for place in (2, 3))
-        self.reason = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if gaps else REASON
+        self.lacks = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if gaps else ""
+        """How many are missing, where their numbers say so."""
+        self.reason = self.lacks or REASON
         """Why nobody knows."""
+        self.of_anybody = self.lacks or _UNREAD
         for each in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
             _, key, client = each.split("\0", 2)
             self._clients.setdefault(key, set()).add(client)

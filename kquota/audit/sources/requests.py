@@ -158,20 +158,27 @@ class Requests:
             if len(columns) < _TOGETHER:
                 return
             del self._waiting[path]
+        self._meet(columns, path)
         yield from self._notes(columns, path)
 
     def left(self) -> Iterator[str]:
-        """What to note of requests that were too few before the end of what is followed. Raises as `shown`."""
+        """What to note so far of requests that are few."""
         for path, columns in self._waiting.items():
             yield from self._notes(columns, path)
 
-    def _notes(self, columns: Int64s, path: str) -> Iterator[str]:
-        connection, number, own, request_ns, time_ms = columns.T
-        if not len(columns):
-            return
-        if path not in self._met and are_at_once(connection, time_ms, request_ns):
+    def end(self) -> None:
+        """Raises as `shown`, of requests that stay few."""
+        for path, columns in self._waiting.items():
+            self._meet(columns, path)
+
+    def _meet(self, columns: Int64s, path: str) -> None:
+        if path not in self._met and len(columns) and are_at_once(columns[:, 0], columns[:, 4], columns[:, 3]):
             raise UnreadableFile(f"{path}: {_AT_ONCE}", hint=_NO_OTHER)
         self._met.add(path)
+
+    @staticmethod
+    def _notes(columns: Int64s, path: str) -> Iterator[str]:
+        connection, number, own, _, time_ms = columns.T
         if lacking := missing(connection, number, own == 1):
             yield from gap(f"{path} {time_ms.min()}", lacking, lacking + len(columns))
         # A burst may have one time by chance.

@@ -305,7 +305,7 @@ class _Screen:
 
 
 def _left_out(seen: Seen) -> Iterator[Note]:
-    return (Note(f"{place} is left out: {why}", by=warn) for place, why in seen.missing)
+    return (Note(f"{place}: {why}", by=warn) for place, why in seen.missing)
 
 
 def _is_hot(use: Use) -> bool:
