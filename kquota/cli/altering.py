@@ -61,7 +61,7 @@ def carry_out(
 
     def agree(rehearsal: Rehearsal) -> None:
         note_new_names(rehearsal)
-        new = [each for each in rehearsal.plan.objections if each not in agreed]
+        new = [objection for objection in rehearsal.plan.objections if objection not in agreed]
         if writing.output == "table" and consent.will_ask(new, writing):
             # Who is asked sees first what it is about.
             show(altered_view(rehearsal, dry_run=False), writing.output)

@@ -209,8 +209,8 @@ def _recommend(asked: usage.Asked) -> str:
 
 def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:
     """The document as the last of several, which are a line each."""
-    found = document()
-    yield from (found,) if isinstance(found, Mapping) else found
+    answer = document()
+    yield from (answer,) if isinstance(answer, Mapping) else answer
 
 
 def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
@@ -274,8 +274,8 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
     answers = result.quality.answers
     every = by_harm(answers)
     lost = Lost(result.quality.noted)
-    said = _what_log_says(answers) + (f"; {lost.of_anybody}" if lost else "")
-    throttled = any(told.throttled_events for told in answers.values())
+    sentence = _what_log_says(answers) + (f"; {lost.of_anybody}" if lost else "")
+    throttled = any(answer.throttled_events for answer in answers.values())
     shown = [item for item in every if show_all or item[1].throttled_events]
 
     def document() -> Document:
@@ -294,7 +294,7 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
         )
 
     def screen() -> Iterator[Part]:
-        yield Note(safe(said))
+        yield Note(safe(sentence))
         if shown:
             yield _answers_table(shown)
         yield Note(f"{many(result.quality.events, 'request')} read{_when(result)} ({result.engine} engine)")
@@ -303,7 +303,7 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
         yield Note(safe(why_no_quotas))
 
     def text() -> Iterator[Part]:
-        yield f"**{markdown(said[0].upper() + said[1:])}.**"
+        yield f"**{markdown(sentence[0].upper() + sentence[1:])}.**"
         if shown:
             yield ""
             yield markdown_of(_answers_table(shown, names=code), " ")

@@ -92,8 +92,8 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
                 file.write(to_json_line(asdict(reject)) + "\n")
     except OSError as error:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
-    told = f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}"
-    warn(f"{told} ({_where(result.rejects)})")
+    message = f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}"
+    warn(f"{message} ({_where(result.rejects)})")
 
 
 def warn_of_log(quality: Tally, zone: str) -> None:

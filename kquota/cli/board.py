@@ -140,8 +140,8 @@ class Board:
             first = max(min(place - self._page // 2, len(rows) - self._page), 0)
             body = [self._table(screen, rows[first : first + self._page], place - first)] if rows else []
         state, help_text = Text(self._state(len(rows)), style="bold"), Text(self._help, style="dim")
-        for each in (state, help_text):
-            each.truncate(screen.width, overflow="ellipsis")
+        for line in (state, help_text):
+            line.truncate(screen.width, overflow="ellipsis")
         return Group(*above, *body, state, help_text)
 
     @property
@@ -193,10 +193,10 @@ class Board:
             column = self._columns[place]
             align: JustifyMethod = "right" if column.number else "left"
             table.add_column(column.heading, justify=align, no_wrap=True, overflow="ellipsis", width=widest[place])
-        for number, (row, mine) in enumerate(zip(rows, cells, strict=True)):
+        for number, (row, line) in enumerate(zip(rows, cells, strict=True)):
             mark = _MARK if number == marked else ""
             style = f"{row.style} reverse".strip() if mark else row.style
-            table.add_row(mark, *(Text(mine[place]) for place in kept), style=style)
+            table.add_row(mark, *(Text(line[place]) for place in kept), style=style)
         return table
 
 

@@ -33,10 +33,10 @@ def described(broker: Broker | None, access: Access) -> View:
         snapshot = configs.describe(broker)
 
     shown = [
-        (broker_text(broker), config, each, each is config)
+        (broker_text(broker), config, setting, setting is config)
         for broker, configs in snapshot.items()
         for config in configs
-        for each in (config, *config.hidden)
+        for setting in (config, *config.hidden)
     ]
     return View(
         screen=lambda: _table(snapshot),
@@ -93,7 +93,8 @@ def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
         return _NOTHING
 
     def hidden(config: BrokerConfig) -> str:
-        return ", ".join(f"{humanize(each.name, each.value)} ({each.source.value})" for each in config.hidden) or "-"
+        settings = (f"{humanize(setting.name, setting.value)} ({setting.source.value})" for setting in config.hidden)
+        return ", ".join(settings) or "-"
 
     table = table_of(
         [(broker, config) for broker, configs in snapshot.items() for config in configs],

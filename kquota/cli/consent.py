@@ -25,17 +25,17 @@ def announce(objections: Iterable[Objection]) -> None:
 
     What lint warns of is advice, which `--quiet` does without.
     """
-    said = [
-        each
-        for each in objections
-        if not quiet() or each.severity > Severity.WARNING or each.name in (*FELT, UNSEEN.name)
+    shown = [
+        objection
+        for objection in objections
+        if not quiet() or objection.severity > Severity.WARNING or objection.name in (*FELT, UNSEEN.name)
     ]
-    for _, kind in groupby(said, key=lambda objection: objection.name):
-        found = list(kind)
-        for objection in found[:_MOST_OF_A_KIND]:
+    for _, kind in groupby(shown, key=lambda objection: objection.name):
+        group = list(kind)
+        for objection in group[:_MOST_OF_A_KIND]:
             warn(objection.message)
-        if len(found) > _MOST_OF_A_KIND:
-            warn(f"and {len(found) - _MOST_OF_A_KIND} more of this kind")
+        if len(group) > _MOST_OF_A_KIND:
+            warn(f"and {len(group) - _MOST_OF_A_KIND} more of this kind")
 
 
 def foretell(objections: Iterable[Objection]) -> None:
@@ -45,8 +45,8 @@ def foretell(objections: Iterable[Objection]) -> None:
         Severity.QUESTION: "apply will ask about this: ",
         Severity.WARNING: "",
     }
-    told = [each for each in objections if each.severity > Severity.WARNING or each.name in FELT]
-    announce(replace(each, message=f"{words[each.severity]}{each.message}") for each in told)
+    chosen = [objection for objection in objections if objection.severity > Severity.WARNING or objection.name in FELT]
+    announce(replace(objection, message=f"{words[objection.severity]}{objection.message}") for objection in chosen)
 
 
 def refuse(objections: Sequence[Objection], given: Writing) -> None:
@@ -85,11 +85,10 @@ def rehearse(objections: Sequence[Objection], given: Writing) -> None:
     """Says of a dry run what speaks against it, and what the run itself would ask. Raises Refused for a refusal."""
     refuse(objections, given)
     asked = _standing(objections, given)
+    asks = "; the run asks about this, and a script needs --yes"
     announce(
-        replace(each, message=f"{each.message}; the run asks about this, and a script needs --yes [{each.name}]")
-        if each in asked
-        else each
-        for each in objections
+        replace(objection, message=f"{objection.message}{asks} [{objection.name}]") if objection in asked else objection
+        for objection in objections
     )
 
 
@@ -100,16 +99,16 @@ def on_terminal() -> bool:
 
 def _refused(objections: Sequence[Objection]) -> Refused:
     """The first objection, how many more there are, and what lifts each kind; not every command has every option."""
-    alike = " like it" if all(each.name == objections[0].name for each in objections) else ""
+    alike = " like it" if all(objection.name == objections[0].name for objection in objections) else ""
     others = f" (and {len(objections) - 1} more{alike})" if len(objections) > 1 else ""
     context = click.get_current_context(silent=True)
-    has = None if context is None else {name for each in context.command.params for name in each.opts}
+    has = None if context is None else {name for param in context.command.params for name in param.opts}
 
     def lifted(name: str, by: Sequence[str]) -> str:
         options = " or ".join(option for option in by if has is None or option in has)
         return f"use {options} if you mean it [{name}]" if options else f"[{name}]"
 
-    kinds = {each.name: each.lifted_by for each in objections}
+    kinds = {objection.name: objection.lifted_by for objection in objections}
     hint = "; ".join(lifted(name, by) for name, by in kinds.items())
     return Refused(f"refused: {safe(objections[0].message)}{others}", hint=hint)
 

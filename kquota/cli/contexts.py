@@ -103,10 +103,10 @@ class Given:
 
     def both(self) -> Access:
         """All the addresses that are given, for a command that needs two. Raises as `in_effect` does."""
-        context, found = self.in_effect()
+        context, settings = self.in_effect()
         return Access(
-            **{name: found[name].value or None for name in (*ADDRESSES, *FILES)},
-            timeout_s=found["timeout"].value or self.timeout_s,
+            **{name: settings[name].value or None for name in (*ADDRESSES, *FILES)},
+            timeout_s=settings["timeout"].value or self.timeout_s,
             # A person who mistypes a port wants the error at once; a script that gives a time-out wants the time.
             patient=self.settings["timeout"].is_option,
             context=None if context is None else context.name,
@@ -140,17 +140,17 @@ class Given:
 
     def _two_addresses(self) -> str:
         """Where each of two addresses comes from, and how to choose one or to remove one."""
-        context, found = self.in_effect()
-        origins = [found[name] for name in ("bootstrap_server", "zookeeper")]
+        context, settings = self.in_effect()
+        origins = [settings[name] for name in ("bootstrap_server", "zookeeper")]
         choose = "choose one by --bootstrap-server or --zookeeper"
-        if context is not None and all(each.origin == "context" for each in origins):
+        if context is not None and all(setting.origin == "context" for setting in origins):
             remove = f"kquota config set-context {context.name} --zookeeper ''"
             return f"context {context.name} has two addresses: {choose}, or remove one ({remove})"
-        said = [
-            f"the {each.origin} {each.where}" if each.origin == "context" else str(each.where or each.name)
-            for each in origins
+        texts = [
+            f"the context {setting.where}" if setting.origin == "context" else str(setting.where or setting.name)
+            for setting in origins
         ]
-        return f"two addresses are set, by {' and by '.join(said)}: {choose}, or unset one"
+        return f"two addresses are set, by {' and by '.join(texts)}: {choose}, or unset one"
 
     def _context(self) -> Context | None:
         """The context that has a say."""

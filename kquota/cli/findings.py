@@ -135,8 +135,8 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
     """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
     findings, quality = result.found, result.quality
     throttled, undetermined = of_concern(findings)
-    said = words.answer(findings, quality.answers)
-    paragraphs = [f"**{as_markdown(said[0].upper() + said[1:])}.** "]
+    sentence = words.answer(findings, quality.answers)
+    paragraphs = [f"**{as_markdown(sentence[0].upper() + sentence[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
         paragraphs[0] += f"{whatif.records(result)}, {words.times(quality.first_ms, quality.last_ms)} UTC."
     if throttled:
@@ -153,11 +153,11 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
     return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas)])
 
 
-def _undetermined(found: Finding) -> str:
+def _undetermined(finding: Finding) -> str:
     """An undetermined counter, and what is known of it."""
-    wanted = found.wanted_at_least
-    known = f"peak {words.peak(found)}" if wanted is None else f"wanted at least {words.rate(found, wanted)}"
-    return f"{code(found.subject)} ({found.key.value}, {known}: {found.reason})"
+    wanted = finding.wanted_at_least
+    known = f"peak {words.peak(finding)}" if wanted is None else f"wanted at least {words.rate(finding, wanted)}"
+    return f"{code(finding.subject)} ({finding.key.value}, {known}: {finding.reason})"
 
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
@@ -176,7 +176,7 @@ def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
         names += ["client_kind=0.prediction.client_kind"]
         names += [f"predicted_{name}_{end}=0.prediction.{name}.{end}" for name, end in ends]
         names += ["times_out=0.prediction.times_out"]
-    return csv_of(((found, _closed(result, found)) for found in findings), " ".join(names))
+    return csv_of(((finding, _closed(result, finding)) for finding in findings), " ".join(names))
 
 
 def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, str]]:
@@ -197,15 +197,15 @@ def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tupl
     Left out are counters whose clients the log shows unthrottled, and ips that it shows no connection of.
     """
 
-    def met(found: Finding) -> bool:
-        return found.logged is not None and found.logged.throttled_events > 0
+    def met(finding: Finding) -> bool:
+        return finding.logged is not None and finding.logged.throttled_events > 0
 
-    def unmet(found: Finding) -> bool:
-        return not met(found) and (found.logged is not None or found.events == 0)
+    def unmet(finding: Finding) -> bool:
+        return not met(finding) and (finding.logged is not None or finding.events == 0)
 
     if not throttled and not any(map(met, undetermined)):
         return undetermined, ()
-    return [found for found in undetermined if not unmet(found)], [found for found in undetermined if unmet(found)]
+    return [finding for finding in undetermined if not unmet(finding)], [*filter(unmet, undetermined)]
 
 
 def _screen(
@@ -240,26 +240,28 @@ def _screen(
     others = words.throttled_clients(words.ungoverned({*zip(*counters, strict=True)}, quality.answers))
     if others and throttled:
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
-    if any(words.times_out(found) for found in shown):
+    if any(words.times_out(finding) for finding in shown):
         yield Note(
             "times out: records may wait longer than a producer allows by default (delivery.timeout.ms of Java, 2m;"
             " socket.timeout.ms of librdkafka, 1m), and are lost then or sent again"
         )
-    if any(found.prediction is not None for found in shown):
+    if any(finding.prediction is not None for finding in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
-    said = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
-    if any((found.reason or "") not in said for found in undetermined):
+    reasons = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
+    if any((finding.reason or "") not in reasons for finding in undetermined):
         yield Note(f"undetermined: {_why_undetermined(undetermined)}")
     answered = findings if quality.answers else ()
-    logged = [found for found in answered if found.logged is not None and found.logged.throttled_events > 0]
+    logged = [finding for finding in answered if finding.logged is not None and finding.logged.throttled_events > 0]
     if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
-        fit, open_ = ([found for found in logged if found.throttled is fits] for fits in (True, False))
+        fit, open_ = ([finding for finding in logged if finding.throttled is fits] for fits in (True, False))
         of = [f"of {_named(fit)}, as these quotas would"] if fit else []
         of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    if settings.in_force and (denied := [found for found in findings if found.reason and not found.undetermined]):
-        denials = first_of(denied, lambda found: f"{_named([found])}: {found.reason}", most=2)
+    if settings.in_force and (
+        denied := [finding for finding in findings if finding.reason and not finding.undetermined]
+    ):
+        denials = first_of(denied, lambda finding: f"{_named([finding])}: {finding.reason}", most=2)
         yield Note(safe(f"{denials} (--quotas-journal DIR knows when quotas changed)"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
@@ -273,7 +275,7 @@ def _screen(
 
 def _named(findings: Sequence[Finding]) -> str:
     """The first of the counters' clients and keys, and how many more there are."""
-    names = dict.fromkeys(f"{found.subject} {found.key.value}" for found in findings)  # on each broker the same
+    names = dict.fromkeys(f"{finding.subject} {finding.key.value}" for finding in findings)  # on each broker the same
     return first_of([*names], most=_MOST_DELAYED)
 
 
@@ -291,37 +293,37 @@ def _table(
     brokers = len(result.findings.column("broker").unique()) > 1
     logs = result.findings.column("logged_throttled_events").null_count < len(result.findings)
     predicted = bool(result.predictions)
-    held = any(found.held_back for found in shown)
+    held = any(finding.held_back for finding in shown)
     day = _day(shown)
-    key_width = min(_KEY, max(len(found.key.value) for found in shown))
+    key_width = min(_KEY, max(len(finding.key.value) for finding in shown))
     return table_of(
         shown,
         [
-            brokers and (Column("BROKER"), lambda found: found.broker),
-            (Column("WHO", style="bold"), lambda found: named(found.subject)),
-            wide and (Column("COUNTER"), lambda found: found.sensor),
+            brokers and (Column("BROKER"), lambda row: row.broker),
+            (Column("WHO", style="bold"), lambda row: named(row.subject)),
+            wide and (Column("COUNTER"), lambda row: row.sensor),
             (
                 Column("QUOTA", style="cyan", least=key_width),
-                lambda found: (found.key.value, named(entity_text(found.entity), "of ")),
+                lambda row: (row.key.value, named(entity_text(row.entity), "of ")),
             ),
-            (Column("LIMIT", number=True), lambda found: words.limit_parts(found, settings.quotas)),
+            (Column("LIMIT", number=True), lambda row: words.limit_parts(row, settings.quotas)),
             (Column("PEAK", number=True, spare=7), _peak),
-            (Column("DELAYED", number=True), lambda found: (*_delayed(found), *_closed_events(result, found))),
+            (Column("DELAYED", number=True), lambda row: (*_delayed(row), *_closed_events(result, row))),
             predicted and (Column("MUTED", number=True, spare=4), words.muted),
             (
                 Column("LONGEST", number=True, spare=2),
-                lambda found: (*_longest(found), "times out" if words.times_out(found) else ""),
+                lambda row: (*_longest(row), "times out" if words.times_out(row) else ""),
             ),
             (predicted or held)
-            and (Column("DELIVERED", spare=5), lambda found: (*words.delivered_parts(found), words.behind(found))),
+            and (Column("DELIVERED", spare=5), lambda row: (*words.delivered_parts(row), words.behind(row))),
             logs and (Column("LOGGED", number=True, style="dim", spare=6), _logged),
             (
                 Column(f"WHEN ({day}UTC)", spare=1 if settings.in_force else 3, least=_WHEN),
-                lambda found: _times(found)[-2:] if day else _times(found),
+                lambda row: _times(row)[-2:] if day else _times(row),
             ),
             (Column("CLIENTS", spare=8), _clients),
         ],
-        lambda found: "" if found.throttled else "yellow" if found.undetermined else "dim",
+        lambda row: "" if row.throttled else "yellow" if row.undetermined else "dim",
     )
 
 
@@ -336,9 +338,9 @@ def _day(shown: Sequence[Finding]) -> str:
     return "" if len(days) != 1 or any(len(parts) not in (1, 3) for parts in periods) else f"{days.pop()} "
 
 
-def _times(found: Finding) -> tuple[str, ...]:
+def _times(finding: Finding) -> tuple[str, ...]:
     """The first and the last throttle."""
-    return period(found.first_throttled_ms, found.last_throttled_ms)
+    return period(finding.first_throttled_ms, finding.last_throttled_ms)
 
 
 _CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
@@ -347,15 +349,15 @@ _MANY = 1_000_000
 """So many requests take this machine long enough for Spark to be worth a word."""
 
 
-def _closed(result: AuditResult, found: Finding) -> Closed | None:
+def _closed(result: AuditResult, finding: Finding) -> Closed | None:
     """What the counter of a finding did in the closed loop; None where only the open loop is known."""
-    return result.closed_loop[0].counters.get(found.name) if result.closed_loop else None
+    return result.closed_loop[0].counters.get(finding.name) if result.closed_loop else None
 
 
-def _closed_events(result: AuditResult, found: Finding) -> tuple[str, ...]:
+def _closed_events(result: AuditResult, finding: Finding) -> tuple[str, ...]:
     if not result.closed_loop:
         return ()
-    closed = _closed(result, found)
+    closed = _closed(result, finding)
     if closed is None:
         return ("open loop only",)
     return (f"closed loop {closed.throttled_events}", f"longest {duration(closed.throttle_time_max_ms)}")
@@ -368,12 +370,12 @@ def _closed_loop_lines(result: AuditResult) -> list[str]:
     late = [
         (delay, *client) for client, delay in result.closed_loop[0].delays.items() if delay is None or delay >= 1000
     ]
-    late.sort(key=lambda each: (each[0] is not None, -(each[0] or 0), *each[1:]))
+    late.sort(key=lambda client: (client[0] is not None, -(client[0] or 0), *client[1:]))
     if not late:
         return []
 
-    def named(each: tuple[int | None, str, str]) -> str:
-        delay, user, client_id = each
+    def named(client: tuple[int | None, str, str]) -> str:
+        delay, user, client_id = client
         return f"{code(f'{user}:{client_id}')} {'never' if delay is None else f'by {duration(delay)}'}"
 
     return [f"in the closed loop the last request comes later: {first_of(late, named, _MOST_DELAYED)}"]
@@ -387,11 +389,11 @@ def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
 
 def _spared(quality: Tally) -> str:
     """The exempt thread time, by reason."""
-    told = [
+    parts = [
         f"{spared.requests:,} {EXEMPTIONS[reason]} ({duration(spared.request_time_ns // 1_000_000)})"
         for reason, spared in quality.exemptions.items()
     ]
-    return f"; not charged for their thread time: {', '.join(told)}" if told else ""
+    return f"; not charged for their thread time: {', '.join(parts)}" if parts else ""
 
 
 def _how_on_spark(result: AuditResult) -> Iterator[Part]:
@@ -402,61 +404,61 @@ def _how_on_spark(result: AuditResult) -> Iterator[Part]:
 
 def _unread(quality: Tally) -> str:
     """How many requests were there twice, and how many files could not be read to their ends."""
-    told = f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
+    text = f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
     files = len(quality.unread_files)
-    return f"{told}; {many(files, 'file')} not read to the end" if files else told
+    return f"{text}; {many(files, 'file')} not read to the end" if files else text
 
 
 def _why_undetermined(findings: Sequence[Finding]) -> str:
     """Why counters are undetermined."""
     counts: dict[str, int] = {}
-    for found in findings:
-        reason = found.reason or ""
+    for finding in findings:
+        reason = finding.reason or ""
         counts[reason] = counts.get(reason, 0) + 1
     if len(counts) == 1:
         return next(iter(counts))
     return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _peak(found: Finding) -> tuple[str, str]:
+def _peak(finding: Finding) -> tuple[str, str]:
     """The highest rate, and its share of the limit below it; a request quota is a percentage itself."""
-    measured, of_limit = words.peak_parts(found)
-    in_percent = found.key is QuotaKey.REQUEST_PERCENTAGE
+    measured, of_limit = words.peak_parts(finding)
+    in_percent = finding.key is QuotaKey.REQUEST_PERCENTAGE
     return measured, f"{of_limit} of limit" if of_limit and in_percent else of_limit
 
 
-def _delayed(found: Finding) -> tuple[str, ...]:
+def _delayed(finding: Finding) -> tuple[str, ...]:
     """Which of the requests would be throttled if they came as they were recorded."""
-    if found.basis is not Basis.REQUESTS:
-        return found.verdict.value, f"of {found.events:,} {found.basis.value}"
-    if found.throttled_events is None:
+    if finding.basis is not Basis.REQUESTS:
+        return finding.verdict.value, f"of {finding.events:,} {finding.basis.value}"
+    if finding.throttled_events is None:
         # Throttled by the prediction: at the times at which they were recorded, nobody knows how many.
-        return "some" if found.throttled else found.verdict.value, f"of {found.events:,}"
-    return words.share(found.throttled_events, found.events), f"of {found.events:,}"
+        return "some" if finding.throttled else finding.verdict.value, f"of {finding.events:,}"
+    return words.share(finding.throttled_events, finding.events), f"of {finding.events:,}"
 
 
-def _longest(found: Finding) -> tuple[str, ...]:
+def _longest(finding: Finding) -> tuple[str, ...]:
     """The longest wait; the word before a number that the log shows stands above it, as the column is narrow."""
-    told = words.longest(found)
-    number = told.removeprefix(f"{words.LOGGED} ")
-    return (told,) if number == told else (words.LOGGED, number)
+    wait = words.longest(finding)
+    number = wait.removeprefix(f"{words.LOGGED} ")
+    return (wait,) if number == wait else (words.LOGGED, number)
 
 
-def _logged(found: Finding) -> tuple[str, ...]:
+def _logged(finding: Finding) -> tuple[str, ...]:
     """What the broker itself said."""
-    if found.logged is None:
+    if finding.logged is None:
         return ("-",)
-    most = words.length(found.logged.throttle_time_max_ms)
-    if found.logged.throttle_time_ms is None:
-        return f"{found.logged.throttled_events:,}", f"mean ≤ {most}"
-    return words.share(found.logged.throttled_events, found.events), f"≤ {most}"
+    most = words.length(finding.logged.throttle_time_max_ms)
+    if finding.logged.throttle_time_ms is None:
+        return f"{finding.logged.throttled_events:,}", f"mean ≤ {most}"
+    return words.share(finding.logged.throttled_events, finding.events), f"≤ {most}"
 
 
-def _clients(found: Finding) -> str:
+def _clients(finding: Finding) -> str:
     """The clients behind a counter, without what the counter's own name says of them."""
-    user, _, client_id = found.sensor.partition(":")
-    if (user and client_id) or found.key is QuotaKey.CONNECTION_CREATION_RATE:
+    user, _, client_id = finding.sensor.partition(":")
+    if (user and client_id) or finding.key is QuotaKey.CONNECTION_CREATION_RATE:
         return ""
-    names = [client.user if client_id else client.client_id or "(empty client-id)" for client in found.clients]
-    more = found.client_count - len(names)
+    names = [client.user if client_id else client.client_id or "(empty client-id)" for client in finding.clients]
+    more = finding.client_count - len(names)
     return ", ".join(names) + (f" and {more} more" if names and more > 0 else "") or "-"

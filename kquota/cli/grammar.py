@@ -31,14 +31,14 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         params = self.get_params(ctx)
         rare = self._rare(ctx, params) if ALL_OPTIONS not in ctx.meta else []
-        records = [record for each in params if each not in rare and (record := each.get_help_record(ctx))]
+        records = [record for param in params if param not in rare and (record := param.get_help_record(ctx))]
         if records:
             with formatter.section("Options"):
                 formatter.write_dl(records)
 
     def _rare(self, ctx: click.Context, params: Sequence[click.Parameter]) -> list[click.Parameter]:
-        shown = [each for each in params if isinstance(each, click.Option) and each.get_help_record(ctx)]
-        return [each for each in shown if each.name in _RARE] if len(shown) > _MOST + 1 else []  # and --help
+        shown = [param for param in params if isinstance(param, click.Option) and param.get_help_record(ctx)]
+        return [param for param in shown if param.name in _RARE] if len(shown) > _MOST + 1 else []  # and --help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))

@@ -30,8 +30,8 @@ _KEY: Final = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)|.", re.DOTALL)
 
 def names(text: str) -> list[str]:
     """The keys of what a terminal sent: a character, or a name such as `up`. Other keys are left out."""
-    found = (_NAMES.get(key, key) for key in _KEY.findall(text))
-    return [key for key in found if key in _NAMES.values() or key.isprintable()]
+    pressed = (_NAMES.get(key, key) for key in _KEY.findall(text))
+    return [key for key in pressed if key in _NAMES.values() or key.isprintable()]
 
 
 def can_be_read() -> bool:

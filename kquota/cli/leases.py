@@ -93,10 +93,10 @@ def leases_of(backend: QuotaBackend, where: Cluster | None = None) -> Leases:
 
 def few(lines: Iterable[str]) -> Iterator[str]:
     """The first of many lines, and how many more there are."""
-    found = list(lines)
-    yield from found[:_MOST]
-    if len(found) > _MOST:
-        yield f"and {len(found) - _MOST} more: 'kquota history --leases' lists them"
+    texts = list(lines)
+    yield from texts[:_MOST]
+    if len(texts) > _MOST:
+        yield f"and {len(texts) - _MOST} more: 'kquota history --leases' lists them"
 
 
 def ends_of(leases: Sequence[Lease]) -> list[str]:

@@ -279,8 +279,8 @@ def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
         meant = _MEANT[error.option_name]
         if any(meant in param.opts for param in error.ctx.command.params):
             example = " A length of time, such as --for 2h." if meant == "--for" else ""
-            said = f"No such option {error.option_name!r}. Did you mean {meant!r}?{example}"
-            return click.UsageError(said, error.ctx)
+            message = f"No such option {error.option_name!r}. Did you mean {meant!r}?{example}"
+            return click.UsageError(message, error.ctx)
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         instead = _ADVICE.get((str(error.ctx.info_name), error.option_name))
         if instead is not None:
@@ -292,8 +292,8 @@ def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
         and error.ctx is not None
         and any("--out" in param.opts and param.metavar == "FILE" for param in error.ctx.command.params)
     ):
-        said = error.format_message().rstrip(".")
-        return click.UsageError(f"{said}. A file is written with --out {file[1]}", error.ctx)
+        message = error.format_message().rstrip(".")
+        return click.UsageError(f"{message}. A file is written with --out {file[1]}", error.ctx)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
     if extra is None or error.ctx is None:
         return error
@@ -316,16 +316,16 @@ def _closest(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
 
     from kquota.core.quotas.quota import QuotaKey
 
-    said = f"No such option {error.option_name!r}."
+    message = f"No such option {error.option_name!r}."
     key = error.option_name.lstrip("-").replace("-", "_")
     if key in map(str, QuotaKey) and any("--add-config" in param.opts for param in ctx.command.params):
-        return click.UsageError(f"{said} Did you mean: --add-config {key}=VALUE", ctx)
+        return click.UsageError(f"{message} Did you mean: --add-config {key}=VALUE", ctx)
     if ctx.parent is None and error.option_name in _OF_CLUSTERS:
-        return click.UsageError(f"{said} Give it after the command: kquota COMMAND {error.option_name} …", ctx)
+        return click.UsageError(f"{message} Give it after the command: kquota COMMAND {error.option_name} …", ctx)
     known = [option[2:] for param in ctx.command.params for option in param.opts if option.startswith("--")]
     close = difflib.get_close_matches(error.option_name.lstrip("-"), known, n=2, cutoff=0.7)
     alike = " or ".join(repr(f"--{name}") for name in close)
-    return click.UsageError(f"{said} Did you mean {alike}?" if close else said, ctx)
+    return click.UsageError(f"{message} Did you mean {alike}?" if close else message, ctx)
 
 
 _OF_CLUSTERS = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--context", "--command-config")
@@ -372,10 +372,10 @@ def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, o
 
 def _show(error: click.ClickException) -> None:
     """What click says of an error, which repeats words of the command line."""
-    said = io.StringIO()
-    error.show(said)
+    output = io.StringIO()
+    error.show(output)
     # click indents choices by tabs, which are spelled out as all control characters are.
-    say_lines(said.getvalue().expandtabs(4))
+    say_lines(output.getvalue().expandtabs(4))
 
 
 _OF_A_CLUSTER = re.compile(

@@ -96,7 +96,7 @@ def by(decorator: Callable[..., Any]) -> Any:
 
 def declared(function: F) -> F:
     """Adds to a command what the defaults of its parameters declare, in their order."""
-    return _add_all({name: each.default for name, each in signature(function).parameters.items()}, function)
+    return _add_all({name: parameter.default for name, parameter in signature(function).parameters.items()}, function)
 
 
 def gathered(into: str, make: Callable[..., object], **instead: Any) -> Decorator:
@@ -104,8 +104,8 @@ def gathered(into: str, make: Callable[..., object], **instead: Any) -> Decorato
 
     `instead` has other declarations for some of them; None leaves the parameter out, which is None then.
     """
-    given = {name: each.default for name, each in signature(make).parameters.items()} | instead
-    left_out = [name for name, each in given.items() if each is None]
+    given = {name: parameter.default for name, parameter in signature(make).parameters.items()} | instead
+    left_out = [name for name, declaration in given.items() if declaration is None]
 
     def made(**taken: Any) -> object:
         return make(**taken, **dict.fromkeys(left_out))

@@ -41,8 +41,8 @@ def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], l
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
         from kquota.cli.completion import candidates
 
-        found: list[Any] = getattr(candidates, name)(ctx, incomplete)
-        return found
+        items: list[Any] = getattr(candidates, name)(ctx, incomplete)
+        return items
 
     return complete
 
@@ -114,7 +114,7 @@ class Selection:
         Raises click.UsageError for brokers.
         """
         parts: list[Mapping[EntityType, Match]] = [*(dict(entity.parts) for entity in self.named), *self._combined()]
-        return tuple(QuotaFilter(each, strict=strict) for each in parts) if self else (QuotaFilter(),)
+        return tuple(QuotaFilter(part, strict=strict) for part in parts) if self else (QuotaFilter(),)
 
     def filter(self, *, strict: bool) -> QuotaFilter:
         """As `filters`, for a command that takes one name of a type. Raises click.UsageError for several."""
@@ -125,14 +125,14 @@ class Selection:
 
     def covers(self, entity: Entity) -> bool:
         """Whether the entity has all the parts of one that is named, and maybe others; without any, every entity."""
-        return any(each.matches(entity) for each in self.filters(strict=False))
+        return any(filter.matches(entity) for filter in self.filters(strict=False))
 
     def _combined(self) -> list[dict[EntityType, Match]]:
         """One choice per entity type: of several names of one type, each in turn."""
         if self.broker is not None:
             raise click.UsageError("brokers have no quotas: only describe and alter know them")
         choices = product(*self.matches.values()) if self.matches else ()
-        return [dict(zip(self.matches, each, strict=True)) for each in choices]
+        return [dict(zip(self.matches, names, strict=True)) for names in choices]
 
 
 def named(kind: Literal["user", "client", "ip"], about: str, **how: Any) -> Any:

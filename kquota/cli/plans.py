@@ -122,8 +122,8 @@ _MOST_FINDINGS = 20
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
-    for found in findings[:_MOST_FINDINGS]:
-        yield from finding_lines(found)
+    for finding in findings[:_MOST_FINDINGS]:
+        yield from finding_lines(finding)
     if len(findings) > _MOST_FINDINGS:
         yield _more(findings)
 
@@ -131,26 +131,26 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
 def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
     if findings:
         yield ""
-    for found in findings[:_MOST_FINDINGS]:
-        what = f"{subject(found)}: {found.message} [{found.rule.name}]"
-        yield f"* **{found.severity}**: {markdown(what)}: {markdown(found.proof)}"
+    for finding in findings[:_MOST_FINDINGS]:
+        what = f"{subject(finding)}: {finding.message} [{finding.rule.name}]"
+        yield f"* **{finding.severity}**: {markdown(what)}: {markdown(finding.proof)}"
     if len(findings) > _MOST_FINDINGS:
         yield f"* {_more(findings)}"
 
 
 def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
     """What would stop an apply, and what clients feel; what lint finds stands among the findings."""
-    found = {finding.rule.name for finding in findings}
+    rules = {finding.rule.name for finding in findings}
     listed = [
-        each
-        for each in objections
-        if (each.severity > Severity.WARNING and each.name not in found) or each.name in FELT
+        objection
+        for objection in objections
+        if (objection.severity > Severity.WARNING and objection.name not in rules) or objection.name in FELT
     ]
     if listed:
         yield ""
-    for each in listed[:_MOST_FINDINGS]:
-        lifts = f" ({' or '.join(f'`{option}`' for option in each.lifted_by)})" if each.lifted_by else ""
-        yield f"* **{each.severity}**: {markdown(each.message)} [{each.name}]{lifts}"
+    for objection in listed[:_MOST_FINDINGS]:
+        lifts = f" ({' or '.join(f'`{option}`' for option in objection.lifted_by)})" if objection.lifted_by else ""
+        yield f"* **{objection.severity}**: {markdown(objection.message)} [{objection.name}]{lifts}"
     if len(listed) > _MOST_FINDINGS:
         yield f"* and {len(listed) - _MOST_FINDINGS} more such objections: -o json has all"
 
@@ -194,11 +194,11 @@ def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> 
     return Table(columns, rows, styles)
 
 
-def finding_lines(found: Finding, where: str = "") -> Iterator[str]:
+def finding_lines(finding: Finding, where: str = "") -> Iterator[str]:
     """What is wrong, in a line that begins with where, and the proof in another."""
-    word = click.style(str(found.severity), fg=_COLOURS[str(found.severity)], bold=True)
-    yield f"{where}{word}: {safe(subject(found))}: {safe(found.message)} [{found.rule.name}]"
-    yield f"    {safe(found.proof)}"
+    word = click.style(str(finding.severity), fg=_COLOURS[str(finding.severity)], bold=True)
+    yield f"{where}{word}: {safe(subject(finding))}: {safe(finding.message)} [{finding.rule.name}]"
+    yield f"    {safe(finding.proof)}"
 
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

@@ -62,9 +62,9 @@ class Many:
                 yield client
 
         def governing(clients: Iterable[Client]) -> Iterator[Resolved]:
-            for found in reach.governed(entity, counted(clients)):
+            for resolved in reach.governed(entity, counted(clients)):
                 counts["governed"] += 1
-                yield found
+                yield resolved
 
         with_ip = entity.ip is not None
         if file is None:
@@ -81,8 +81,8 @@ class Many:
         named = [f" --{option} {shlex.quote(name)}" for option, name in names.items() if isinstance(name, str)]
         others = not (file or with_ip or self.match) and counts["governed"] < counts["seen"]
         shows = f" ('kquota resolve --all{''.join(named)}' shows the others)" if others else ""
-        found = f"{counts['governed']} of {counts['seen']} {what} clients{like}"
-        note(safe(f"{entity_text(entity)}{nothing} governs {found}{shows}"))
+        whom = f"{counts['governed']} of {counts['seen']} {what} clients{like}"
+        note(safe(f"{entity_text(entity)}{nothing} governs {whom}{shows}"))
 
     def _has_name(self, client: Client) -> bool:
         """Whether a name of the client matches; clients of any other name have none."""
@@ -94,26 +94,26 @@ class Many:
         if count > self.most:
             raise Refused(f"there are {count} known clients, more than {self.most}", hint=hint)
 
-    def _show(self, found: Iterable[Resolved], *, with_ip: bool) -> None:
+    def _show(self, resolved: Iterable[Resolved], *, with_ip: bool) -> None:
         """Each client's resolutions; CSV and JSON as they come."""
 
         def document() -> Iterator[Document]:
-            for client, resolutions in found:
+            for client, resolutions in resolved:
                 yield resolution_document(*client, resolutions, self.path_of)
 
         def csv() -> Csv:
             rows = (
-                (*with_path(each, self.path_of), *_names(client, with_ip))
-                for client, resolutions in found
-                for each in resolutions
+                (*with_path(resolution, self.path_of), *_names(client, with_ip))
+                for client, resolutions in resolved
+                for resolution in resolutions
             )
             return csv_of(rows, f"user=2 client_id=3 {'ip=4 ' if with_ip else ''}{CSV}")
 
         view = View(
-            screen=lambda: _table(found, with_ip=with_ip, wide=False),
+            screen=lambda: _table(resolved, with_ip=with_ip, wide=False),
             document=document,
             csv=csv,
-            others={"wide": lambda: _table(found, with_ip=with_ip, wide=True)},
+            others={"wide": lambda: _table(resolved, with_ip=with_ip, wide=True)},
         )
         show(view, self.output)
 
@@ -133,9 +133,9 @@ def _opened(file: Path) -> Iterator[TextIO]:
             raise InputError(f"{file}: not UTF-8 text") from None
 
 
-def _table(found: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:
+def _table(resolved: Iterable[Resolved], *, with_ip: bool, wide: bool) -> Sequence[Part]:
     """A row for each client and key; `wide` also has the tag of each counter."""
-    shown = [(client, each) for client, resolutions in found for each in resolutions]
+    shown = [(client, resolution) for client, resolutions in resolved for resolution in resolutions]
     if not shown:
         return []
     names = [Column(heading) for heading in ("USER", "CLIENT-ID", *(["IP"] if with_ip else []))]

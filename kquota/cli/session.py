@@ -185,9 +185,9 @@ def _load_quotas(
         return load_quotas_file(source.file), None
     with _open_live(source) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
-        found = ask(backend)
+        answer = ask(backend)
     warn_problems(snapshot)
-    return snapshot, found
+    return snapshot, answer
 
 
 def _only_a_file(source: QuotaSource) -> None:
@@ -272,8 +272,8 @@ def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[Q
         here = cluster_of(backend)
         return Live(_brokers_of(backend), here, leases_of(backend, here) if leases and here is not None else None)
 
-    snapshot, found = _load_quotas(source, ask=ask)
-    return snapshot, found or Live()
+    snapshot, live = _load_quotas(source, ask=ask)
+    return snapshot, live or Live()
 
 
 def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
@@ -291,8 +291,8 @@ def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
         return
     warn_unreadable(pages)
     if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
-        told = f"quotas changed since this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
-        warn(f"{told}: --quotas-journal {book.folder} counts the changes")
+        message = f"quotas changed since this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
+        warn(f"{message}: --quotas-journal {book.folder} counts the changes")
 
 
 def count_brokers(source: QuotaSource) -> int | None:
@@ -370,10 +370,10 @@ def warn_approximations(kafka_version: str) -> None:
 
 def warn_ignored(ignored: Iterable[Ignored]) -> None:
     """Says which quotas the brokers do not enforce, a line on stderr for each key and reason."""
-    found: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
-    for each in ignored:
-        found.setdefault((each.key, each.reason), {})[each.entity] = None
-    for (key, reason), entities in found.items():
+    groups: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
+    for quota in ignored:
+        groups.setdefault((quota.key, quota.reason), {})[quota.entity] = None
+    for (key, reason), entities in groups.items():
         warn(f"{key} of {first_of([*entities], entity_text)}: {reason}")
 
 
@@ -455,8 +455,8 @@ def note_slips(snapshot: QuotaSnapshot, asked: Mapping[EntityType, object]) -> N
         known = {part for entity in snapshot for kind, part in entity.parts if kind is entity_type}
         if not isinstance(name, str) or name in known or len(known) > _MOST_NAMES:
             continue
-        names = [each for each in known if isinstance(each, str)]
-        close = [each for each in names if each.casefold() == name.casefold()]
+        names = [candidate for candidate in known if isinstance(candidate, str)]
+        close = [candidate for candidate in names if candidate.casefold() == name.casefold()]
         if not close and re.search(r"[*?]", name):
             note(f"{name!r} is taken as a name; 'kquota describe --match' takes patterns")
             continue
@@ -476,13 +476,13 @@ def note_new_names(known: Iterable[Entity], entities: Collection[Entity]) -> Non
     known = tuple(known)
     for kind in (EntityType.USER, EntityType.CLIENT_ID):
         there, named = (
-            {name for each in some if isinstance(name := each.name_of(kind), str)} for some in (known, entities)
+            {name for entity in some if isinstance(name := entity.name_of(kind), str)} for some in (known, entities)
         )
-        found = slips(sorted(there | named)) if named - there else {}
+        alike = slips(sorted(there | named)) if named - there else {}
         # Of two new names that are nearly each other, the second one.
-        second = {name for name, other in found.items() if found.get(other) != name or other in there or other < name}
+        second = {name for name, other in alike.items() if alike.get(other) != name or other in there or other < name}
         new = sorted(second - there)
         for name in new[:_MOST_SLIPS]:
-            once(f"{kind.value}={name} is a new name; did you mean {found[name]!r}?", note)
+            once(f"{kind.value}={name} is a new name; did you mean {alike[name]!r}?", note)
         if len(new) > _MOST_SLIPS:
             note(f"and {len(new) - _MOST_SLIPS} more new names are nearly others: 'kquota lint' shows them")

@@ -52,11 +52,11 @@ def settled_table(settled: Iterable[Settled], noun: str) -> Table:
     return table_of(
         settled,
         [
-            (Column(noun.upper(), style="cyan", whole=True), lambda each: str(each.node)),
-            (Column("BEFORE"), lambda each: each.before),
-            (Column("NOW"), lambda each: each.now or "?"),
-            (Column("WAS ON FOR", number=True), lambda each: duration(each.on_ms) if each.on_ms else "-"),
-            (Column("OUTCOME"), lambda each: each.fate.value),
+            (Column(noun.upper(), style="cyan", whole=True), lambda logger: str(logger.node)),
+            (Column("BEFORE"), lambda logger: logger.before),
+            (Column("NOW"), lambda logger: logger.now or "?"),
+            (Column("WAS ON FOR", number=True), lambda logger: duration(logger.on_ms) if logger.on_ms else "-"),
+            (Column("OUTCOME"), lambda logger: logger.fate.value),
         ],
     )
 
@@ -64,12 +64,12 @@ def settled_table(settled: Iterable[Settled], noun: str) -> Table:
 def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
     """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
     every = list(settled)
-    lost = [each for each in every if not each.fate.is_settled]
-    foreign = [each for each in every if each.fate is Fate.FOREIGN]
-    for each in lost:
-        say(f"kquota: {noun} {each.node}: {each.fate.value}: {each.error or f'the level is {each.now}'}")
-    for each in foreign:
-        warn(f"{noun} {each.node}: somebody else set the logger to {each.now} meanwhile: it is left so")
+    lost = [logger for logger in every if not logger.fate.is_settled]
+    foreign = [logger for logger in every if logger.fate is Fate.FOREIGN]
+    for logger in lost:
+        say(f"kquota: {noun} {logger.node}: {logger.fate.value}: {logger.error or f'the level is {logger.now}'}")
+    for logger in foreign:
+        warn(f"{noun} {logger.node}: somebody else set the logger to {logger.now} meanwhile: it is left so")
     if lost:
         return ExitCode.UNREACHABLE if len(lost) == len(every) else ExitCode.PARTIAL
     return ExitCode.CONFLICT if foreign else ExitCode.OK

@@ -49,7 +49,8 @@ def simulated(
         if jobs:
             yield ""
             yield from jobs
-        shown = alike([each for each in result.counters if each.bites or (calm and each.events)], every_name=wide)
+        counters = [counter for counter in result.counters if counter.bites or (calm and counter.events)]
+        shown = alike(counters, every_name=wide)
         if shown:
             yield ""
             yield _counters(shown[:top], several=several, wide=wide)
@@ -194,7 +195,7 @@ def _delays(throttled: int, total: int, longest: int, ranges: Sequence[int]) -> 
     if not throttled:
         return ("perhaps",) if any(ranges) else ("-",)
     sums = (total, total) if ranges[0] == ranges[1] else ranges
-    least, most = (duration(round(each / throttled)) for each in sums)
+    least, most = (duration(round(bound / throttled)) for bound in sums)
     return f"mean {range_text(least, most)}", f"max {duration(longest)}"
 
 
@@ -204,24 +205,24 @@ _DONE = {"create-topics": "created", "create-partitions": "extended", "delete-to
 def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
     """What became of the topics of each client that changes some, a sentence each."""
     for client in workload.clients:
-        found = [each for each in result.clients if each.group == client.name]
-        offered = sum(each.offered for each in found)
+        members = [member for member in result.clients if member.group == client.name]
+        offered = sum(member.offered for member in members)
         if not client.mutates or client.given is not None or not offered:
             continue
         done = _DONE[client.api]
 
-        def topics(name: str, found: list[ClientResult] = found, client: Client = client) -> int:
-            return int(sum(getattr(each, name) for each in found)) // client.partitions
+        def topics(name: str, members: list[ClientResult] = members, client: Client = client) -> int:
+            return int(sum(getattr(member, name) for member in members)) // client.partitions
 
         delivered, failed, waiting = topics("delivered"), topics("rejected"), topics("waiting")
         all_topics = many(offered // client.partitions, "topic")
-        until = max((each.delivered_until_ms or 0 for each in found), default=0) - client.start_ms
+        until = max((member.delivered_until_ms or 0 for member in members), default=0) - client.start_ms
         # A client with one call: when it was over can be said.
-        once = offered == client.units * len(found)
+        once = offered == client.units * len(members)
         after = f" after {duration(until)}" if once else ""
         calls = (
-            f", in {many(sum(each.requests for each in found), 'request')}"
-            if any(each.rejections for each in found)
+            f", in {many(sum(member.requests for member in members), 'request')}"
+            if any(member.rejections for member in members)
             else ""
         )
         if not failed and not waiting:
@@ -229,7 +230,7 @@ def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
             continue
         parts = [f"{delivered:,} of {all_topics} {done}{f', the last{after}' if delivered and after else ''}"]
         if failed:
-            ended = max((each.throttled_until_ms or 0 for each in found), default=0) - client.start_ms
+            ended = max((member.throttled_until_ms or 0 for member in members), default=0) - client.start_ms
             gave_up = client.retry and client.closed
             when = f" after {duration(ended)}" if once and gave_up else ""
             parts.append(f"{failed:,} failed{when} ({'default.api.timeout.ms' if gave_up else 'sent once'})")
@@ -251,22 +252,22 @@ def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> lis
     everywhere = {counter.broker for counter in counters} - {CONTROLLER}
     groups: dict[tuple[object, ...], list[CounterResult]] = {}
     for counter in counters:
-        said = (_limits(counter), _throttled(counter), _when(counter, timed=False), _shared(counter))
-        groups.setdefault((str(counter.sensor), counter.key, *said), []).append(counter)
+        cells = (_limits(counter), _throttled(counter), _when(counter, timed=False), _shared(counter))
+        groups.setdefault((str(counter.sensor), counter.key, *cells), []).append(counter)
 
     def merged(group: list[CounterResult]) -> CounterResult:
         if len(group) == 1:
             return group[0]
         names = sorted(counter.broker for counter in group)
-        said = ", ".join(names) if every_name or len(names) <= _NAMES else f"{len(names)} brokers"
+        broker = ", ".join(names) if every_name or len(names) <= _NAMES else f"{len(names)} brokers"
         if len(names) == len(everywhere) and not every_name:
-            said = f"all {len(names)} brokers"
+            broker = f"all {len(names)} brokers"
         begins = [counter.first_throttled_ms for counter in group if counter.first_throttled_ms is not None]
         ends = [counter.throttled_until_ms for counter in group if counter.throttled_until_ms is not None]
         recoveries = [counter.recovery_ms for counter in group if counter.recovery_ms is not None]
         return replace(
             group[0],
-            broker=said,
+            broker=broker,
             first_throttled_ms=min(begins, default=None),
             throttled_until_ms=max(ends, default=None),
             recovery_ms=max(recoveries, default=None),
@@ -333,10 +334,10 @@ def _enough(lacking: Sequence[Needed]) -> Table:
     return table_of(
         lacking,
         [
-            (Column("WITHOUT A QUOTA", style="bold"), lambda each: entity_words(each.entity)),
-            (Column("QUOTA", style="cyan", whole=True), lambda each: each.key),
-            (Column("PEAK", number=True), lambda each: rate_text(each.peak, short_unit(each.key.unit))),
-            (Column("ENOUGH", number=True), lambda each: (humanize(each.key, each.enough), "per broker")),
+            (Column("WITHOUT A QUOTA", style="bold"), lambda needed: entity_words(needed.entity)),
+            (Column("QUOTA", style="cyan", whole=True), lambda needed: needed.key),
+            (Column("PEAK", number=True), lambda needed: rate_text(needed.peak, short_unit(needed.key.unit))),
+            (Column("ENOUGH", number=True), lambda needed: (humanize(needed.key, needed.enough), "per broker")),
         ],
     )
 
@@ -363,13 +364,13 @@ def _acceptors(result: Simulation) -> Sequence[Part]:
         table_of(
             waited,
             [
-                (Column("BROKER", spare=1), lambda each: each.broker),
-                (Column("LISTENER", style="bold"), lambda each: each.listener),
-                (Column("CONNECTIONS", number=True), lambda each: each.connections),
-                (Column("WAITED", number=True), lambda each: each.waited),
+                (Column("BROKER", spare=1), lambda acceptor: acceptor.broker),
+                (Column("LISTENER", style="bold"), lambda acceptor: acceptor.listener),
+                (Column("CONNECTIONS", number=True), lambda acceptor: acceptor.connections),
+                (Column("WAITED", number=True), lambda acceptor: acceptor.waited),
                 (
                     Column("TIME", number=True),
-                    lambda each: (duration(each.wait_ms), f"max {duration(each.wait_max_ms)}"),
+                    lambda acceptor: (duration(acceptor.wait_ms), f"max {duration(acceptor.wait_max_ms)}"),
                 ),
             ],
         ),

@@ -77,9 +77,9 @@ def guarded() -> Iterator[Stream | None]:
     try:
         yield out
     finally:
-        for each in ours:
+        for stream in ours:
             with contextlib.suppress(OSError, ValueError):
-                each.flush()
+                stream.flush()
         sys.stdin, sys.stdout, sys.stderr = kept
 
 

@@ -128,19 +128,19 @@ def sort_key(cell: object) -> tuple[int, float, str]:
         return (0, 0.0, "")
     if text.startswith("unlimited"):
         return (1, math.inf, text)
-    found = _AMOUNT.match(text)
-    if found is None or not _is_amount(text, found):
+    match = _AMOUNT.match(text)
+    if match is None or not _is_amount(text, match):
         return (2, 0.0, text.casefold())
-    number, unit = float(found[1].replace(",", "")), found[2]
+    number, unit = float(match[1].replace(",", "")), match[2]
     if unit in _TIMES:
         total = sum(float(n.replace(",", "")) * _TIMES[u] for n, u in _AMOUNT.findall(text) if u in _TIMES)
         return (1, total, text)
     return (1, number * _SCALES.get(unit.removesuffix("B"), 1.0), text)
 
 
-def _is_amount(text: str, found: re.Match[str]) -> bool:
+def _is_amount(text: str, match: re.Match[str]) -> bool:
     """Whether a number at the start of a text counts something: a date and an address do not."""
-    return text[found.end() : found.end() + 1] not in ("-", ".", ":") and not found[1].startswith("+")
+    return text[match.end() : match.end() + 1] not in ("-", ".", ":") and not match[1].startswith("+")
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, styles: Iterable[str] = ()) -> None:
@@ -178,7 +178,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, 
         widths = _shared_out(kept, least, widths, width)
     styled = [
         *(["bold"] * len(columns) for _ in heads),
-        *([f"{each.style} {row[-1]}" for each in columns] for row in rows),
+        *([f"{column.style} {row[-1]}" for column in columns] for row in rows),
     ]
     _echo(
         line

@@ -168,7 +168,7 @@ class Asked:
         settings = settings_of(quotas, facts, windows, against=other, broker=broker)
         session.warn_approximations(facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
-        session.warn_ignored(each for snapshot in snapshots for each in snapshot.ignored)
+        session.warn_ignored(ignored for snapshot in snapshots for ignored in snapshot.ignored)
         read = replace(settings.read, broker=self.broker, zone=self.log_timezone, num_partitions=self.num_partitions)
         if topic is not None:
             kafka, timeout_s = topic

@@ -59,7 +59,7 @@ def markdown_of(table: Table, between: str = ", ", *, aligned: bool = True) -> s
 
     def line(cells: Iterable[object]) -> str:
         parts = (cell if isinstance(cell, tuple) else (cell,) for cell in cells)
-        return f"| {' | '.join(between.join(markdown(part) for part in each if part != '') for each in parts)} |"
+        return f"| {' | '.join(between.join(markdown(part) for part in cell if part != '') for cell in parts)} |"
 
     rule = "".join("---:|" if column.number and aligned else "---|" for column in table.columns)
     rows = map(line, said_once(table.columns, table.rows))
@@ -132,8 +132,8 @@ class View:
             return _encoded(self.document(), output)
         if output == "csv":
             assert self.csv is not None
-            found = self.csv()
-            return (found,) if isinstance(found, Csv) else found
+            csv = self.csv()
+            return (csv,) if isinstance(csv, Csv) else csv
         assert self.screen is not None
         return self.screen()
 
@@ -290,8 +290,8 @@ def _lines(branch: Branch, first: str, others: str, width: int, colours: bool, m
     """The lines of a branch and of all below it; what is drawn before its first line, and before the others."""
     for number, line in enumerate(fold(safe(branch.text), max(width - len(others), 1))):
         yield (others if number else first) + (styled(line, branch.style) if colours else line)
-    each, end, beside = marks
+    middle, end, beside = marks
     for number, below in enumerate(branch.below, 1):
         last = number == len(branch.below)
-        before, after = others + (end if last else each), others + ("    " if last else beside)
+        before, after = others + (end if last else middle), others + ("    " if last else beside)
         yield from _lines(below, before, after, width, colours, marks)

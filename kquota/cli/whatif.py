@@ -69,7 +69,7 @@ def replay(
     broker = session.load_broker_settings(facts)
     settings = settings_of(after, facts, against=before, broker=broker)
     session.warn_approximations(facts.kafka_version)
-    session.warn_ignored([each for quotas in reversed(settings.variants) for each in quotas.latest.ignored])
+    session.warn_ignored([ignored for quotas in reversed(settings.variants) for ignored in quotas.latest.ignored])
     settings = replace(settings, top_clients=None, per_client=True, recorded_under=recorded_quotas(recorded_under))
     result = audited(lambda asked: auditing.audit_files(usage, asked), settings)
     auditing.say_recorded_under(result, settings)
@@ -280,9 +280,9 @@ def _delivered(change: Change) -> tuple[str, ...]:
     return (*parts, f"({shared} clients)") if isinstance(change, ClientChange) and shared > 1 else parts
 
 
-def _moved(told: Callable[[Standing], tuple[str, ...]], change: Change) -> tuple[str, ...]:
+def _moved(lines: Callable[[Standing], tuple[str, ...]], change: Change) -> tuple[str, ...]:
     """Both sides, in lines of their own on a terminal; what is the same on both sides once."""
-    before, (first, *rest) = told(change.before), told(change.after)
+    before, (first, *rest) = lines(change.before), lines(change.after)
     return before if before == (first, *rest) else (*before, f"→ {first}", *rest)
 
 

@@ -143,10 +143,10 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
         "rolled back": len(report.rolled_back),
         "unknown": len(report.unknown),
     }
-    said = [many(count, f"entity {what}", f"entities {what}") for what, count in counts.items() if count]
+    parts = [many(count, f"entity {what}", f"entities {what}") for what, count in counts.items() if count]
     if kept and report.entry is not None:
-        said.append(f"{many(kept, 'lease')} changed")
-    text = ", ".join(said) or "nothing to do"
+        parts.append(f"{many(kept, 'lease')} changed")
+    text = ", ".join(parts) or "nothing to do"
     entry = ""
     if report.entry is not None and (report.applied or report.unknown):
         again = "the same once more completes it, " if report.outcome != "applied" else ""

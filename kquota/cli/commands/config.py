@@ -130,7 +130,7 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     new = file.set_context(path, name, settings, current=use)
     note(f"{'created' if new else 'changed'} context {name} in {path}")
     addresses = load_config().context(name).addresses
-    others = [each for each in addresses if not settings.get(each)]
+    others = [address for address in addresses if not settings.get(address)]
     if len(addresses) > 1 and len(others) == 1:  # whoever gives two at once means it
         warn(
             f"{name} has two addresses now, {' and '.join(addresses)}: to remove {others[0]},"
@@ -207,9 +207,9 @@ def current_context() -> None:
 @shown_as("table", "json")
 def view(show_origin: bool, given: contexts.Given) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
-    context, found = given.in_effect()
+    context, effective = given.in_effect()
     place = config_path()
-    settings = (*found.values(), *contexts.of_writes(given.both()))
+    settings = (*effective.values(), *contexts.of_writes(given.both()))
     shown = [(setting.name.replace("_", "-"), setting) for setting in settings if setting.value is not None]
 
     def origin(setting: contexts.Setting) -> str:

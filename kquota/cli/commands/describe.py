@@ -80,7 +80,7 @@ def command(
         pairs = _pairs_of(backend, filters, parts) if output in ("table", "wide") else 0
         snapshot = merged(parts).part(match.matches)
         leases = leases_of(backend).shown_in(snapshot)
-    mechanisms = {entity: found for entity, found in mechanisms.items() if match.matches(entity)}
+    mechanisms = {entity: names for entity, names in mechanisms.items() if match.matches(entity)}
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot)

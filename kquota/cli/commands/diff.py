@@ -91,14 +91,14 @@ def command(
     files = _Files.read([Path(operand.name) for operand in operands if operand.kind == _FILE], cluster)
     one, other = (operand.read(files, given, side) for operand, side in zip(operands, "AB", strict=True))
     # What turns A into B is for A's cluster alone, wherever it is applied from.
-    found = replace(difference(one.quotas, other.quotas, files.unmanaged), cluster=one.cluster)
-    differing = {(change.entity, key) for change in found.changes for key in change.keys}
+    plan = replace(difference(one.quotas, other.quotas, files.unmanaged), cluster=one.cluster)
+    differing = {(change.entity, key) for change in plan.changes for key in change.keys}
     for side, read in zip("AB", (one, other), strict=True):
         ends = ends_of([lease for lease in read.leases if (lease.entity, lease.key) in differing])
         for line in few(f"{side}: {line}" for line in ends):
             note(line)
-    view = plan_view(found, files.labels, words=_words(a, b))
-    return replace(view, asked="--exit-code" if exit_code and found else "")
+    view = plan_view(plan, files.labels, words=_words(a, b))
+    return replace(view, asked="--exit-code" if exit_code and plan else "")
 
 
 def _words(a: str, b: str) -> Words:

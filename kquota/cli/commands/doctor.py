@@ -55,22 +55,22 @@ def command(
       kquota doctor --context prod -o json
     """
     named: list[Access] = []
-    found: list[Check] = []
+    checks: list[Check] = []
     area = ""
     for check in chain(_of_the_cluster(given, journal, named.append), doctor.check_installation()):
-        found.append(check)
+        checks.append(check)
         if output == "table":
             if check.area != area:
                 click.echo(click.style(check.area, bold=True))
                 area = check.area
             _print(check)
-    failures = [check for check in found if check.state is State.FAIL]
-    warnings = [check for check in found if check.state is State.WARN]
+    failures = [check for check in checks if check.state is State.FAIL]
+    warnings = [check for check in checks if check.state is State.WARN]
     if output == "json":
         address, context = (named[0].address, named[0].context) if named else (None, None)
         asked = f"--fail-on {fail_on}" if warnings and fail_on is not None and not failures else ""
-        show(View(document=lambda: doctor_document(found, address, context, _remedy), asked=asked), output)
-    good = len(found) - len(failures) - len(warnings)
+        show(View(document=lambda: doctor_document(checks, address, context, _remedy), asked=asked), output)
+    good = len(checks) - len(failures) - len(warnings)
     note(f"{good} ok, {many(len(warnings), 'warning')}, {many(len(failures), 'failure')}")
     if failures:
         error = failures[0].error

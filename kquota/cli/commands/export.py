@@ -72,13 +72,13 @@ def command(
     if update is not None and format_ != FORMATS[0]:
         raise click.UsageError("only a quotas file of kquota can be updated")
     session.warn_misnomers(wanted.components)
-    everything, found = session.load_quotas_and_leases(source, wanted)
+    everything, all_leases = session.load_quotas_and_leases(source, wanted)
 
     def asked(entity: Entity) -> bool:
         return wanted.matches(entity) and match.matches(entity)
 
     snapshot = QuotaSnapshot({entity: values for entity, values in everything.items() if asked(entity)})
-    leases = [lease for lease in found if lease.entity in snapshot]
+    leases = [lease for lease in all_leases if lease.entity in snapshot]
     for line in few(f"a value for a while: {text}" for text in ends_of(leases)):
         warn(line)
     if match and not snapshot:
@@ -111,8 +111,8 @@ def export(snapshot: QuotaSnapshot, format_: str) -> Exported:
         module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")
         exported: Exported = module.export(snapshot)
         return exported
-    said, unsaid = writable(snapshot)
-    return Exported(quotas_text(said), unsaid)
+    quotas, unsaid = writable(snapshot)
+    return Exported(quotas_text(quotas), unsaid)
 
 
 def _name_unsaid(problems: Sequence[Problem]) -> int:

@@ -105,9 +105,9 @@ def command(
             stop_serving, port = serve(exporter, *address, now)
             note(f"serving http://{address[0]}:{port}/metrics, renewed every {interval / 1000:g} s")
         try:
-            said: Mapping[str, str] = {}
+            reported: Mapping[str, str] = {}
             while True:
-                said = _say(exporter.errors, said)
+                reported = _say(exporter.errors, reported)
                 if textfile is not None:
                     _write(exporter, textfile, now())
                 end = time.monotonic() + interval / 1000

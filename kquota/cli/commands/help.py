@@ -67,9 +67,9 @@ def command(ctx: click.Context, topic: str | None) -> None:
         # Pages are made for 120 columns; a narrower terminal would break their lines inside words.
         click.echo(fitted(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text, nl=False)
     elif topic in COMMANDS:
-        found = cli.get_command(root, topic)
-        assert found is not None
-        click.echo(found.get_help(click.Context(found, info_name=topic, parent=root)))
+        subcommand = cli.get_command(root, topic)
+        assert subcommand is not None
+        click.echo(subcommand.get_help(click.Context(subcommand, info_name=topic, parent=root)))
     else:
         close = difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Topics: {', '.join(TOPICS)}."
@@ -149,8 +149,8 @@ def _cluster_options() -> str:
     """The options of `params.cluster_flags` with their help."""
     command = click.command("cluster")(params.cluster_flags(lambda **_: None))
     context = click.Context(command)
-    found = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
-    return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in found], 38)
+    rows = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
+    return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in rows], 38)
 
 
 def _exit_codes() -> str:

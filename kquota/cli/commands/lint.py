@@ -97,7 +97,7 @@ def command(
 
 def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding]:
     """The findings about entities with such a name; of no patterns, all of them."""
-    return [each for each in findings if not match or (each.entity is not None and match.matches(each.entity))]
+    return [finding for finding in findings if finding.entity and match.matches(finding.entity)] if match else findings
 
 
 def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
@@ -128,19 +128,20 @@ def found_view(findings: Sequence[Finding], file: Path | None, line: Line) -> Vi
 
 def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterator[str]:
     """Annotations of the lines of a pull request, as workflow commands."""
-    for found in findings:
-        kind = "notice" if found.severity is Severity.NOTE else str(found.severity)
-        place = "" if name is None else f"file={_property(safe(name))},line={line(found.entity) or 1},"
-        text = "\n".join(map(safe, f"{subject(found)}: {found.message}. {found.proof}. {found.hint}.".split("\n")))
-        yield f"::{kind} {place}title={_property(found.rule.name)}::{_data(text)}"
+    for finding in findings:
+        kind = "notice" if finding.severity is Severity.NOTE else str(finding.severity)
+        place = "" if name is None else f"file={_property(safe(name))},line={line(finding.entity) or 1},"
+        text = f"{subject(finding)}: {finding.message}. {finding.proof}. {finding.hint}."
+        text = "\n".join(map(safe, text.split("\n")))
+        yield f"::{kind} {place}title={_property(finding.rule.name)}::{_data(text)}"
 
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
-    for found in sorted(findings, key=lambda each: (-each.severity, line(each.entity) or 0)):
-        at = line(found.entity)
-        yield from finding_lines(found, f"{safe(file)}:{at}: " if at is not None else "")
-        yield f"    {click.style('hint:', bold=True)} {safe(found.hint)}"
-    counts = [(sum(found.severity is severity for found in findings), severity) for severity in reversed(Severity)]
+    for finding in sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0)):
+        at = line(finding.entity)
+        yield from finding_lines(finding, f"{safe(file)}:{at}: " if at is not None else "")
+        yield f"    {click.style('hint:', bold=True)} {safe(finding.hint)}"
+    counts = [(sum(finding.severity is severity for finding in findings), severity) for severity in reversed(Severity)]
     yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")
 
 

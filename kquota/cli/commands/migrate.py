@@ -61,8 +61,8 @@ def check(
         kraft, nameless = brokers.migrated()
         snapshot = source.describe()
         nodes = source.user_nodes()
-    for each in (snapshot, kraft):
-        session.warn_problems(each)
+    for quotas in (snapshot, kraft):
+        session.warn_problems(quotas)
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
 
     def document() -> Document:

@@ -187,14 +187,14 @@ def _ask(request: ProbeRequest, bootstrap: str) -> None:
     )
 
 
-def _view(found: ProbeResult) -> View:
+def _view(probe: ProbeResult) -> View:
     """What the broker did beside the prediction, and the verdict."""
 
     def screen() -> Iterator[Part]:
-        yield _table(found)
-        yield _VERDICTS[found.comparison.agreement.value]
+        yield _table(probe)
+        yield _VERDICTS[probe.comparison.agreement.value]
 
-    return View(screen=screen, document=lambda: probe_document(found), csv=lambda: csv_of([found], _CSV))
+    return View(screen=screen, document=lambda: probe_document(probe), csv=lambda: csv_of([probe], _CSV))
 
 
 _CSV = """probe=kind broker sensor=resolution.sensor limit=resolution.limit events=comparison.events
@@ -204,14 +204,14 @@ _CSV = """probe=kind broker sensor=resolution.sensor limit=resolution.limit even
 _COLUMNS = ("WHO", "LIMIT", "SENT", "DELAYED", "THROTTLE TIME", "LONGEST")
 
 
-def _table(found: ProbeResult) -> Table:
-    kind, result = found.kind, found.comparison
+def _table(probe: ProbeResult) -> Table:
+    kind, result = probe.kind, probe.comparison
     seen, least, most = result.observed, result.least, result.most
     sent = f"{result.events:,} requests in {duration(result.duration_ms)}"
     charged = amount_text(result.charged, kind.unit) if kind.unit == "bytes" else ""
     # Of noise there is no ratio.
     known = result.ratio if result.agreement is not Agreement.NOT_THROTTLED else None
-    ratio = "-" if known is None else range_text(*(f"{each:.3f}" for each in known))
+    ratio = "-" if known is None else range_text(*(f"{bound:.3f}" for bound in known))
     styles = {"WHO": "cyan", "LIMIT": "bold"}
     return Table(
         [
@@ -220,8 +220,8 @@ def _table(found: ProbeResult) -> Table:
         ],
         [
             (
-                (f"observed on broker {found.broker}", subject(kind.key, str(found.resolution.sensor))),
-                "unlimited" if found.resolution.limit is None else humanize(kind.key, found.resolution.limit),
+                (f"observed on broker {probe.broker}", subject(kind.key, str(probe.resolution.sensor))),
+                "unlimited" if probe.resolution.limit is None else humanize(kind.key, probe.resolution.limit),
                 (sent, charged),
                 seen.count,
                 duration(seen.total_ms),

@@ -54,13 +54,13 @@ def _share(most: float = 100.0) -> Callable[[str], float]:
     """Reads a share such as 1% or 0.5%, up to so many percent; as a number between 0 and 1."""
 
     def share(text: str) -> float:
-        found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", text, re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?) ?%", text, re.ASCII)
+        if match is None:
             hint = f"; did you mean {text}%?" if re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text, re.ASCII) else ""
             raise click.BadParameter(f"{text!r} is not a share, such as 1% or 0.5%{hint}")
-        if not 0 <= float(found[1]) <= most:
+        if not 0 <= float(match[1]) <= most:
             raise click.BadParameter(f"{text} is not between 0% and {most:g}%")
-        return float(found[1]) / 100
+        return float(match[1]) / 100
 
     return share
 
@@ -140,28 +140,28 @@ def command(
         Policy(max_throttled, confidence, headroom, raise_by, covers, lower),
     )
     with auditing.auditor(asked.usage, settings, "a recommendation") as run:
-        found, measured = recommendations(run, settings, wanted)
+        recommended, measured = recommendations(run, settings, wanted)
     auditing.keep_rejects(measured, asked.quarantine)
     auditing.warn_of_log(measured.quality, settings.read.zone)
 
     def screen() -> Iterator[Part]:
-        yield Note(_answer(found))
-        yield _table(found)
-        yield from _left_open(found, wanted)
+        yield Note(_answer(recommended))
+        yield _table(recommended)
+        yield from _left_open(recommended, wanted)
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
     def document() -> Document:
         enforcement = auditing.enforcement_of(settings)
-        return recommendation_document(found, auditing.data_of(measured.quality), enforcement, measured.engine)
+        return recommendation_document(recommended, auditing.data_of(measured.quality), enforcement, measured.engine)
 
     def counted(part: Part) -> Sequence[Part]:
-        return [part, Note(_answer(found)), *_left_open(found, wanted)]
+        return [part, Note(_answer(recommended)), *_left_open(recommended, wanted)]
 
     def encoded() -> Sequence[Part]:
         return counted(Raw(to_json(document())))
 
     def file() -> Sequence[Part]:
-        return counted(Raw(recommendation_text(found)))
+        return counted(Raw(recommendation_text(recommended)))
 
     return View(
         screen=screen,
@@ -184,10 +184,10 @@ def _refuse_workload(path: str) -> None:
         )
 
 
-def _table(found: Recommendations) -> Table:
+def _table(recommended: Recommendations) -> Table:
     styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
     return table_of(
-        found.quotas,
+        recommended.quotas,
         [
             (Column("WHO", style="bold"), _who),
             (Column("QUOTA", style="cyan", whole=True), lambda quota: quota.key.value),
@@ -226,17 +226,17 @@ def _now(quota: Recommendation) -> tuple[str, ...]:
     return ("-",) if quota.current is None else (humanize(quota.key, quota.current), *governed)
 
 
-def _answer(found: Recommendations) -> str:
+def _answer(recommended: Recommendations) -> str:
     """How many quotas become what."""
-    counts = {change: sum(quota.change is change for quota in found.quotas) for change in Change}
+    counts = {change: sum(quota.change is change for quota in recommended.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
-    said = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
-    return f"{many(len(found.quotas), 'quota')}: {said}; every value holds per broker"
+    summary = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
+    return f"{many(len(recommended.quotas), 'quota')}: {summary}; every value holds per broker"
 
 
-def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
+def _left_open(recommended: Recommendations, wanted: Wanted) -> Iterator[Part]:
     """What the recommendations leave open."""
-    hidden = [quota for quota in found.quotas if quota.basis is Basis.CENSORED]
+    hidden = [quota for quota in recommended.quotas if quota.basis is Basis.CENSORED]
     kept = [quota for quota in hidden if quota.change is Change.KEEP]
     for unknown, remedy in (
         ([quota for quota in hidden if quota not in kept], "raise the quota and measure again"),
@@ -246,18 +246,18 @@ def _left_open(found: Recommendations, wanted: Wanted) -> Iterator[Part]:
             named = first_of(unknown, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}")
             why = "throttled each time it wanted more, so the need is unknown"
             yield Note(f"{named}: {why}: {remedy}", by=warn)
-    if wanted.only and found.left_out:
+    if wanted.only and recommended.left_out:
         # Whoever names somebody asks about nobody else.
-        counters = sum(quota.counters[Verdict.THROTTLED] for quota in found.left_out)
-        others = many(len(found.left_out), "other quota")
+        counters = sum(quota.counters[Verdict.THROTTLED] for quota in recommended.left_out)
+        others = many(len(recommended.left_out), "other quota")
         yield Note(f"{many(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
-    for (kind, key), quotas in quota_kinds(() if wanted.only else found.left_out).items():
+    for (kind, key), quotas in quota_kinds(() if wanted.only else recommended.left_out).items():
         counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
         text = f"{many(counters, 'throttled counter')} of {kind} quotas left out: {quota_names(quotas)}"
         yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)
-    for line in verdict_lines(found.verdicts, counts=False):
+    for line in verdict_lines(recommended.verdicts, counts=False):
         yield Note(line)
-    for key, counters in found.undetermined.items():
+    for key, counters in recommended.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"nothing is recommended for {many(counters, 'counter')}: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)

@@ -49,7 +49,7 @@ def command(writing: params.Writing) -> int:
     book, stop, dry_run = terms.journal, terms.stop, writing.dry_run
     pages, time = book.read(), now()
     session.warn_unreadable(pages)
-    recordings = [each for each in pages.entries if each.levels and pages.can_be_undone(each)]
+    recordings = [entry for entry in pages.entries if entry.levels and pages.can_be_undone(entry)]
     over = [entry for entry in recordings if is_due(entry, book, time)]
     leased = [leases for _, leases in by_place(pages.entries)]
     # What cannot be read may be over as well.
@@ -66,9 +66,9 @@ def command(writing: params.Writing) -> int:
         return worst
     with session.open_backend(terms.access) as backend:
         here = place_of(backend)
-        found = False
+        any_due = False
         for entry in reversed([entry for entry in over if entry.is_of(here)]):
-            found = True
+            any_due = True
             try:
                 code = switch_back(entry, terms)
             except KquotaError as error:
@@ -79,13 +79,13 @@ def command(writing: params.Writing) -> int:
         # After each one the journal is read again: what lay below a lease that has ended can end now.
         while True:
             leases = read_leases(book, here, assumed or ())
-            due = next((each for id, each in leases.due(time).items() if id not in tried), None)
+            due = next((group for id, group in leases.due(time).items() if id not in tried), None)
             if due is None:
                 break
             if stop():
                 say("stopped: what else is due is left to the next 'kquota reconcile'")
                 return stop.exit_code
-            found = True
+            any_due = True
             entry = due[0].entry
             tried.add(entry.id)
             try:
@@ -95,9 +95,9 @@ def command(writing: params.Writing) -> int:
             worst = max(worst, code)
             if code in SIGNALS:
                 return code
-    if found and dry_run:
+    if any_due and dry_run:
         say(DRY_RUN)
-    if not found:
+    if not any_due:
         others = f"other clusters of the journal {safe(book.folder)} have overdue leases"
         note(f"nothing is due at {safe(terms.named)}; {others}")
     return worst
@@ -120,8 +120,8 @@ def _end(due: Sequence[Lease], leases: Leases, backend: QuotaBackend, terms: Ter
     entry, journal = due[0].entry, terms.journal
     left = [lease for lease in leases.of_entry(entry) if lease.is_on and lease not in due]
     current = describe_entities(backend, list(dict.fromkeys(lease.entity for lease in due)))
-    for each in assumed or ():
-        current = each.plan.applied_to(current)
+    for earlier in assumed or ():
+        current = earlier.plan.applied_to(current)
     end = ending(due, current, is_whole=not left)
     terms = replace(
         terms,

@@ -194,7 +194,7 @@ def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
 
 def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], timeout_s: float) -> dict[int, Meter]:
     """The meters by node. A page or a file without an id is that of the only node. Raises click.UsageError."""
-    found: dict[int, Meter] = {}
+    meters: dict[int, Meter] = {}
     for option, texts in (("--metrics", pages), ("--log", logs)):
         for text in texts:
             match = re.fullmatch(r"(\d{1,10})=(.+)", text)
@@ -204,10 +204,10 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
             where = text if match is None else match[2]
             if node not in nodes:
                 raise click.UsageError(f"{option} {text!r}: {node} is not among {', '.join(map(str, nodes))}")
-            if node in found:
+            if node in meters:
                 raise click.UsageError(f"{node}: --metrics and --log exclude each other, and one is enough")
-            found[node] = PageMeter(where, timeout_s=timeout_s) if option == "--metrics" else LogMeter(Path(where))
-    return found
+            meters[node] = PageMeter(where, timeout_s=timeout_s) if option == "--metrics" else LogMeter(Path(where))
+    return meters
 
 
 def _say_who(draft: Draft, loggers: BrokerLoggers, journal: Journal) -> None:
@@ -243,22 +243,22 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
         return rate_text(value, unit) if unit.endswith("/s") else amount_text(value, unit)
 
     def room(node: int) -> float | None:
-        return min((each.left for each in draft.spaces if each.node == node and each.left is not None), default=None)
+        return min((disk.left for disk in draft.spaces if disk.node == node and disk.left is not None), default=None)
 
     def of(say: Callable[[Estimate], str]) -> Callable[[int], str]:
         return lambda node: say(estimates[node]) if node in estimates else "-"
 
-    estimates = {each.node: each for each in draft.estimates}
+    estimates = {cost.node: cost for cost in draft.estimates}
     yield table_of(
         draft.nodes,
         [
             (Column(noun.upper(), style="cyan", whole=True), str),
             (Column("LEVEL"), lambda node: draft.levels[node].name),
             (Column("LEVEL MEANWHILE"), lambda node: RECORDING if node in estimates else draft.levels[node].name),
-            (Column("ON AT MOST", number=True), of(lambda each: duration(each.on_ms))),
-            (Column("REQUEST RATE", number=True), of(lambda each: shown(each.requests_per_second, "requests/s"))),
-            (Column("LOG SIZE", number=True), of(lambda each: shown(each.bytes, "bytes"))),
-            (Column("FREE SPACE", number=True), of(lambda each: shown(room(each.node), "bytes"))),
+            (Column("ON AT MOST", number=True), of(lambda cost: duration(cost.on_ms))),
+            (Column("REQUEST RATE", number=True), of(lambda cost: shown(cost.requests_per_second, "requests/s"))),
+            (Column("LOG SIZE", number=True), of(lambda cost: shown(cost.bytes, "bytes"))),
+            (Column("FREE SPACE", number=True), of(lambda cost: shown(room(cost.node), "bytes"))),
         ],
     )
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; FREE SPACE is beside a reserve in the log dirs")
@@ -281,7 +281,7 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> in
         about = "" if total.exact else "about "
         counted = f"logged {about}{many(total.requests, 'request')}, {about}{amount_text(total.bytes, 'bytes')}"
     note(f"ended by {recorded.ended_by}; {counted}")
-    if recorded.entry is not None and any(not each.fate.is_settled for each in recorded.settled):
+    if recorded.entry is not None and any(not logger.fate.is_settled for logger in recorded.settled):
         say(f"kquota: 'kquota undo {name_of(recorded.entry)}' or 'kquota reconcile' switches back what is left")
     else:
         note(then)

@@ -126,7 +126,7 @@ def command(
     loaded, leases = session.load_quotas_and_leases(source)
     snapshot = facts.enforced(loaded)
     resolutions: tuple[Resolution, ...]
-    found: Sequence[Caveat] = ()
+    doubts: Sequence[Caveat] = ()
     if user is None and client is None:
         assert ip is not None
         resolutions = (resolve_ip(snapshot, ip),)
@@ -139,17 +139,17 @@ def command(
                 callback = callback_of(session.live_brokers(source.access))
             # What old brokers do is said only where somebody says that they are old.
             version = facts.version if facts.is_named else None
-            found = caveats(snapshot, user, client, static=static, version=version, callback=callback)
+            doubts = caveats(snapshot, user, client, static=static, version=version, callback=callback)
         if output in _TABLES:  # the others say whom they are about
             _note_assumptions(snapshot, static, user, client, resolutions)
-    governing = {(each.entity, each.key) for each in resolutions}
+    governing = {(resolution.entity, resolution.key) for resolution in resolutions}
     note_ends([lease for lease in leases if (lease.entity, lease.key) in governing])
     # A name that only defaults govern may be a slip.
-    if not any(isinstance(name, str) for each in resolutions if each.entity for _, name in each.entity.parts):
+    if not any(isinstance(name, str) for entity, _ in governing if entity for _, name in entity.parts):
         session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
     if output in _WITHOUT_CAVEATS:
-        session.warn_ignored(ignored for each in resolutions for ignored in each.ignored)
-    return resolved(user, client, ip, resolutions, brokers, found, _paths(source, output))
+        session.warn_ignored(ignored for resolution in resolutions for ignored in resolution.ignored)
+    return resolved(user, client, ip, resolutions, brokers, doubts, _paths(source, output))
 
 
 def _warn_names(names: Mapping[EntityType, str | None]) -> None:
@@ -184,12 +184,13 @@ def _note_assumptions(
     if params.on_command_line("client"):
         return
     reach = Reach(snapshot, static)
-    by_key = {each.key: each for each in reach.resolve(Client(user, OTHER))}
+    by_key = {resolution.key: resolution for resolution in reach.resolve(Client(user, OTHER))}
     others = [
-        f"{each.key} {limit_text(each.key, other.limit)}"
-        + ("" if other.level is None else f" from {source(each.key, other.entity)}")
-        for each in resolutions
-        if (other := by_key.get(each.key)) is not None and (other.level, other.entity) != (each.level, each.entity)
+        f"{resolution.key} {limit_text(resolution.key, other.limit)}"
+        + ("" if other.level is None else f" from {source(resolution.key, other.entity)}")
+        for resolution in resolutions
+        if (other := by_key.get(resolution.key)) is not None
+        and (other.level, other.entity) != (resolution.level, resolution.entity)
     ]
     if others:
         note(
@@ -286,7 +287,7 @@ def _explanation(
         for item in resolutions
     ]
     if caveats:
-        below.append(Branch("but", [Branch(each.message) for each in caveats], "yellow"))
+        below.append(Branch("but", [Branch(caveat.message) for caveat in caveats], "yellow"))
     return Branch(title, below, "bold")
 
 

@@ -113,7 +113,7 @@ def command(
 
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     throttled = any(client.is_throttled for client in result.clients)
-    true = [name for name, found in (("throttled", throttled), ("undetermined", traffic.unseen)) if found]
+    true = [name for name, holds in (("throttled", throttled), ("undetermined", traffic.unseen)) if holds]
     asked = ", ".join(name for name in true if name in fail_on)
     view = simulated(
         result,

@@ -66,11 +66,11 @@ def command(
     with session.open_backend(terms.access) as backend:
         here = place_of(backend)
         meant = about.covers if about else None
-        found = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
+        entries = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         if not ids:
-            _heed_repeated(next(iter(found.values())), pages, here, terms, about)
+            _heed_repeated(next(iter(entries.values())), pages, here, terms, about)
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
-        for entry in sorted(found.values(), key=lambda entry: order[entry.id], reverse=True):
+        for entry in sorted(entries.values(), key=lambda entry: order[entry.id], reverse=True):
             if terms.stop():
                 say(f"stopped: entry {entry.name} is not undone, nor what comes after it")
                 return terms.stop.exit_code
@@ -94,18 +94,18 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
 
     Whoever repeats a command that seemed to do nothing wants no second change reverted.
     """
-    writes = reversed([each for each in pages.of(here) if each.may_have_changed])
-    last = next(each for each in writes if not about or any(about.covers(one.entity) for one in each.made.changes))
+    writes = reversed([write for write in pages.of(here) if write.may_have_changed])
+    last = next(write for write in writes if not about or any(about.covers(one.entity) for one in write.made.changes))
     if last.command != "undo" or last.undoes in (None, entry.id):
         return
     undone = f"entry {name_of(str(last.undoes))}"
-    said = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
+    message = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
     if terms.writing.dry_run or (not terms.writing.yes and consent.on_terminal()):
-        say(said)
+        say(message)
         return
     further, again = (params.way_back(name, terms.access, terms.journal) for name in (entry.name, last.name))
     raise Refused(
-        f"refused: {said}, to {_described(entry, now())}",
+        f"refused: {message}, to {_described(entry, now())}",
         hint=f"{further} if you mean it; {again} brings {undone} back",
     )
 
@@ -119,7 +119,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     by = pages.undone_by(entry) if entry.id in pages.undone else ()
     if by:
         last = f"entry {by[-1].name} at {moment(by[-1].started)} UTC"
-        parts = f"parts by {' and '.join(each.name for each in by[:-1])}, the rest by " if len(by) > 1 else "by "
+        parts = f"parts by {' and '.join(undo.name for undo in by[:-1])}, the rest by " if len(by) > 1 else "by "
         say(f"entry {entry.name} is undone already, {parts}{last}: nothing is done")
         return carry_out(Plan(()), backend, terms, {}) if terms.writing.output == "json" else ExitCode.OK
     if entry.kept and not entry.plan.changes:
@@ -133,7 +133,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     if about:
         entities = [change.entity for change in back.changes]
         wanted = {entity: QuotaFilter(dict(entity.parts)) for entity in about.entities()}
-        if missing := [str(entity) for entity, each in wanted.items() if not any(map(each.matches, entities))]:
+        if missing := [str(entity) for entity, filter in wanted.items() if not any(map(filter.matches, entities))]:
             raise InputError(
                 f"entry {entry.name} has no value to revert for {' and '.join(missing)}",
                 hint=f"'kquota history {entry.name}' shows its values",

@@ -88,12 +88,12 @@ class _Shell(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Whole words, `--option=` included, that can be typed and shown."""
-        found = super().get_completions(args, incomplete)
+        items = super().get_completions(args, incomplete)
         name, equals, _ = incomplete.partition("=")
         if incomplete.startswith("-") and equals:
-            for item in found:
+            for item in items:
                 item.value = f"{name}={item.value}"
-        return [item for item in found if item.value.isprintable()]
+        return [item for item in items if item.value.isprintable()]
 
 
 class Bash(_Shell):

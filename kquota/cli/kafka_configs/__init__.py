@@ -39,8 +39,8 @@ def run(argv: Sequence[str]) -> int:
 
             bootstrap.run(given, _out)
     except Refusal as refusal:
-        said = _PASSWORD.sub(r"\1********", str(refusal))
-        _print(f"{said}\n{options.USAGE}" if refusal.usage else said, sys.stderr)
+        message = _PASSWORD.sub(r"\1********", str(refusal))
+        _print(f"{message}\n{options.USAGE}" if refusal.usage else message, sys.stderr)
     except KquotaError as error:
         _print(f"kquota: {error.message}" + (f" ({error.hint})" if error.hint else ""), sys.stderr)
     else:

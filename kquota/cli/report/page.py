@@ -136,7 +136,7 @@ def _chart(report: Report, row: Finding) -> dict[str, Any]:
         "narrow": narrow,
         "timeline": timeline,
         "coarse": timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS)),
-        "limit_then": ", then ".join(each for each, _ in groupby(then)) if row.limit_changes else "",
+        "limit_then": ", then ".join(limit for limit, _ in groupby(then)) if row.limit_changes else "",
     }
 
 

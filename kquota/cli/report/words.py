@@ -44,34 +44,34 @@ EXEMPTIONS: Final = {
 """Why the thread time of requests is exempt."""
 
 
-def doing(found: Finding) -> str:
+def doing(finding: Finding) -> str:
     """What the quota limits: `producing`."""
-    return _DOING[found.key]
+    return _DOING[finding.key]
 
 
-def requests(found: Finding) -> str:
+def requests(finding: Finding) -> str:
     """What the counter's events are called."""
-    if found.key is QuotaKey.CONNECTION_CREATION_RATE:
+    if finding.key is QuotaKey.CONNECTION_CREATION_RATE:
         return "connections"
-    if found.basis is not Basis.REQUESTS:
+    if finding.basis is not Basis.REQUESTS:
         return "samples"
-    return "topics" if found.key is QuotaKey.CONTROLLER_MUTATION_RATE else "requests"
+    return "topics" if finding.key is QuotaKey.CONTROLLER_MUTATION_RATE else "requests"
 
 
-def limit(found: Finding) -> str:
+def limit(finding: Finding) -> str:
     """The limit, exactly: `300 kB/s`."""
-    return _partitions(humanize(found.key, found.limit))
+    return _partitions(humanize(finding.key, finding.limit))
 
 
-def limit_parts(found: Finding, quotas: QuotaHistory) -> tuple[str, ...]:
+def limit_parts(finding: Finding, quotas: QuotaHistory) -> tuple[str, ...]:
     """The limit; where it changed while the usage was recorded, the limits one after the other, in parts."""
-    if not found.limit_changes:
-        return (limit(found),)
-    given = [snapshot.get(found.entity, {}).get(found.key) for snapshot in quotas.snapshots]
+    if not finding.limit_changes:
+        return (limit(finding),)
+    given = [snapshot.get(finding.entity, {}).get(finding.key) for snapshot in quotas.snapshots]
     steps = [value for place, value in enumerate(given) if place == 0 or value != given[place - 1]]
-    if len(steps) != found.limit_changes + 1 or None in steps or len(steps) > _STEPS:
-        return limit(found), f"changed {many(found.limit_changes, 'time')}"
-    texts = [_partitions(humanize(found.key, value)) for value in steps if value is not None]
+    if len(steps) != finding.limit_changes + 1 or None in steps or len(steps) > _STEPS:
+        return limit(finding), f"changed {many(finding.limit_changes, 'time')}"
+    texts = [_partitions(humanize(finding.key, value)) for value in steps if value is not None]
     return *(f"{text} →" for text in texts[:-1]), texts[-1]
 
 
@@ -80,9 +80,9 @@ def _partitions(text: str) -> str:
     return text.replace("partition mutations", "partitions")
 
 
-def rate(found: Finding, value: float) -> str:
+def rate(finding: Finding, value: float) -> str:
     """A measured rate: `359 kB/s`."""
-    return _partitions(rate_text(value, found.key.unit))
+    return _partitions(rate_text(value, finding.key.unit))
 
 
 def used(key: QuotaKey, value: float) -> str:
@@ -136,22 +136,22 @@ def _told(predicted: Prediction | None, name: str, tell: Tell = interval) -> str
     return "" if predicted is None else tell(getattr(predicted, name), _SAID[name])
 
 
-def muted(found: Finding, tell: Tell = interval) -> str:
+def muted(finding: Finding, tell: Tell = interval) -> str:
     """The share of the time in which the busiest connection is muted; `-` where it is not known."""
-    return _told(found.prediction, "muted_share", tell) or "-"
+    return _told(finding.prediction, "muted_share", tell) or "-"
 
 
-def longest(found: Finding, tell: Tell = interval) -> str:
+def longest(finding: Finding, tell: Tell = interval) -> str:
     """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either.
 
     Where neither is known, the longest that the log itself shows: `logged 1.0 s`.
     """
-    told = _told(found.prediction, "throttle_time_max_ms", tell)
-    if told:
-        return told
-    if found.throttle_time_max_ms is not None:
-        return length(found.throttle_time_max_ms)
-    shown = found.logged if found.undetermined else None
+    wait = _told(finding.prediction, "throttle_time_max_ms", tell)
+    if wait:
+        return wait
+    if finding.throttle_time_max_ms is not None:
+        return length(finding.throttle_time_max_ms)
+    shown = finding.logged if finding.undetermined else None
     # Samples have only means.
     if shown is None or shown.throttle_time_ms is None or not shown.throttled_events:
         return "-"
@@ -195,21 +195,21 @@ def _scaled(key: QuotaKey, value: float) -> float:
     return 100 * value if key is QuotaKey.REQUEST_PERCENTAGE else value
 
 
-def delivered(found: Finding) -> str:
+def delivered(finding: Finding) -> str:
     """What clients get of what they want: `180 kB/s of 220 kB/s`; else the least that they want, where it is known.
 
     `1.79 MB/s of 94.5 MB/s in 1.3 s` of clients that were seen for a moment.
     """
-    return " ".join(delivered_parts(found)) or "-"
+    return " ".join(delivered_parts(finding)) or "-"
 
 
-def delivered_parts(found: Finding) -> tuple[str, ...]:
+def delivered_parts(finding: Finding) -> tuple[str, ...]:
     """The same in parts that can stand in lines of their own."""
-    predicted = found.prediction
+    predicted = finding.prediction
     sides = (UNKNOWN, UNKNOWN) if predicted is None else (predicted.delivered_per_s, predicted.wanted_per_s)
-    got, wanted = (interval(each, lambda value: rate(found, _scaled(found.key, value))) for each in sides)
-    if not wanted and found.wanted_at_least is not None:
-        wanted = f"≥ {rate(found, found.wanted_at_least)}"
+    got, wanted = (interval(side, lambda value: rate(finding, _scaled(finding.key, value))) for side in sides)
+    if not wanted and finding.wanted_at_least is not None:
+        wanted = f"≥ {rate(finding, finding.wanted_at_least)}"
     if not got:
         return ("wanted", wanted) if wanted else ()
     if wanted == f"≥ {got}":  # as it was held back: how much more it wants is not known
@@ -217,9 +217,9 @@ def delivered_parts(found: Finding) -> tuple[str, ...]:
     return (got, *([] if wanted in ("", got) else [f"of {wanted}"]), *_in_short(predicted))
 
 
-def behind(found: Finding) -> str:
+def behind(finding: Finding) -> str:
     """What is left over at the end of the recorded time, and when it is gone; empty where nothing is."""
-    left, *gone = ("",) if found.prediction is None else behind_parts(found.key, found.prediction) or ("",)
+    left, *gone = ("",) if finding.prediction is None else behind_parts(finding.key, finding.prediction) or ("",)
     return ", ".join([f"{left} behind", *gone]) if left else ""
 
 
@@ -233,30 +233,30 @@ def behind_parts(key: QuotaKey, predicted: Prediction) -> tuple[str, ...]:
     return (left, f"done after {gone}") if gone else (left,)
 
 
-def times_out(found: Finding) -> str:
+def times_out(finding: Finding) -> str:
     """A warning where clients give up waiting; else empty."""
-    told = found.prediction is not None and found.prediction.times_out
-    return f"may {TIMES_OUT}" if told else ""
+    gives_up = finding.prediction is not None and finding.prediction.times_out
+    return f"may {TIMES_OUT}" if gives_up else ""
 
 
-def delayed_share(found: Finding) -> str:
+def delayed_share(finding: Finding) -> str:
     """`30 % of its requests delayed`; that it is so, where samples do not say how many."""
-    if found.throttled_events is None:
+    if finding.throttled_events is None:
         return "over its limit"
-    return f"{share(found.throttled_events, found.events)} of its {requests(found)} delayed"
+    return f"{share(finding.throttled_events, finding.events)} of its {requests(finding)} delayed"
 
 
-def suffering(found: Finding) -> str:
+def suffering(finding: Finding) -> str:
     """What the clients of a throttled counter meet, in one breath: `muted 42 % of the time, 2.0 s at the longest`.
 
     Where the recording cannot say how long they are muted, the share of the delayed requests stands instead.
     """
-    told = muted(found, probable)
-    most = longest(found, probable)
+    muting = muted(finding, probable)
+    most = longest(finding, probable)
     parts = (
-        delayed_share(found) if told == "-" else f"muted {told} of the time",
+        delayed_share(finding) if muting == "-" else f"muted {muting} of the time",
         "" if most == "-" else f"{most} at the longest",
-        times_out(found),
+        times_out(finding),
     )
     return ", ".join(filter(None, parts))
 
@@ -294,7 +294,7 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
 
     `recommend` is the command that proposes limits.
     """
-    if not any(found.throttled for found in findings):
+    if not any(finding.throttled for finding in findings):
         return None
     pages = "" if reported else "--report FILE.html shows when and who; "
     return f"{pages}'{recommend}' proposes limits that are enough"
@@ -303,12 +303,12 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
 def throttled_clients(answers: AnswersOf) -> str:
     """`3 clients: user alice with client-id app up to 2.0 s, …`: whom brokers throttled; empty where it was nobody."""
     longest: dict[tuple[str, str], int] = {}
-    for name, told in by_harm(answers):
-        if told.throttled_events:
-            longest.setdefault(name.client, told.throttle_time_max_ms)
+    for name, counts in by_harm(answers):
+        if counts.throttled_events:
+            longest.setdefault(name.client, counts.throttle_time_max_ms)
     if not longest:
         return ""
-    named = first_of([*longest.items()], lambda each: f"{_client(*each[0])} up to {duration(each[1])}")
+    named = first_of([*longest.items()], lambda client: f"{_client(*client[0])} up to {duration(client[1])}")
     return f"{many(len(longest), 'client')}: {named}"
 
 
@@ -322,9 +322,9 @@ def ungoverned(counters: AbstractSet[tuple[str, str]], answers: AnswersOf) -> An
     def governed(name: Answered) -> bool:
         user, client_id = encode_user(name.user), name.client_id
         tags = (f"{user}:{client_id}", f"{user}:", f":{client_id}")
-        return any((name.broker, each) in counters for each in tags)
+        return any((name.broker, tag) in counters for tag in tags)
 
-    return {name: told for name, told in answers.items() if not governed(name)}
+    return {name: counts for name, counts in answers.items() if not governed(name)}
 
 
 def length(milliseconds: int) -> str:
@@ -343,31 +343,31 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
 
 
-def peak(found: Finding) -> str:
+def peak(finding: Finding) -> str:
     """The highest observed rate, and its share of the limit: `359 kB/s, 120 % of the limit`."""
-    measured, of_limit = peak_parts(found)
+    measured, of_limit = peak_parts(finding)
     return f"{measured}, {of_limit} of the limit" if of_limit else measured
 
 
-def peak_parts(found: Finding) -> tuple[str, str]:
+def peak_parts(finding: Finding) -> tuple[str, str]:
     """The highest observed rate, and its share of the limit; lower bounds, or ranges, where no more is known.
 
     The share is empty where the limit changed, or is not above 0, as a cluster may hold it.
     """
 
     def bounded(show: Callable[[float], str]) -> str:
-        least = show(found.peak_rate)
-        return f"≥ {least}" if found.peak_rate_max is None else range_text(least, show(found.peak_rate_max))
+        least = show(finding.peak_rate)
+        return f"≥ {least}" if finding.peak_rate_max is None else range_text(least, show(finding.peak_rate_max))
 
-    comparable = found.limit > 0 and not found.limit_changes
-    return bounded(lambda value: rate(found, value)), (
-        bounded(lambda value: share(value, found.limit)) if comparable else ""
+    comparable = finding.limit > 0 and not finding.limit_changes
+    return bounded(lambda value: rate(finding, value)), (
+        bounded(lambda value: share(value, finding.limit)) if comparable else ""
     )
 
 
-def when(found: Finding) -> str:
+def when(finding: Finding) -> str:
     """The first and the last throttle; empty where there was none."""
-    first, last = found.first_throttled_ms, found.last_throttled_ms
+    first, last = finding.first_throttled_ms, finding.last_throttled_ms
     return "" if first is None or last is None else times(first, last)
 
 
@@ -386,13 +386,13 @@ def moment(start_ms: int, width_ms: int) -> str:
 
 def totals(findings: Sequence[Finding]) -> dict[str, Any]:
     """How many counters ended in which verdict; the delayed requests, and the longest delay, as predicted."""
-    known = [found for found in findings if found.throttled_events is not None]
+    known = [finding for finding in findings if finding.throttled_events is not None]
     return {
         "counters": len(findings),
-        "throttled": sum(found.throttled for found in findings),
-        "undetermined": sum(found.undetermined for found in findings),
-        "told": all(found.throttled_events is not None for found in findings if found.throttled),
-        "delayed": sum(found.throttled_events or 0 for found in known),
+        "throttled": sum(finding.throttled for finding in findings),
+        "undetermined": sum(finding.undetermined for finding in findings),
+        "told": all(finding.throttled_events is not None for finding in findings if finding.throttled),
+        "delayed": sum(finding.throttled_events or 0 for finding in known),
         "longest": _longest_of(findings),
     }
 
@@ -400,11 +400,11 @@ def totals(findings: Sequence[Finding]) -> dict[str, Any]:
 def _longest_of(findings: Sequence[Finding]) -> str:
     """The longest delay of all, in words; empty where it is not known."""
 
-    def likely(found: Finding) -> float:
-        told = None if found.prediction is None else found.prediction.throttle_time_max_ms.likely
-        return float(found.throttle_time_max_ms or 0) if told is None else told
+    def likely(finding: Finding) -> float:
+        wait = None if finding.prediction is None else finding.prediction.throttle_time_max_ms.likely
+        return float(finding.throttle_time_max_ms or 0) if wait is None else wait
 
-    known = [found for found in findings if found.prediction is not None or found.throttled_events is not None]
+    known = [finding for finding in findings if finding.prediction is not None or finding.throttled_events is not None]
     return longest(max(known, key=likely), probable) if known else ""
 
 
@@ -419,29 +419,30 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
     """
     if not quotas:
         return []
-    found = [count_text(quotas)] if counts else []
+    lines = [count_text(quotas)] if counts else []
     reasons: dict[str, list[QuotaVerdict]] = {}
     for quota in of(Verdict.UNDETERMINED, quotas):
         reasons.setdefault(quota.reason or "", []).append(quota)
-    found += [f"undetermined ({reason}): {quota_names(mine)}" for reason, mine in reasons.items()]
+    lines += [f"undetermined ({reason}): {quota_names(group)}" for reason, group in reasons.items()]
     ignored = [quota for quota in of(Verdict.NOT_THROTTLED, quotas) if quota.reason is not None]
     for reason in dict.fromkeys(quota.reason for quota in ignored):
-        found.append(f"{reason}: {quota_names([quota for quota in ignored if quota.reason == reason])}")
+        lines.append(f"{reason}: {quota_names([quota for quota in ignored if quota.reason == reason])}")
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     if nobody:
         several = f"under {len(nobody):,} quotas (-o json names them)"
-        found.append(f"nobody seen {several if len(nobody) > _NAMED_QUOTAS else f'under {quota_names(nobody)}'}")
-    return found
+        lines.append(f"nobody seen {several if len(nobody) > _NAMED_QUOTAS else f'under {quota_names(nobody)}'}")
+    return lines
 
 
 def by_outcome(changes: Sequence[ClientChange]) -> dict[str, list[ClientChange]]:
     """The changes by their outcome in words."""
-    return {said: [each for each in changes if outcome(each) == said] for said in dict.fromkeys(map(outcome, changes))}
+    outcomes = dict.fromkeys(map(outcome, changes))
+    return {words: [change for change in changes if outcome(change) == words] for words in outcomes}
 
 
 def changes(comparison: Comparison) -> str:
     """`2 clients newly throttled, 1 client throttled more, 5 clients as before`; newly throttled in any case."""
-    parts = [f"{many(len(some), 'client')} {said}" for said, some in by_outcome(comparison.clients).items()]
+    parts = [f"{many(len(some), 'client')} {words}" for words, some in by_outcome(comparison.clients).items()]
     if comparison.same:
         parts.append(f"{many(comparison.same, 'client')} {Outcome.SAME.value}")
     if not comparison.count(Outcome.NEWLY_THROTTLED):
@@ -460,8 +461,8 @@ def outcome(change: ClientChange | CounterChange) -> str:
 def count_text(quotas: Sequence[QuotaVerdict]) -> str:
     """`7 quotas set: 5 throttled, 2 not throttled`."""
     by_verdict = [(verdict, len(of(verdict, quotas))) for verdict in Verdict]
-    said = ", ".join(f"{count:,} {verdict.value}" for verdict, count in by_verdict if count)
-    return f"{many(len(quotas), 'quota')} set: {said}"
+    summary = ", ".join(f"{count:,} {verdict.value}" for verdict, count in by_verdict if count)
+    return f"{many(len(quotas), 'quota')} set: {summary}"
 
 
 def quota_names(quotas: Sequence[QuotaVerdict]) -> str:
@@ -476,10 +477,10 @@ def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> li
 
 def quota_kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[QuotaVerdict]]:
     """The quotas by the kind of their entity, in words, and by their key."""
-    found: dict[tuple[str, QuotaKey], list[QuotaVerdict]] = {}
+    kinds: dict[tuple[str, QuotaKey], list[QuotaVerdict]] = {}
     for quota in quotas:
         entity = quota.entity
         kind = "ip" if entity.ip is not None else "user" if entity.client_id is None else "client-id"
         kind = "user-and-client-id" if entity.user is not None and entity.client_id is not None else kind
-        found.setdefault((kind, quota.key), []).append(quota)
-    return found
+        kinds.setdefault((kind, quota.key), []).append(quota)
+    return kinds
