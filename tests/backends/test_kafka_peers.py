@@ -8,7 +8,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -59,6 +59,16 @@ class Peer(Listening):
                     reply = len(reply).to_bytes(4, "big") + reply
                 if reply is not None:
                     connected.sendall(reply)
+
+
+def to(kind: type[wire.Request], reply: Callable[[Any], Any]) -> Callable[[wire.Request, wire.RequestHeader], Any]:
+    """Answers requests of that kind so, and the others as usual."""
+    return lambda request, _: reply(request) if isinstance(request, kind) else ...
+
+
+def altered(code: int, entries: Sequence[wire.AlterEntry], text: str | None = None) -> wire.Response:
+    """What an alter came to, for each of these entities."""
+    return wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(code, text, entry.entity) for entry in entries])
 
 
 def usual(request: wire.Request) -> wire.Response:
@@ -282,13 +292,7 @@ def test_a_later_write_of_somebody_else_ends_the_wait_and_a_broker_that_lags_doe
 @pytest.mark.parametrize("code", [7, 13])
 def test_an_error_after_which_the_controller_may_have_altered(code: int) -> None:
     """A broker that passes an alter on answers REQUEST_TIMED_OUT where it does not know what became of it."""
-
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.AlterClientQuotasRequest):
-            results = [wire.AlterEntryResult(code, None, entry.entity) for entry in request.entries]
-            return wire.AlterClientQuotasResponse(0, results)
-        return ...
-
+    answer = to(wire.AlterClientQuotasRequest, lambda request: altered(code, request.entries))
     with Peer(answer) as peer, KafkaBackend(peer.bootstrap, timeout_s=1) as backend:
         results = backend.alter([rate(ALICE), rate(PAIR)])
     assert [type(result.error) for result in results] == [Uncertain, Uncertain]
@@ -317,13 +321,9 @@ def test_entities_that_the_broker_does_not_know_do_not_hold_up_others() -> None:
 
 
 def test_a_controller_that_stays_away() -> None:
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.DescribeClientQuotasRequest):
-            return wire.DescribeClientQuotasResponse(0, 41, "no controller", None)
-        return ...
-
+    refused = wire.DescribeClientQuotasResponse(0, 41, "no controller", None)
     with (
-        Peer(answer) as peer,
+        Peer(to(wire.DescribeClientQuotasRequest, lambda _: refused)) as peer,
         KafkaBackend(peer.bootstrap, timeout_s=0.5) as backend,
         pytest.raises(Unreachable, match="NOT_CONTROLLER: no controller"),
     ):
@@ -396,28 +396,17 @@ def test_a_writer_does_not_wait_twice_for_a_cluster_that_went_silent() -> None:
 
 
 def test_an_answer_that_forgets_an_entity() -> None:
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.AlterClientQuotasRequest):
-            return wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, request.entries[1].entity)])
-        return ...
-
+    answer = to(wire.AlterClientQuotasRequest, lambda request: altered(0, request.entries[1:]))
     with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
-        forgotten, altered = backend.alter([rate(ALICE), rate(PAIR)])
+        forgotten, known = backend.alter([rate(ALICE), rate(PAIR)])
     assert isinstance(forgotten.error, Rejected)
-    assert altered.error is None
+    assert known.error is None
 
 
 def test_a_request_that_the_cluster_refuses_as_a_whole() -> None:
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.AlterClientQuotasRequest):
-            text = "Unable to perform excessively large batch operation."
-            return wire.AlterClientQuotasResponse(
-                0, [wire.AlterEntryResult(44, text, entry.entity) for entry in request.entries]
-            )
-        return ...
-
+    text = "Unable to perform excessively large batch operation."
     with (
-        Peer(answer) as peer,
+        Peer(to(wire.AlterClientQuotasRequest, lambda request: altered(44, request.entries, text))) as peer,
         KafkaBackend(peer.bootstrap) as backend,
         pytest.raises(Rejected, match="POLICY_VIOLATION: Unable to perform excessively large batch operation"),
     ):
@@ -437,11 +426,7 @@ def test_what_kquota_does_not_know_is_a_problem_and_not_a_crash() -> None:
         wire.QuotaEntry([part("user", "carol")], [value("producer_byte_rate", math.nan)]),
     ]
 
-    def answer(request: wire.Request, header: wire.RequestHeader) -> Any:
-        if isinstance(request, wire.DescribeClientQuotasRequest):
-            return wire.DescribeClientQuotasResponse(0, 0, None, entries)
-        return ...
-
+    answer = to(wire.DescribeClientQuotasRequest, lambda _: wire.DescribeClientQuotasResponse(0, 0, None, entries))
     with Peer(answer) as peer, KafkaBackend(peer.bootstrap) as backend:
         snapshot = backend.describe()
     assert {entity: dict(values) for entity, values in snapshot.items()} == {Entity(user="bob"): {PRODUCER: 0}}

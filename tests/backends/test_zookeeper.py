@@ -276,9 +276,6 @@ def test_what_bricks_a_broker_is_rejected(backend: ZooKeeperBackend, znodes: Any
 @pytest.mark.parametrize(
     ("entity", "kind"),
     [
-        (Entity(user="."), InputError),
-        (Entity(user="u", client_id=".."), InputError),
-        (Entity(ip="<default>"), InputError),
         (Entity(ip="no-such-host.invalid"), InvalidRequest),
         (Entity(ip="not a host"), InvalidRequest),
         # This machine finds an address for these, Java does not, or another one.
@@ -499,6 +496,3 @@ def test_another_host_of_the_list_takes_over(chroot: str) -> None:
     hosts = chroot.replace("127.0.0.1", f"127.0.0.1:{closed_port()},127.0.0.1", 1)
     with ZooKeeperBackend(hosts) as backend:
         assert len(backend.describe()) == 0
-
-
-# --- Quiet -------------------------------------------------------------------------------------------------------
