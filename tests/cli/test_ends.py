@@ -27,7 +27,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError, Rejected, Uncertain
 from tests.support.processes import ran
 from tests.support.scheduling import part
@@ -164,51 +164,61 @@ class Signalled(MemoryBackend):
         return results
 
 
-def applied(
-    backend: MemoryBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, rate: int = 2000
-) -> int:
-    """The exit code of an apply of three batches in this process."""
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    monkeypatch.setattr(reconcile, "_BATCH", COUNT // 3)
-    (folder / "quotas.json").write_text(quotas(rate))
-    return main.run(["apply", str(folder / "quotas.json"), "--yes", "--force", *address(folder), *options])
+class Here:
+    """Runs kquota in this process, on a backend that stands behind the address `ADDRESS`, with a journal of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.monkeypatch, self._capfd = folder, monkeypatch, capfd
+        self.address = ["--zookeeper", "nowhere:2181", "--journal", str(folder / "journal")]
+        self.way_back = f"'kquota undo 1 --zookeeper nowhere:2181 --journal {folder / 'journal'}' takes it back"
+
+    def run(self, backend: MemoryBackend, *words: str) -> int:
+        self.monkeypatch.setattr(session, "open_backend", lambda options: backend)
+        return main.run([*words, *self.address])
+
+    def applied(self, backend: MemoryBackend, *options: str, rate: int = 2000) -> int:
+        """The exit code of an apply of three batches."""
+        self.monkeypatch.setattr(reconcile, "_BATCH", COUNT // 3)
+        (self.folder / "quotas.json").write_text(quotas(rate))
+        return self.run(backend, "apply", str(self.folder / "quotas.json"), "--yes", "--force", *options)
+
+    def altered(self, backend: MemoryBackend, user: str, *options: str) -> int:
+        """The exit code of an alter of one user."""
+        return self.run(backend, "alter", "--user", user, "--add-config", f"{KEY.value}=2000", *options)
+
+    def said(self) -> str:
+        """What stderr got since it was looked at."""
+        return self._capfd.readouterr().err
+
+    def entries(self) -> list[Entry]:
+        return [*Journal(self.folder / "journal").read().entries]
 
 
-def address(folder: Path) -> list[str]:
-    """Where the backend is said to be, and the journal."""
-    return ["--zookeeper", "nowhere:2181", "--journal", str(folder / "journal")]
-
-
-def altered(backend: MemoryBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, user: str, *options: str) -> int:
-    """The exit code of an alter of one user in this process."""
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
-    return main.run(["alter", "--user", user, "--add-config", f"{KEY.value}=2000", *options, *address(folder)])
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    return Here(tmp_path, monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(
-    number: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_stops_an_apply_between_batches_and_takes_it_back(here: Here, number: int, code: int) -> None:
     # Under nohup SIGHUP is ignored, and an apply lets it be.
     before = signal.signal(number, signal.default_int_handler)
     backend = Signalled(number, at=2)
-    assert applied(backend, tmp_path, monkeypatch) == code
-    said = capfd.readouterr().err
+    assert here.applied(backend) == code
+    said = here.said()
     assert "stopping after what is under way" in said
     assert said.endswith(f"stopped: {COUNT // 3:,} entities not tried, {2 * COUNT // 3:,} entities rolled back\n")
     assert backend.describe() == backend.start
-    (entry,) = Journal(tmp_path / "journal").read().entries
+    (entry,) = here.entries()
     assert (entry.outcome, entry.error) == ("rolled back", "stopped by a signal")
     assert signal.signal(number, before) == signal.default_int_handler
 
 
-def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_without_rollback_leaves_what_is_written_and_says_so(here: Here) -> None:
     backend = Signalled(signal.SIGTERM, at=1)
-    assert applied(backend, tmp_path, monkeypatch, "--no-rollback") == 143
-    (entry,) = Journal(tmp_path / "journal").read().entries
-    said = capfd.readouterr().err
+    assert here.applied(backend, "--no-rollback") == 143
+    (entry,) = here.entries()
+    said = here.said()
     assert f"stopped: {COUNT // 3:,} entities applied, {2 * COUNT // 3:,} entities not tried" in said
     assert f"'kquota undo {entry.name} --zookeeper " in said
     assert (entry.outcome, len(entry.made.changes)) == ("incomplete", COUNT // 3)
@@ -293,7 +303,7 @@ def test_a_terminal_is_asked_what_becomes_of_a_stopped_apply(
     assert (entry.outcome, len(entry.certain)) == (outcome, 0 if back else 100)
 
 
-def test_a_signal_before_the_first_write_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_before_the_first_write_leaves_no_entry(here: Here) -> None:
     class Early(Signalled):
         def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
             assert validate_only
@@ -301,16 +311,14 @@ def test_a_signal_before_the_first_write_leaves_no_entry(tmp_path: Path, monkeyp
             return super().alter(alterations, validate_only=True)
 
     backend = Early(signal.SIGTERM)
-    assert applied(backend, tmp_path, monkeypatch) == 143
+    assert here.applied(backend) == 143
     assert backend.describe() == backend.start
-    assert not (tmp_path / "journal").exists()
+    assert not (here.folder / "journal").exists()
 
 
 @pytest.mark.parametrize("command", ["apply", "alter"])
-def test_a_signal_ends_the_wait_for_another_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
-) -> None:
-    monkeypatch.setenv("KQUOTA_LOCKS", str(tmp_path / "locks"))
+def test_a_signal_ends_the_wait_for_another_writer(here: Here, command: str) -> None:
+    here.monkeypatch.setenv("KQUOTA_LOCKS", str(here.folder / "locks"))
 
     class Waiting(Signalled):
         def alone(self, stop: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[None]:
@@ -321,78 +329,70 @@ def test_a_signal_ends_the_wait_for_another_writer(
     start = time.monotonic()
     with Turns(lambda: "it").alone():
         if command == "apply":
-            assert applied(backend, tmp_path, monkeypatch) == 143
+            assert here.applied(backend) == 143
         else:
-            assert altered(backend, tmp_path, monkeypatch, "user-0000", "--yes", "--force") == 143
+            assert here.altered(backend, "user-0000", "--yes", "--force") == 143
     assert time.monotonic() - start < 50
-    assert "stopping after what is under way" in capfd.readouterr().err
+    assert "stopping after what is under way" in here.said()
     assert backend.describe() == backend.start
-    assert not (tmp_path / "journal").exists()
+    assert not (here.folder / "journal").exists()
 
 
-def test_a_signal_in_the_last_batch_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert applied(Signalled(signal.SIGINT, at=3), tmp_path, monkeypatch) == 0
-    assert Journal(tmp_path / "journal").read().entries[0].outcome == "applied"
+def test_a_signal_in_the_last_batch_comes_too_late(here: Here) -> None:
+    assert here.applied(Signalled(signal.SIGINT, at=3)) == 0
+    assert here.entries()[0].outcome == "applied"
 
 
-def test_a_second_signal_interrupts_at_once_and_leads_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_signal_interrupts_at_once_and_leads_back(here: Here) -> None:
     backend = Signalled(signal.SIGINT, at=2, times=2)
-    assert applied(backend, tmp_path, monkeypatch) == 130
-    (entry,) = Journal(tmp_path / "journal").read().entries
+    assert here.applied(backend) == 130
+    (entry,) = here.entries()
     assert (entry.outcome, entry.finished) == (None, None)
-    said = capfd.readouterr().err
+    said = here.said()
     assert f"some of {COUNT} changes may be written: 'kquota undo {entry.name}' takes them back" in said
 
 
-def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_that_is_ignored_stays_ignored(here: Here) -> None:
     """`nohup kquota apply …`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert applied(Signalled(signal.SIGHUP), tmp_path, monkeypatch) == 0
+        assert here.applied(Signalled(signal.SIGHUP)) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_bug_in_the_middle_leads_back_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_in_the_middle_leads_back_too(here: Here) -> None:
     backend = Signalled(signal.SIGINT, at=2, times=0)
     backend.broken = ZeroDivisionError("oops")
-    assert applied(backend, tmp_path, monkeypatch) == 70
-    (entry,) = Journal(tmp_path / "journal").read().entries
-    assert f"'kquota undo {entry.name}' takes them back" in capfd.readouterr().err
+    assert here.applied(backend) == 70
+    (entry,) = here.entries()
+    assert f"'kquota undo {entry.name}' takes them back" in here.said()
 
 
-def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_journal_that_cannot_be_finished_is_no_failure_of_the_apply(here: Here) -> None:
     """All is written, and its user learns of that, and of the entry that leads back."""
 
     def full(self: Journal, *arguments: Any, **options: Any) -> None:
         raise InputError("the journal cannot be written in /j: No space left on device")
 
-    monkeypatch.setattr(Journal, "finish", full)
+    here.monkeypatch.setattr(Journal, "finish", full)
     backend = Signalled(signal.SIGINT, times=0)
-    assert applied(backend, tmp_path, monkeypatch) == 74
-    said = capfd.readouterr().err
-    (entry,) = Journal(tmp_path / "journal").read().entries
+    assert here.applied(backend) == 74
+    said = here.said()
+    (entry,) = here.entries()
     assert f"{entry.id} stays unfinished: the journal cannot be written in /j: No space left on device" in said
     assert f"{COUNT:,} entities applied; 'kquota undo {entry.name} --zookeeper " in said
     assert {values[KEY] for values in backend.describe().values()} == {2000}
 
 
-def test_a_failure_keeps_its_code_where_the_journal_is_full_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_keeps_its_code_where_the_journal_is_full_too(here: Here) -> None:
     def full(self: Journal, *arguments: Any, **options: Any) -> None:
         raise InputError("the journal cannot be written in /j: No space left on device")
 
-    monkeypatch.setattr(Journal, "finish", full)
+    here.monkeypatch.setattr(Journal, "finish", full)
     backend = Signalled(signal.SIGINT, at=2, times=0)
     backend.broken = Rejected("no")
-    assert applied(backend, tmp_path, monkeypatch) == 6
+    assert here.applied(backend) == 6
 
 
 class Stale(Signalled):
@@ -408,36 +408,29 @@ class Stale(Signalled):
         return QuotaSnapshot(shown | {entity: {KEY: 1000} for entity in self.hidden if entity in shown})
 
 
-def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert applied(Stale(), tmp_path, monkeypatch, "-o", "json") == 9
-    out, err = capfd.readouterr()
+def test_an_apply_whose_values_are_not_shown_afterwards_is_incomplete(here: Here) -> None:
+    assert here.applied(Stale(), "-o", "json") == 9
+    out, err = here._capfd.readouterr()
     for entity in Stale.hidden:
         assert f"kquota: {entity}: written, but not shown\n" in err
-    way_back = f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back"
-    assert f"\n{COUNT:,} entities applied; the same once more completes it, {way_back}" in err
+    assert f"\n{COUNT:,} entities applied; the same once more completes it, {here.way_back}" in err
     changes = json.loads(out)["changes"]
     assert [change["entity"]["user"] for change in changes if change["status"] == "unverified"] == [
         entity.user for entity in Stale.hidden
     ]
-    assert Journal(tmp_path / "journal").read().entries[0].outcome == "incomplete"
+    assert here.entries()[0].outcome == "incomplete"
 
 
 @pytest.mark.parametrize(("wait", "code"), [([], 0), (["--wait"], 7)])
-def test_an_alter_whose_value_is_not_shown_afterwards_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], wait: list[str], code: int
-) -> None:
-    assert altered(Stale(), tmp_path, monkeypatch, "user-0002", *wait) == code
-    said = capfd.readouterr().err
+def test_an_alter_whose_value_is_not_shown_afterwards_says_so(here: Here, wait: list[str], code: int) -> None:
+    assert here.altered(Stale(), "user-0002", *wait) == code
+    said = here.said()
     late = "written, but not shown in time" if wait else "warning: written, but not shown yet"
     assert f"kquota: {late}: user=user-0002 (the broker lags behind, or somebody else altered it meanwhile" in said
-    assert f"'kquota undo 1 --zookeeper nowhere:2181 --journal {tmp_path / 'journal'}' takes it back" in said
+    assert here.way_back in said
 
 
-def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(here: Here) -> None:
     """It comes in the dry run that validates, before the first write."""
 
     class Early(Signalled):
@@ -451,46 +444,40 @@ def test_a_signal_during_an_alter_of_one_entity_has_its_own_exit_code(
             return super().alter(alterations, validate_only=True)
 
     backend = Early(signal.SIGTERM)
-    assert altered(backend, tmp_path, monkeypatch, "user-0000") == 143
-    assert "user=user-0000: not altered: it was stopped before" in capfd.readouterr().err
+    assert here.altered(backend, "user-0000") == 143
+    assert "user=user-0000: not altered: it was stopped before" in here.said()
     assert backend.describe() == backend.start
 
 
-def test_a_lost_answer_about_one_entity_leads_back_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lost_answer_about_one_entity_leads_back_too(here: Here) -> None:
     backend = Signalled(signal.SIGINT, times=0)
     backend.broken = Uncertain("the connection was lost")
-    assert altered(backend, tmp_path, monkeypatch, "user-0000") == 4
-    (entry,) = Journal(tmp_path / "journal").read().entries
-    assert f"'kquota undo {entry.name} --zookeeper " in capfd.readouterr().err
+    assert here.altered(backend, "user-0000") == 4
+    (entry,) = here.entries()
+    assert f"'kquota undo {entry.name} --zookeeper " in here.said()
 
 
-def test_a_signal_stops_reconcile_between_entries_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert applied(Signalled(signal.SIGINT, times=0), tmp_path, monkeypatch, "--for", "1s") == 0
+def test_a_signal_stops_reconcile_between_entries_as_well(here: Here) -> None:
+    assert here.applied(Signalled(signal.SIGINT, times=0), "--for", "1s") == 0
     backend = Signalled(signal.SIGTERM, times=0)
-    assert applied(backend, tmp_path, monkeypatch, "--for", "1s", rate=3000) == 0
+    assert here.applied(backend, "--for", "1s", rate=3000) == 0
     # In the order of the journal: ids of one second compare by their fingerprints.
-    before = [entry.id for entry in Journal(tmp_path / "journal").read().entries]
+    before = [entry.id for entry in here.entries()]
     backend.batches, backend.times = 0, 1
-    monkeypatch.setattr(time, "time_ns", lambda: 10**20)
-    assert main.run(["reconcile", *address(tmp_path)]) == 143
-    (back,) = [entry for entry in Journal(tmp_path / "journal").read().entries if entry.id not in before]
+    here.monkeypatch.setattr(time, "time_ns", lambda: 10**20)
+    assert here.run(backend, "reconcile") == 143
+    (back,) = [entry for entry in here.entries() if entry.id not in before]
     assert (back.outcome, back.undoes) == ("rolled back", before[-1])
 
 
 @pytest.mark.parametrize("ended", [["undo", "1", "2", "--yes"], ["reconcile"]])
-def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(
-    ended: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_in_the_last_batch_of_an_entry_is_heeded_before_the_next(here: Here, ended: list[str]) -> None:
     backend = Signalled(signal.SIGTERM, at=3)
-    monkeypatch.setattr(session, "open_backend", lambda options: backend)
     for user in ("alice", "bob"):
-        alter = ["alter", "--user", user, "--add-config", "producer_byte_rate=1MB", "--for", "1s", *address(tmp_path)]
-        assert main.run(alter) == 0
-    monkeypatch.setattr(time, "time_ns", lambda: 10**20)
-    capfd.readouterr()
-    assert main.run([*ended, *address(tmp_path)]) == 143
-    assert [entry.undoes is not None for entry in Journal(tmp_path / "journal").read().entries] == [False, False, True]
+        assert here.altered(backend, user, "--for", "1s") == 0
+    here.monkeypatch.setattr(time, "time_ns", lambda: 10**20)
+    here.said()
+    assert here.run(backend, *ended) == 143
+    assert [entry.undoes is not None for entry in here.entries()] == [False, False, True]
     assert len(backend.describe()) == len(backend.start) + 1
-    assert "\nstopped: " in capfd.readouterr().err
+    assert "\nstopped: " in here.said()

@@ -173,50 +173,44 @@ quotas:
 """
 
 
+ON_PROD: dict[Entity, Values] = {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}, BOB: {PRODUCER: 1000}}
+ON_DEV: dict[Entity, Values] = {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}}
+
+
 @pytest.mark.parametrize(
     ("cluster", "now", "old", "new"),
     [
-        ("prod", {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}, BOB: {PRODUCER: 1000}}, "", ""),
+        ("prod", ON_PROD, "", ""),
         (
             "prod",
-            {ALICE: {PRODUCER: 50 << 20, CONSUMER: 1 << 20}, BOB: {PRODUCER: 1000}},
+            ON_PROD | {ALICE: {PRODUCER: 50 << 20, CONSUMER: 1 << 20}},
             '"${standard}"   # as much',
             "1 MiB/s   # as much",
         ),
         (
             "prod",
-            {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20, REQUEST: 50.0}, BOB: {PRODUCER: 1000}},
+            ON_PROD | {ALICE: {**ON_PROD[ALICE], REQUEST: 50.0}},
             "        # until June\n        request_percentage: null\n",
             "",
         ),
-        (
-            "prod",
-            {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}, BOB: {PRODUCER: 2000}},
-            "{dev: null}",
-            "{dev: null, prod: {producer_byte_rate: 2 kB/s}}",
-        ),
-        ("prod", {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}}, "{dev: null}", "{dev: null, prod: null}"),
-        ("dev", {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}, BOB: {PRODUCER: 1000}}, "    clusters: {dev: null}\n", ""),
+        ("prod", ON_PROD | {BOB: {PRODUCER: 2000}}, "{dev: null}", "{dev: null, prod: {producer_byte_rate: 2 kB/s}}"),
+        ("prod", {ALICE: ON_PROD[ALICE]}, "{dev: null}", "{dev: null, prod: null}"),
+        ("dev", ON_DEV | {BOB: {PRODUCER: 1000}}, "    clusters: {dev: null}\n", ""),
         (
             "dev",
-            {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}, BOB: {CONSUMER: 7}},
+            ON_DEV | {BOB: {CONSUMER: 7}},
             "{dev: null}",
             "{dev: {producer_byte_rate: null, consumer_byte_rate: 7 B/s}}",
         ),
         (
             "dev",
-            {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}, CAROL: {CONSUMER: 7}},
+            ON_DEV | {CAROL: {CONSUMER: 7}},
             "    clusters: {dev: null}\n",
             "    clusters: {dev: null}\n  - entity: {user: carol}\n    values: {}\n"
             "    clusters: {dev: {consumer_byte_rate: 7 B/s}}\n",
         ),
         # Without a cluster it is the base that changes, and other clusters keep what is theirs.
-        (
-            None,
-            {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}},
-            "    values: {producer_byte_rate: 1000}\n",
-            "    values: {}\n",
-        ),
+        (None, ON_DEV, "    values: {producer_byte_rate: 1000}\n", "    values: {}\n"),
     ],
 )
 def test_a_cluster_has_an_overlay(

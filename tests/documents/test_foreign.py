@@ -238,89 +238,74 @@ def test_no_command_of_a_script_is_passed_over(line: str) -> None:
     assert kafka_configs.read("quotas.sh", line) == QuotaSnapshot({Entity(user="a b"): {PRODUCER: 5}})
 
 
-@pytest.mark.parametrize(
-    ("module", "text", "message"),
-    [
-        (kafka_configs, "hello: world", "f: neither what kafka-configs --describe prints nor a script"),
-        (kafka_configs, "\nConfigs for topic 't' are a=b", "f, line 2: not a user, client-id or ip"),
-        (kafka_configs, "Configs for user-principal 'a' are x=b", "f, line 1: unknown quota key 'x'"),
+MISTAKES = {
+    kafka_configs: [
+        ("hello: world", "f: neither what kafka-configs --describe prints nor a script"),
+        ("\nConfigs for topic 't' are a=b", "f, line 2: not a user, client-id or ip"),
+        ("Configs for user-principal 'a' are x=b", "f, line 1: unknown quota key 'x'"),
+        ("Configs for user-principal 'a' are producer_byte_rate=0", "f, line 1: producer_byte_rate: 0 must be"),
+        ("Configs for user-principal 'a' are producer_byte_rate=x", "f, line 1: producer_byte_rate: not a number"),
+        ("\nkafka-configs --alter --user $u --add-config producer_byte_rate=1", "f, line 2: --user has a variable"),
+        ("kafka-configs --alter --entity-type users --add-config a=1", "f, line 1: --entity-name or --entity-default"),
+        ("kafka-configs --alter --user 'a", "f, line 1: a quotation mark or backslash is not closed"),
         (
-            kafka_configs,
-            "Configs for user-principal 'a' are producer_byte_rate=0",
-            "f, line 1: producer_byte_rate: 0 must be",
-        ),
-        (
-            kafka_configs,
-            "Configs for user-principal 'a' are producer_byte_rate=x",
-            "f, line 1: producer_byte_rate: not a number",
-        ),
-        (
-            kafka_configs,
-            "\nkafka-configs --alter --user $u --add-config producer_byte_rate=1",
-            "f, line 2: --user has a variable",
-        ),
-        (
-            kafka_configs,
-            "kafka-configs --alter --entity-type users --add-config a=1",
-            "f, line 1: --entity-name or --entity-default",
-        ),
-        (kafka_configs, "kafka-configs --alter --user 'a", "f, line 1: a quotation mark or backslash is not closed"),
-        (
-            kafka_configs,
             "kafka-configs --alter --user a --add-config-file x",
             "f, line 1: --add-config-file: the values are in another",
         ),
-        (kafka_configs, "kafka-configs --alter --user a", "f, line 1: --alter without --add-config"),
-        (kafka_configs, "kafka-configs –alter --user a --add-config a=1", "f, line 1: a typographic dash (U+2013)"),
-        (kafka_configs, "kafka-configs.sh --describe --all", "f: no command in it sets quotas"),
+        ("kafka-configs --alter --user a", "f, line 1: --alter without --add-config"),
+        ("kafka-configs –alter --user a --add-config a=1", "f, line 1: a typographic dash (U+2013)"),
+        ("kafka-configs.sh --describe --all", "f: no command in it sets quotas"),
         (
-            kafka_configs,
             "Configs for client-id 'a' are request_percentage=1\nConfigs for client-id 'a' are request_percentage=2",
             "f, line 2: request_percentage of client-id=a is given twice, with other values",
         ),
-        (rpk, "{}", "f, line 1: document: 'quotas' is a required property"),
-        (rpk, "# none", "f: no document in it"),
-        (jikkou, "apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no quota"),
-        (strimzi, "apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no KafkaUser"),
+    ],
+    rpk: [
+        ("{}", "f, line 1: document: 'quotas' is a required property"),
+        ("# none", "f: no document in it"),
+        ("quotas: [", "f, line 1: "),
+        ("- a", "f, line 1: expected a mapping, found array"),
+        ("quotas:\n  - entity: []\n    values: []", "f, line 2: quotas[0].entity: "),
         (
-            strimzi,
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {quotas: {a: 1}}",
-            "f, line 4: ",
-        ),
-        (
-            strimzi,
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}\n---\n"
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}",
-            "f, line 6: user=a is given twice",
-        ),
-        (terraform, 'provider "kafka" {}', "f: no resource of the type kafka_quota in it"),
-        (terraform, 'resource "kafka_quota" "a" {\n  for_each = var.all\n}', "f, line 1: for_each, count and"),
-        (rpk, "quotas: [", "f, line 1: "),
-        (rpk, "- a", "f, line 1: expected a mapping, found array"),
-        (rpk, "quotas:\n  - entity: []\n    values: []", "f, line 2: quotas[0].entity: "),
-        (
-            rpk,
             "quotas:\n  - entity: [{type: user, name: a}]\n    values: [{key: x, value: 1}]",
             "f, line 2: unknown quota key 'x'",
         ),
         (
-            rpk,
             '{"quotas": [\n{"entity": [{"type": "user", "name": "a"}], '
             '"values": [{"key": "producer_byte_rate", "value": "x"}]}]}',
             "f, line 2: producer_byte_rate: 'x' is not",
         ),
-        (jikkou, "a: 1", "f, line 1: document: "),
+    ],
+    jikkou: [
+        ("apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no quota"),
+        ("a: 1", "f, line 1: document: "),
         (
-            jikkou,
             "---\napiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec: {type: USER, entity: {clientId: a}}",
             "f, line 2: spec.type USER needs spec.entity.user",
         ),
+        ("apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  type: USR", "f, line 4: spec.type: "),
+    ],
+    strimzi: [
+        ("apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no KafkaUser"),
         (
-            jikkou,
-            "apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  type: USR",
-            "f, line 4: spec.type: ",
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {quotas: {a: 1}}",
+            "f, line 4: ",
+        ),
+        (
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}\n---\n"
+            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}",
+            "f, line 6: user=a is given twice",
         ),
     ],
+    terraform: [
+        ('provider "kafka" {}', "f: no resource of the type kafka_quota in it"),
+        ('resource "kafka_quota" "a" {\n  for_each = var.all\n}', "f, line 1: for_each, count and"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "message"), [(module, *row) for module, rows in MISTAKES.items() for row in rows]
 )
 def test_a_mistake_is_named_with_its_line(module: Any, text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
