@@ -141,17 +141,11 @@ def _nothing(wanted: QuotaFilter, where: str) -> str:
 
     `where` are the command's words for the cluster or the file.
     """
-    names = [
-        (kind, match)
-        for kind, match in wanted.components.items()
-        if isinstance(match, str) and kind is not EntityType.IP
-    ]
+    names = [(kind, match) for kind, match in wanted.components.items() if isinstance(match, str)]
     if not names or len(names) < len(wanted.components):
         return "no quotas are set"
     entity = ",".join(f"{kind.value}={name}" for kind, name in names)
-    options = " ".join(
-        f"--{'client' if kind is EntityType.CLIENT_ID else 'user'} {shlex.quote(name)}" for kind, name in names
-    )
+    options = " ".join(f"--{kind.value.removesuffix('-id')} {shlex.quote(name)}" for kind, name in names)
     return f"no quotas are set for {entity}; 'kquota resolve {options}{where}' shows the quota that governs it"
 
 
