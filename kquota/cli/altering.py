@@ -233,7 +233,8 @@ def _inherited(altered: Rehearsal) -> Iterator[str]:
         for key in result.after if result.entity.user is DEFAULT and result.entity.client_id is not None else ():
             if own := unreached(entity for entity, values in after.items() if key in values):
                 yield safe(f"{result.entity}: {key} does not reach {own}")
-        for key in result.before.keys() ^ result.after.keys() - result.unusable:
+        differing = result.before.keys() ^ result.after.keys() - result.unusable
+        for key in [key for key in QuotaKey if key in differing]:
             there, gone = (altered.around, after) if key in result.before else (after, altered.around)
             other = governing_of(gone, result.entity, key)
             if other.limit is not None and governing_of(there, result.entity, key).entity == result.entity:

@@ -247,6 +247,15 @@ def test_who_sets_what_governs_nobody_is_asked_and_learns_of_the_remedy(kquota: 
     assert kquota(*alter, "--client", "etl", "--user-defaults").rest == said
 
 
+def test_notes_of_several_keys_are_in_the_order_of_the_keys(kquota: Kquota, chroot: str) -> None:
+    values = "producer_byte_rate=1MB,consumer_byte_rate=1MB,request_percentage=50,controller_mutation_rate=5"
+    for entity in (("--user-defaults",), ("--user", "zoe")):
+        done = kquota("alter", "--zookeeper", chroot, *entity, "--add-config", values)
+
+    said = [line.split()[1] for line in done.rest.splitlines() if "before, by user=<default>" in line]
+    assert said == [value.partition("=")[0] for value in values.split(",")]
+
+
 def test_delete(kquota: Kquota, filled: str) -> None:
     """Deleting what is not set is no error unless asked."""
     alter = ("alter", "--zookeeper", filled, "--user", "alice", "--delete-config")

@@ -110,8 +110,8 @@ def test_each_change_is_a_line(start: Start, writer: QuotaBackend, chroot: str, 
     """At once, in the order of the changes; it ends after as many as it was told."""
     before_ms = time.time_ns() // 1_000_000
     text, json = (
-        start("--zookeeper", chroot, "--interval", "0.1", "--count", "4"),
-        start("--zookeeper", chroot, "--interval", "0.1", "--count", "4", "-o", "json"),
+        start("--zookeeper", chroot, "--interval", "100ms", "--count", "4"),
+        start("--zookeeper", chroot, "--interval", "100ms", "--count", "4", "-o", "json"),
     )
     documents, lines = [], []
     for values in ({"producer_byte_rate": 5_000_000}, {"producer_byte_rate": 7_000_000}, {"producer_byte_rate": None}):
@@ -153,7 +153,7 @@ def test_it_finds_its_cluster_again(start: Start, writer: QuotaBackend, chroot: 
 
 def test_brokers_are_followed(start: Start, kraft: KafkaBroker) -> None:
     entity = Entity(user="watched", client_id="by-watch")
-    watching = start("--bootstrap-server", kraft.bootstrap, "--interval", "0.1", "--count", "1", "-o", "json")
+    watching = start("--bootstrap-server", kraft.bootstrap, "--interval", "100ms", "--count", "1", "-o", "json")
     with connect(bootstrap_server=kraft.bootstrap) as writer:
         alter(writer, entity, producer_byte_rate=5)
         found = validated(watching.line(), "watch")
@@ -182,6 +182,12 @@ def test_it_ends_after_its_time(kquota: Kquota, chroot: str) -> None:
     done = kquota("watch", "--zookeeper", chroot, "--for", "1s")
     assert (done.code, done.out) == (0, "")
     assert done.complaint == f"watching zookeeper://{chroot} (0 entities); looking every 1 s"
+
+
+def test_its_interval_is_a_length_of_time(kquota: Kquota) -> None:
+    errors = {each: kquota("watch", "--zookeeper", "x", "--interval", each).err for each in ("5", "99ms")}
+    assert "'5' is not a length of time" in errors["5"]
+    assert "--interval is at least 100ms" in errors["99ms"]
 
 
 def test_it_gives_up_only_where_it_is_not_allowed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import click
 from kquota.access import Access
 from kquota.backends.polling import QuotaWatch
 from kquota.cli import grammar, params, session
-from kquota.cli.options import count, declared, lasting, value
+from kquota.cli.options import count, declared, fine_duration, lasting
 from kquota.cli.streams import note, reader_is_gone, say
 from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
@@ -30,7 +30,7 @@ _TURN_S = 0.5
 @shown_as("text", "json", takes_output=True)
 def command(
     *,
-    interval: float = value("SECONDS", "How often the cluster is asked.", type=click.FloatRange(min=0.1), default=1.0),
+    interval: int = lasting("How often the cluster is asked.", type=fine_duration, default="1s"),
     count: int | None = count("End after N lines."),
     for_ms: int | None = lasting("End after that time, such as 30m or 2h.", "--for"),
     access: Access,
@@ -48,17 +48,19 @@ def command(
     \b
     Examples:
       kquota watch --zookeeper localhost:2181
-      kquota watch --bootstrap-server localhost:9092 --interval 5
+      kquota watch --bootstrap-server localhost:9092 --interval 5s
       kquota watch --for 1h -o json >> changes.jsonl
       kquota watch --count 1 && notify-send 'quotas have changed'
     """
+    if interval < 100:
+        raise click.UsageError("--interval is at least 100ms")
     end = None if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
-        watching = QuotaWatch(backend, interval)
+        watching = QuotaWatch(backend, interval / 1000)
         snapshot = watching.start()
         session.warn_problems(snapshot)
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
-        note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval:g} s")
+        note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval / 1000:g} s")
         seen = ((now(), change, key) for change, key in _changes(watching, end))
         show(changes_view(itertools.islice(seen, count)), output)
 
