@@ -55,9 +55,9 @@ class Access:
     @classmethod
     def of_context(cls, context: Context, timeout_s: float = 10.0) -> Access:
         """What a context stands for; its own time-out comes before `timeout_s`."""
-        said: dict[str, Any] = {name: getattr(context, name) for name in (*_SCHEMES, *FILES)}
+        settings: dict[str, Any] = {name: getattr(context, name) for name in (*_SCHEMES, *FILES)}
         timeout_s = timeout_s if context.timeout is None else context.timeout
-        return cls(**said, timeout_s=timeout_s, context=context.name, isolated=True)
+        return cls(**settings, timeout_s=timeout_s, context=context.name, isolated=True)
 
     @property
     def address(self) -> str | None:

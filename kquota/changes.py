@@ -202,9 +202,9 @@ def meant(pages: Pages, text: str, cluster: Cluster) -> Entry:
 
     Raises InputError where there is none, or several.
     """
-    found = pages.named(text, cluster=cluster)
-    open_ones = tuple(entry for entry in found if pages.can_be_undone(entry) and entry.undoes is None)
-    return pages.one(text, open_ones if len(found) > 1 and len(open_ones) == 1 else found)
+    entries = pages.named(text, cluster=cluster)
+    open_ones = tuple(entry for entry in entries if pages.can_be_undone(entry) and entry.undoes is None)
+    return pages.one(text, open_ones if len(entries) > 1 and len(open_ones) == 1 else entries)
 
 
 def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
@@ -222,7 +222,7 @@ def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool
 
 def with_freezes(plan: Plan, backend: QuotaBackend) -> Plan:
     """A plan that takes something back, with the freezes alone as its review: what was there may be there again."""
-    around = describe_entities(backend, [each for change in plan.changes for each in related(change.entity)])
+    around = describe_entities(backend, [entity for change in plan.changes for entity in related(change.entity)])
     return replace(plan, objections=gravest_first(freezes(plan, around)))
 
 
@@ -267,7 +267,7 @@ def rehearse(backend: QuotaBackend, alterations: Sequence[Alteration], guards: G
         # Other spellings of the same address.
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.IP: ANY}))}
     of_all = [change.entity for change in made.changes if not isinstance(change.entity.user, str)]
-    if few and any(each.client_id and (each.user or Entity(user=DEFAULT) in seen) for each in of_all):
+    if few and any(entity.client_id and (entity.user or Entity(user=DEFAULT) in seen) for entity in of_all):
         # Users whom neither the client-id nor its pair with all users reaches.
         seen = {**seen, **backend.describe(QuotaFilter({EntityType.USER: ANY}, strict=True))}
     made = replace(made, existing=0 if few else len(seen), cluster=cluster_of(backend))
@@ -350,7 +350,7 @@ def alter(
     of `terms`, or stays for good.
     """
     pending = merge(alterations)
-    wishes = {each.entity: each for each in pending}
+    wishes = {alteration.entity: alteration for alteration in pending}
     answered = {entity: AlterResult(entity, {}, {}) for entity in wishes}
     results: dict[Entity, AlterResult] = {}
     entries: list[str] = []
@@ -370,7 +370,7 @@ def alter(
         terms.begun(entry)
 
     while pending:
-        due = {each.entity for each in pending}
+        due = {alteration.entity for alteration in pending}
         try:
             rehearsal = rehearse(backend, pending, guards)
             blind = rehearsal.blind
@@ -382,7 +382,7 @@ def alter(
             rehearsal = rehearsal.among(leases, pending, expires=terms.expires)
             planned = rehearsal.plan
             first = first or rehearsal
-            answered |= {each.entity: each for each in rehearsal.results}
+            answered |= {result.entity: result for result in rehearsal.results}
             changing = {change.entity for change in planned.changes}
             results |= {entity: answered[entity] for entity in due - changing}
             due = changing

@@ -47,9 +47,9 @@ def check_installation() -> Iterator[Check]:
     needs = _requirements()
     lacking = []
     for extra, purpose in EXTRAS.items():
-        found = {name: _version(name) for name in needs.get(extra, ())}
-        if needs and None not in found.values():
-            versions = ", ".join(f"{name} {version}" for name, version in found.items())
+        installed = {name: _version(name) for name in needs.get(extra, ())}
+        if needs and None not in installed.values():
+            versions = ", ".join(f"{name} {version}" for name, version in installed.items())
             yield ok(HERE, f"extra {extra}", f"{versions} (for {purpose})")
         else:
             lacking.append(extra)
@@ -65,13 +65,13 @@ def _requirements() -> Mapping[str, tuple[str, ...]]:
         lines = metadata.requires("kquota") or []
     except metadata.PackageNotFoundError:
         return {}
-    found: dict[str, tuple[str, ...]] = {}
+    requirements: dict[str, tuple[str, ...]] = {}
     for line in lines:
         name = re.match(r"[\w.-]+", line)
         extra = re.search(r"""extra\s*==\s*["']([\w-]+)["']""", line)
         if name is not None and extra is not None:
-            found[extra[1]] = (*found.get(extra[1], ()), name[0])
-    return found
+            requirements[extra[1]] = (*requirements.get(extra[1], ()), name[0])
+    return requirements
 
 
 def _version(distribution: str) -> str | None:
@@ -210,8 +210,8 @@ def check_cluster(access: Access, ask: Ask = nobody) -> Iterator[Check]:
 def _controllers(access: Access, ask: Ask) -> Iterator[Check]:
     """A controller, which alters quotas and does not show them."""
     with access.open(access.kafka_security(ask)) as backend:
-        found = cluster_of(backend)
-    yield ok("cluster", access.address or "", f"controllers of {found}" if found else "controllers")
+        cluster = cluster_of(backend)
+    yield ok("cluster", access.address or "", f"controllers of {cluster}" if cluster else "controllers")
     yield warning(
         "cluster",
         "describe quotas",

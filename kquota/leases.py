@@ -78,27 +78,27 @@ class Lease:
 class Leases:
     """The leases of one cluster, in the order of their beginnings."""
 
-    found: tuple[Lease, ...] = ()
+    all: tuple[Lease, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     """Files of the journal that cannot be read: leases may be missing."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Leases:
         """Reads the entries of one cluster, in the order of the journal."""
-        found: list[Lease] = []
+        leases: list[Lease] = []
         on: dict[tuple[Entity, QuotaKey], list[int]] = {}
-        """Which leases of a value are on: their places in `found`, the lowest lease first."""
+        """Which leases of a value are on: their places in `leases`, the lowest lease first."""
         began: dict[str, range] = {}
-        """The leases that an entry began: their places in `found`."""
+        """The leases that an entry began: their places in `leases`."""
 
         def close(leased: tuple[Entity, QuotaKey], places: range, fate: Fate, by: Entry) -> None:
             for place in [place for place in on.get(leased, ()) if place in places]:
                 on[leased].remove(place)
-                found[place] = replace(found[place], fate=fate, by=by)
+                leases[place] = replace(leases[place], fate=fate, by=by)
 
         for entry in entries:
-            known = range(len(found))
-            began[entry.id] = known[len(found) :]
+            known = range(len(leases))
+            began[entry.id] = known[len(leases) :]
             if entry.levels or not (entry.may_have_changed or entry.kept):
                 continue
             reconciled = entry.command == "reconcile"
@@ -108,7 +108,7 @@ class Leases:
                     close(leased, known, Fate.CONFLICT if reconciled else Fate.PERMANENT, entry)
                 elif on.get(leased):
                     place = on[leased][-1]
-                    found[place] = replace(found[place], ends=entry.expires, moved=entry)
+                    leases[place] = replace(leases[place], ends=entry.expires, moved=entry)
             written = [(change, key) for change in entry.made.changes for key in change.keys]
             if entry.undoes is None:
                 sure = {change.entity for change in entry.certain}
@@ -117,9 +117,9 @@ class Leases:
                     if entry.expires is None and change.entity in sure:
                         close((change.entity, key), known, Fate.OVERTAKEN, entry)
                     elif entry.expires is not None and differ(value, back):
-                        on.setdefault((change.entity, key), []).append(len(found))
-                        found.append(Lease(entry, change.entity, key, value, back, back, entry.expires))
-                began[entry.id] = range(len(known), len(found))
+                        on.setdefault((change.entity, key), []).append(len(leases))
+                        leases.append(Lease(entry, change.entity, key, value, back, back, entry.expires))
+                began[entry.id] = range(len(known), len(leases))
             elif entry.outcome == "applied":
                 # An entry that is not among these came before them all: it began no lease.
                 own = began.get(entry.undoes, known[:0])
@@ -129,24 +129,24 @@ class Leases:
                     close((change.entity, key), known[own.stop :], Fate.OVERTAKEN, entry)
         for places in on.values():
             for place in places[:-1]:
-                found[place] = replace(found[place], covered=True)
+                leases[place] = replace(leases[place], covered=True)
             for place in places[-1:]:
-                top = found[place]
-                found[place] = replace(top, then=_left([found[each] for each in places[:-1]], top.back, top.ends))
-        return cls(tuple(found))
+                top = leases[place]
+                leases[place] = replace(top, then=_left([leases[below] for below in places[:-1]], top.back, top.ends))
+        return cls(tuple(leases))
 
     @property
     def on(self) -> tuple[Lease, ...]:
         """The leases that have still to end."""
-        return tuple(lease for lease in self.found if lease.is_on)
+        return tuple(lease for lease in self.all if lease.is_on)
 
     def of_entry(self, entry: Entry) -> tuple[Lease, ...]:
         """The leases that an entry began."""
-        return tuple(lease for lease in self.found if lease.entry.id == entry.id)
+        return tuple(lease for lease in self.all if lease.entry.id == entry.id)
 
     def overdue(self, now: int) -> tuple[Lease, ...]:
         """The leases whose time is over, and that wait for no other lease."""
-        return tuple(lease for lease in self.found if lease.is_overdue(now) and not lease.covered)
+        return tuple(lease for lease in self.all if lease.is_overdue(now) and not lease.covered)
 
     def due(self, now: int) -> Mapping[str, tuple[Lease, ...]]:
         """What can be taken back now, by the id of the entry, the newest first."""
@@ -274,10 +274,10 @@ def settles(command: Command, outcome: Outcome | None) -> bool:
 
 def kept(leases: Iterable[Lease]) -> Kept:
     """The values of leases, as the journal has them: the keys of each entity."""
-    keys: dict[Entity, list[QuotaKey]] = {}
+    by_entity: dict[Entity, list[QuotaKey]] = {}
     for lease in leases:
-        keys.setdefault(lease.entity, []).append(lease.key)
-    return tuple((entity, tuple(found)) for entity, found in keys.items())
+        by_entity.setdefault(lease.entity, []).append(lease.key)
+    return tuple((entity, tuple(keys)) for entity, keys in by_entity.items())
 
 
 def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] = ()) -> Leases:
@@ -303,7 +303,7 @@ def read_entries(journal: Journal) -> Pages:
     pages = journal.read(names[over:])
     if sum(1 + len(entry.plan.changes) for entry in pages.entries) > _MANY:
         on = [lease.entry.number for _, leases in by_place(pages.entries) for lease in leases.on]
-        first = min([*on, *(each.number for each in pages.unreadable)], default=math.inf)
+        first = min([*on, *(file.number for file in pages.unreadable)], default=math.inf)
         now_over = sum(number_of(name) < first for name in names)
         if now_over > over:
             journal.store.mark = f"{now_over} {names[now_over - 1]}".encode()

@@ -176,8 +176,8 @@ def _rehearsed(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, d
         forms[result.entity] = result.form
     for change in due.changes:
         if change.entity in refused and change.restores is not None:
-            said = f"{change.entity}: brokers do not take back what ZooKeeper held ({refused[change.entity].message})"
-            refused[change.entity] = InputError(f"{said}: undo it with --zookeeper")
+            text = f"{change.entity}: brokers do not take back what ZooKeeper held ({refused[change.entity].message})"
+            refused[change.entity] = InputError(f"{text}: undo it with --zookeeper")
     if len(refused) == len(due.changes):
         raise next(iter(refused.values()))
     kept = (change for change in due.changes if change.entity not in refused)
@@ -187,14 +187,14 @@ def _rehearsed(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, d
 _Each = TypeVar("_Each", Change, Alteration)
 
 
-def _batches(each: Sequence[_Each]) -> Iterator[list[_Each]]:
+def _batches(writes: Sequence[_Each]) -> Iterator[list[_Each]]:
     """Parts of about so many entities, a user never apart from its pairs.
 
     In ZooKeeper the pairs are nodes below the user's, which can go only together with the last of them.
     """
     groups: dict[object, list[_Each]] = {}
-    for one in each:
-        groups.setdefault(one.entity if one.entity.user is None else one.entity.user, []).append(one)
+    for write in writes:
+        groups.setdefault(write.entity if write.entity.user is None else write.entity.user, []).append(write)
     batch: list[_Each] = []
     for group in groups.values():
         if batch and len(batch) + len(group) > _BATCH:

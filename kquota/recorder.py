@@ -247,8 +247,8 @@ def record(
         outcomes = (*already, *(settled[change.node] for change in draft.changes))
         finished = clock()
         unfinished = None
-        over = all(each.fate.is_settled for each in outcomes)
-        why = next((each.error for each in outcomes if each.error is not None), error.message if error else None)
+        over = all(logger.fate.is_settled for logger in outcomes)
+        why = next((logger.error for logger in outcomes if logger.error is not None), error.message if error else None)
         try:
             journal.finish(entry, "rolled back" if over else "incomplete", now=finished, error=why)
         except KquotaError as problem:
@@ -335,8 +335,8 @@ def take_back(
     place = loggers.place()
     own = journal.begin(Entry("", entry.cluster, command, clock(), Plan((), cluster=place), undoes=entry.id))
     settled = tuple(switch_back(loggers, change) for change in entry.levels)
-    over = all(each.fate.is_settled for each in settled)
-    why = next((each.error for each in settled if each.error is not None), None)
+    over = all(logger.fate.is_settled for logger in settled)
+    why = next((logger.error for logger in settled if logger.error is not None), None)
     journal.finish(own, "applied" if over else "incomplete", now=clock(), error=why)
     return settled
 

@@ -147,7 +147,7 @@ class Ready:
     def omissions(self) -> tuple[str, ...]:
         """All that the result leaves out, a sentence each."""
         unread = (f"not read to its end: {file.path}: {file.reason}" for file in self.unread)
-        ignored = (f"{each.key} of {each.entity}: {each.reason}" for each in self.ignored)
+        ignored = (f"{quota.key} of {quota.entity}: {quota.reason}" for quota in self.ignored)
         return (*self.notes, *unread, *ignored)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Simulation:
@@ -210,8 +210,8 @@ def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
     for counter in alone.run().counters:
         place = counter.key, counter.entity
         peaks[place] = max(peaks.get(place, 0.0), counter.peak)
-    found = [Needed(key, entity, peak, rounded_up(key, peak)) for (key, entity), peak in peaks.items() if peak > 0]
-    return tuple(sorted(found, key=lambda each: (each.key is QuotaKey.REQUEST_PERCENTAGE, -each.peak)))
+    needs = [Needed(key, entity, peak, rounded_up(key, peak)) for (key, entity), peak in peaks.items() if peak > 0]
+    return tuple(sorted(needs, key=lambda need: (need.key is QuotaKey.REQUEST_PERCENTAGE, -need.peak)))
 
 
 _NEVER: Final = 2**62

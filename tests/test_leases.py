@@ -32,7 +32,7 @@ def keep(folder: Path, plan: Plan, outcome: str = "applied", **more: Any) -> Ent
 
 
 def fates(folder: Path) -> list[Fate]:
-    return [lease.fate for lease in read_leases(Journal(folder), HERE).found]
+    return [lease.fate for lease in read_leases(Journal(folder), HERE).all]
 
 
 def test_a_lease_holds_what_was_set_and_what_comes_back(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_lease_holds_what_was_set_and_what_comes_back(tmp_path: Path) -> None:
     assert read_leases(Journal(tmp_path), HERE) == Leases()
     wrote(tmp_path, 3.0, 9.0, "rolled back", expires=5)
     wrote(tmp_path, 3.0, None, expires=2000)
-    (lease,) = read_leases(Journal(tmp_path), HERE).found
+    (lease,) = read_leases(Journal(tmp_path), HERE).all
     assert (lease.entity, lease.key, lease.value, lease.back, lease.ends) == (ALICE, KEY, None, 3.0, 2000)
     assert (lease.is_overdue(1999), lease.is_overdue(2000)) == (False, True)
     assert read_leases(Journal(tmp_path), "zookeeper://other:2181") == Leases()
@@ -78,7 +78,7 @@ def test_a_lease_below_another_waits(tmp_path: Path) -> None:
     lower = wrote(tmp_path, None, 3.0, expires=2000)
     upper = wrote(tmp_path, 3.0, 5.0, expires=9000)
     leases = read_leases(Journal(tmp_path), HERE)
-    assert [lease.covered for lease in leases.found] == [True, False]
+    assert [lease.covered for lease in leases.all] == [True, False]
     assert (leases.due(3000), leases.overdue(3000)) == ({}, ())
     assert list(leases.due(9000)) == [upper.id]
     wrote(tmp_path, 5.0, 3.0, command="reconcile", undoes=upper.id)
@@ -91,7 +91,7 @@ def test_kept_values_get_another_end_or_none(tmp_path: Path) -> None:
     wrote(tmp_path, 3.0, 5.0, expires=3000)
     kept = ((ALICE, (KEY,)),)
     moved = keep(tmp_path, Plan(()), kept=kept, expires=9000)
-    found = read_leases(Journal(tmp_path), HERE).found
+    found = read_leases(Journal(tmp_path), HERE).all
     assert [(lease.ends, lease.moved and lease.moved.id) for lease in found] == [(2000, None), (9000, moved.id)]
     keep(tmp_path, Plan(()), kept=kept)
     assert fates(tmp_path) == [Fate.PERMANENT, Fate.PERMANENT]
@@ -126,14 +126,14 @@ def test_an_undo_of_what_was_before_all_leases_overtakes_them(tmp_path: Path) ->
     wrote(tmp_path, 2.0, 3.0, expires=2000)
     wrote(tmp_path, 2.0, 1.0, command="undo", undoes=before.id)
     assert fates(tmp_path) == [Fate.OVERTAKEN]
-    assert [lease.fate for lease in Leases.of(Journal(tmp_path).read().entries).found] == [Fate.OVERTAKEN]
+    assert [lease.fate for lease in Leases.of(Journal(tmp_path).read().entries).all] == [Fate.OVERTAKEN]
 
 
 def test_an_ending_takes_back_what_is_as_it_was_left(tmp_path: Path) -> None:
     """What is back already needs nothing; another value is a conflict, and other keys are no concern of it."""
     other = QuotaKey.CONSUMER_BYTE_RATE
     wrote(tmp_path, None, 3.0, expires=2000)
-    (lease,) = read_leases(Journal(tmp_path), HERE).found
+    (lease,) = read_leases(Journal(tmp_path), HERE).all
 
     def end(values: dict[QuotaKey, float]) -> tuple[int, int]:
         found = ending([lease], QuotaSnapshot({ALICE: values} if values else {}), is_whole=True)
@@ -191,11 +191,11 @@ def test_leases_of_a_cluster_that_got_its_id_later(tmp_path: Path) -> None:
     keep(tmp_path, replace(back, cluster=replace(old, address="zookeeper://zk2:2181")), command="delete")
     keep(tmp_path, replace(set_, cluster=new), expires=4000)
     found = list(by_place(Journal(tmp_path).read().entries))
-    assert [(place, [each.fate for each in leases.found]) for place, leases in found] == [
+    assert [(place, [each.fate for each in leases.all]) for place, leases in found] == [
         (old, [Fate.OVERTAKEN, Fate.OVERTAKEN]),
         (new, [Fate.ON]),
     ]
-    assert len(read_leases(Journal(tmp_path), old).found) == 2
+    assert len(read_leases(Journal(tmp_path), old).all) == 2
     assert Journal(tmp_path).read().entry(lease.id).plan == lease.plan
 
 

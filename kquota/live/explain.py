@@ -90,29 +90,29 @@ def concerning(wanted: Entity, view: View, brokers: Enforcers) -> tuple[tuple[Us
 
 def together(uses: Iterable[Use]) -> list[tuple[Use, ...]]:
     """The uses of each counter, over all brokers, in the order of the worst."""
-    found: dict[tuple[object, ...], list[Use]] = {}
+    by_counter: dict[tuple[object, ...], list[Use]] = {}
     for use in uses:
-        found.setdefault(use.counter[1:], []).append(use)
-    return [tuple(each) for each in found.values()]
+        by_counter.setdefault(use.counter[1:], []).append(use)
+    return [tuple(group) for group in by_counter.values()]
 
 
 def explain(uses: Sequence[Use], view: View, source: object, brokers: Enforcers) -> Explanation:
     """The explanation of the uses of one counter, the worst first."""
-    use = uses[0]
+    worst = uses[0]
     loudest = tuple(_loudest(uses, view))
-    if use.state is State.THROTTLED:
-        episodes = [view.look.episodes[each.counter] for each in uses if each.counter in view.look.episodes]
+    if worst.state is State.THROTTLED:
+        episodes = [view.look.episodes[use.counter] for use in uses if use.counter in view.look.episodes]
         if episodes:
-            known = [each.enough for each in episodes if each.enough is not None]
-            at_least = any(each.at_least for each in episodes)
-            begin = min(each.begin_ms for each in episodes)
+            known = [episode.enough for episode in episodes if episode.enough is not None]
+            at_least = any(episode.at_least for episode in episodes)
+            begin = min(episode.begin_ms for episode in episodes)
             return Explanation(tuple(uses), begin, None, loudest, max(known, default=None), at_least)
-    since, why_not = _since(use, view, source)
-    rates = [each.observed.rate for each in uses if each.observed.rate is not None]
-    enough = None if use.state is State.THROTTLED or not rates else max(rates) / brokers.near
-    from_log = use.observed.clients is not None
+    since, why_not = _since(worst, view, source)
+    rates = [use.observed.rate for use in uses if use.observed.rate is not None]
+    enough = None if worst.state is State.THROTTLED or not rates else max(rates) / brokers.near
+    from_log = worst.observed.clients is not None
     unknown = _NOT_FROM_LOG if from_log else _NOT_FROM_METRICS
-    at_least = any(each.observed.at_least for each in uses)
+    at_least = any(use.observed.at_least for use in uses)
     return Explanation(tuple(uses), since, why_not, loudest, enough, at_least, unknown)
 
 
@@ -121,23 +121,23 @@ def _loudest(uses: Sequence[Use], view: View) -> Sequence[Loud]:
 
     Of the counter's own key no finer series exists; thread time is the best other measure, so its series come first.
     """
-    found = [Loud(share.client, use.counter.key, share.rate) for use in uses for share in use.observed.clients or ()]
+    loud = [Loud(share.client, use.counter.key, share.rate) for use in uses for share in use.observed.clients or ()]
     if all(use.observed.clients is None for use in uses):
-        mine = {(use.counter.broker, client) for use in uses for client in use.clients}
-        found = [
+        clients = {(use.counter.broker, client) for use in uses for client in use.clients}
+        loud = [
             Loud(other.counter.sensor, other.counter.key, other.observed.rate)
             for other in view.uses
-            if (other.counter.broker, other.counter.sensor) in mine
+            if (other.counter.broker, other.counter.sensor) in clients
             and other.counter.key is not QuotaKey.CONNECTION_CREATION_RATE
             and other.observed.rate is not None
         ]
     keys = (QuotaKey.REQUEST_PERCENTAGE, *QuotaKey)
-    key = next((key for key in keys if any(each.key is key for each in found)), None)
+    key = next((key for key in keys if any(of is key for _, of, _ in loud)), None)
     rates: dict[Sensor, float] = {}
-    for client, of, rate in found:
+    for client, of, rate in loud:
         if key is not None and of is key:
             rates[client] = rates.get(client, 0.0) + rate
-    return [Loud(client, key, rate) for client, rate in sorted(rates.items(), key=lambda each: -each[1]) if key]
+    return [Loud(client, key, rate) for client, rate in sorted(rates.items(), key=lambda pair: -pair[1]) if key]
 
 
 def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None]:
@@ -149,9 +149,9 @@ def _since(use: Use, view: View, source: object) -> tuple[int | None, str | None
         return None, "a metrics page has no history; use --prometheus"
     sample = next(
         (
-            each
-            for each in view.look.samples
-            if each.series.nature is Nature.THROTTLE and each.series.counter == use.counter
+            sample
+            for sample in view.look.samples
+            if sample.series.nature is Nature.THROTTLE and sample.series.counter == use.counter
         ),
         None,
     )
@@ -223,6 +223,6 @@ def _word(text: str) -> str:
     if text.isascii() and text.isprintable():
         return shlex.quote(text)
     escapes = "".join(
-        each if each.isascii() and each.isprintable() and each not in "\\'" else f"\\U{ord(each):08x}" for each in text
+        char if char.isascii() and char.isprintable() and char not in "\\'" else f"\\U{ord(char):08x}" for char in text
     )
     return f"$'{escapes}'"

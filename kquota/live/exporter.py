@@ -94,23 +94,23 @@ class Exporter:
 
     def families(self, now_ms: int) -> list[Family]:
         """All metrics as they are at that moment: ages count from the moment of the question."""
-        found = [*self._health(now_ms)]
+        families = [*self._health(now_ms)]
         value = {name: part.value for name, part in self.parts.items() if part.value is not None}
         if "quotas" in value:
-            found.append(Family("entities", "Entities that have a quota.", [({}, len(value["quotas"]))]))
+            families.append(Family("entities", "Entities that have a quota.", [({}, len(value["quotas"]))]))
         if "metrics" in value:
-            found += use_families(value["metrics"], self.most_series)
+            families += use_families(value["metrics"], self.most_series)
         if "drift" in value:
             help = "Entities whose quotas are not those of the file: absent, different, or unexpected."
             drift = [({"state": state}, value["drift"].count(action)) for action, state in _DRIFT.items()]
-            found.append(Family("drift_entities", help, drift))
+            families.append(Family("drift_entities", help, drift))
         if "journal" in value:
             help = "When 'kquota apply --for' ends, by the entry of the journal."
             leases = [({"entry": entry}, ends_ms / 1000) for entry, ends_ms in value["journal"].items()]
-            found.append(Family("lease_expires_timestamp_seconds", help, leases))
+            families.append(Family("lease_expires_timestamp_seconds", help, leases))
         if "lint" in value:
-            found.append(_lint_family(value["lint"]))
-        return found
+            families.append(_lint_family(value["lint"]))
+        return families
 
     def _health(self, now_ms: int) -> Iterator[Family]:
         parts = list(self.parts.values())
@@ -193,18 +193,18 @@ def _limits(view: View, most: int) -> tuple[dict[_Tags, tuple[Labels, Use]], set
 
 def _identities(view: View) -> dict[_Tags, Labels]:
     """By counter, the labels that identify it in the brokers' own series: those of the rate, where there is one."""
-    found: dict[_Tags, Labels] = {}
+    identities: dict[_Tags, Labels] = {}
     for sample in sorted(view.look.samples, key=lambda sample: sample.series.nature in (Nature.RATE, Nature.COUNTER)):
         identity = {name: sample.labels[name] for name in IDENTITY if sample.labels.get(name)}
-        found[sample.series.counter[1:]] = identity
-    return found
+        identities[sample.series.counter[1:]] = identity
+    return identities
 
 
 _DRIFT: Final = {Action.CREATE: "absent", Action.UPDATE: "different", Action.DELETE: "unexpected"}
 
 
 def _lint_family(findings: Sequence[Finding]) -> Family:
-    counts = Counts((found.rule.name, str(found.severity)) for found in findings)
+    counts = Counts((finding.rule.name, str(finding.severity)) for finding in findings)
     samples = [({"rule": rule, "severity": severity}, number) for (rule, severity), number in sorted(counts.items())]
     return Family("lint_findings", "Findings of 'kquota lint' on the live quotas, by rule.", samples)
 

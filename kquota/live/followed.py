@@ -39,7 +39,7 @@ class Logs:
     @property
     def name(self) -> str:
         """The logs as people call them."""
-        paths = [path for each in self._paths.values() for path in each]
+        paths = [path for logs in self._paths.values() for path in logs]
         return f"log {paths[0]}" if len(paths) == 1 else f"{len(paths)} logs"
 
     def look(self, quotas: QuotaSnapshot | None = None) -> Look:
@@ -60,7 +60,7 @@ class Logs:
             late += turn.late
             self._bytes += turn.read_bytes
         missing = [
-            Missing(each.path, each.reason) for follower in self._followers for each in follower.quality.unread_files
+            Missing(file.path, file.reason) for follower in self._followers for file in follower.quality.unread_files
         ]
         if late > self._late:
             new = late - self._late
@@ -93,14 +93,13 @@ class Logs:
 
     def _begin(self, quotas: QuotaSnapshot) -> None:
         """Opens the logs. Raises InputError where none is there."""
-        paths = [path for each in self._paths.values() for path in each]
+        paths = [path for logs in self._paths.values() for path in logs]
         if not any(Path(path).exists() for path in paths):
             raise InputError(f"{paths[0]}: no such file or folder")
         settings, live = self._settings, Live(0, QuotaHistory.of(quotas), lambda enforced: enforced)
-        for broker, mine in self._paths.items():
+        for broker, logs in self._paths.items():
             read = replace(settings.read, broker=broker)
-            its = replace(settings, read=read)
-            self._followers.append(Follower(mine, its, spool_bytes=0, watched=True, live=live))
+            self._followers.append(Follower(logs, replace(settings, read=read), spool_bytes=0, watched=True, live=live))
 
     def close(self) -> None:
         """Ends it."""

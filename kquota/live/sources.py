@@ -136,11 +136,11 @@ class Pages:
         missing: list[Missing] = []
         unread: list[Missing] = []
         with ThreadPoolExecutor(min(len(self.pages), 16)) as pool:
-            for page, found in zip(self.pages, pool.map(self._text, self.pages), strict=True):
-                if isinstance(found, Missing):
-                    missing.append(found)
+            for page, answer in zip(self.pages, pool.map(self._text, self.pages), strict=True):
+                if isinstance(answer, Missing):
+                    missing.append(answer)
                     continue
-                text, at_ms = found
+                text, at_ms = answer
                 samples += _of_page(text, page, at_ms, unread)
         if len(missing) == len(self.pages):
             raise Unreachable(f"no page of metrics could be read: {missing[0].place}: {missing[0].why}")
@@ -214,7 +214,7 @@ class Prometheus:
     def past(self, selected: str, series: Series) -> list[tuple[int, float]]:
         """(epoch ms, value) of one series in the last hours, in order. Raises what `look` raises."""
         samples = self._ask(selected, _PAST_S, [])
-        return sorted((each.at_ms, each.value) for each in samples if each.series == series)
+        return sorted((sample.at_ms, sample.value) for sample in samples if sample.series == series)
 
     def _ask(self, selected: str, seconds: int, unread: list[Missing]) -> tuple[Sample, ...]:
         with tempfile.TemporaryDirectory(prefix="kquota-") as folder:

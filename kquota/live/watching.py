@@ -38,18 +38,18 @@ class Watching:
     def look(self, snapshot: QuotaSnapshot) -> View:
         """The uses of all counters now. Raises what `LiveSource.look` raises."""
         look = self.source.look(snapshot)
-        seen = observed(look, self._totals) | {each.counter: Seen(each) for each in look.readings}
-        now = {counter: each.now for counter, each in seen.items()}
-        earlier = {**self._past, **{counter: each.earlier for counter, each in seen.items() if each.earlier}}
-        found = uses(now.values(), snapshot, source=self.source.name, earlier=earlier, brokers=self.brokers)
-        latest = max((each.at_ms for each in now.values()), default=0)
-        for counter, each in now.items():
-            recent = [one for one in earlier.get(counter, ()) if latest - _KEPT_MS <= one.at_ms < each.at_ms]
-            earlier[counter] = (*recent, each)
+        seen = observed(look, self._totals) | {reading.counter: Seen(reading) for reading in look.readings}
+        now = {counter: readings.now for counter, readings in seen.items()}
+        earlier = {**self._past, **{counter: past for counter, (_, past) in seen.items() if past}}
+        current = uses(now.values(), snapshot, source=self.source.name, earlier=earlier, brokers=self.brokers)
+        latest = max((reading.at_ms for reading in now.values()), default=0)
+        for counter, reading in now.items():
+            recent = [past for past in earlier.get(counter, ()) if latest - _KEPT_MS <= past.at_ms < reading.at_ms]
+            earlier[counter] = (*recent, reading)
         self._past = {
             counter: readings for counter, readings in earlier.items() if latest - readings[-1].at_ms <= GONE_MS
         }
-        return View(found, look, snapshot)
+        return View(current, look, snapshot)
 
 
 @dataclass(frozen=True)

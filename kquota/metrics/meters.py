@@ -154,7 +154,7 @@ def requests_of(page: str) -> float | None:
     Known are `kafka_network_requestmetrics_requests_total` of the usual rules, `…_requestspersec_count`, and the JMX
     exporter's own names without rules. Raises ValueError for another page.
     """
-    total, found = 0.0, False
+    total, counts = 0.0, False
     for line in page.splitlines():
         if not line.lower().startswith(_PREFIX):
             continue
@@ -165,11 +165,11 @@ def requests_of(page: str) -> float | None:
         labels = labels_of(parts.labels)
         if name == _GENERIC and labels.get("name", "").lower() != "requestspersec":
             continue
-        found = True
+        counts = True
         value, _ = parts.numbers()
         if math.isfinite(value) and not _PARTS.fullmatch(labels.get("request", "")):
             total += value
-    return total if found else None
+    return total if counts else None
 
 
 def _page(url: str, timeout_s: float) -> str:

@@ -103,12 +103,12 @@ class Client:
             largest = max(largest, exchange.charge)
             if exchange.throttle_ms > 0 and not answer.topics:
                 continue
-            found = self._checked(answer, OFFSET_OUT_OF_RANGE)
-            if found.error_code == OFFSET_OUT_OF_RANGE:  # the oldest records are deleted meanwhile
+            fetched = self._checked(answer, OFFSET_OUT_OF_RANGE)
+            if fetched.error_code == OFFSET_OUT_OF_RANGE:  # the oldest records are deleted meanwhile
                 first = offset = self._offset(_EARLIEST)
                 continue
-            offset = max(offset, offset_after(found.records or b""))
-            if offset >= found.high_watermark:
+            offset = max(offset, offset_after(fetched.records or b""))
+            if offset >= fetched.high_watermark:
                 if offset == first:
                     raise InputError(f"partition {part.partition} of topic {self.partition.topic!r} has no records")
                 offset = first
@@ -142,18 +142,18 @@ class Client:
     def _ask(self, api: str, request: Any, charge: Callable[[int, int], int]) -> tuple[Exchange, Any]:
         """The exchange, whose charge is of the bytes sent and received, and the answer."""
         kind = wire.MESSAGES[f"{api}Response"]
-        found = self.connection.measured(request, kind, Deadline(self.timeout_s))
+        measured = self.connection.measured(request, kind, Deadline(self.timeout_s))
         exchange = Exchange(
             api,
-            found.version,
-            found.correlation_id,
-            found.sent_ms,
-            found.answered_ms,
-            charge(found.sent_bytes, found.received_bytes),
-            found.answer.throttle_time_ms,
+            measured.version,
+            measured.correlation_id,
+            measured.sent_ms,
+            measured.answered_ms,
+            charge(measured.sent_bytes, measured.received_bytes),
+            measured.answer.throttle_time_ms,
         )
         self.exchanges.append(exchange)
-        return exchange, found.answer
+        return exchange, measured.answer
 
     def _checked(self, answer: Any, *expected: int) -> Any:
         """What the answer says of the partition. Raises its error, unless it is an expected one."""

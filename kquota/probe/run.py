@@ -261,9 +261,9 @@ class _Run:
         topic, number = self._request.topic, self._request.partition
         patience = Deadline(self._request.timeout_s)
         while True:
-            found = nodes.topic(topic)
-            parts = [] if found is None else found.partitions
-            leader = next((each.leader_id for each in parts if each.partition_index == number), None)
+            metadata = nodes.topic(topic)
+            parts = [] if metadata is None else metadata.partitions
+            leader = next((part.leader_id for part in parts if part.partition_index == number), None)
             addresses = nodes.addresses()
             if leader in addresses:
                 return Partition(topic, number, leader, addresses[leader])
@@ -272,7 +272,7 @@ class _Run:
             time.sleep(_POLL_S)
         if leader is not None:
             raise Unreachable(f"partition {number} of topic {topic!r} has no leader now")
-        what = "there is no such topic" if found is None else f"it has no partition {number}"
+        what = "there is no such topic" if metadata is None else f"it has no partition {number}"
         raise InputError(f"topic {topic!r}: {what}")
 
     def _prepared(self, broker: int) -> tuple[Resolution, Limits]:
@@ -300,14 +300,14 @@ class _Run:
     def _resolution(self, snapshot: QuotaSnapshot) -> Resolution:
         snapshot = self._request.facts.enforced(snapshot)
         self._listener.read(snapshot)
-        found = {each.key: each for each in resolve(snapshot, self._user, self._request.client_id)}
-        other = found[QuotaKey.REQUEST_PERCENTAGE]
+        by_key = {resolution.key: resolution for resolution in resolve(snapshot, self._user, self._request.client_id)}
+        other = by_key[QuotaKey.REQUEST_PERCENTAGE]
         if self._request.kind.key is not other.key and other.limit is not None:
             self._listener.warn(
                 f"{other.key} ({humanize(other.key, other.limit)}) also applies to this client; if it throttles, you"
                 " see it under 'observed' only"
             )
-        return found[self._request.kind.key]
+        return by_key[self._request.kind.key]
 
     def _drive(self, partition: Partition) -> None:
         """Runs the load; Ctrl-C ends it."""
@@ -332,7 +332,7 @@ def handler_ms(path: Path, client_id: str, exchanges: Sequence[Exchange]) -> lis
     A log may hold several runs: of lines with the same client-id, version and correlation id the last one counts.
     Raises InputError for a file that cannot be read, and for one that has none of the requests.
     """
-    found: dict[tuple[str, int, int], float] = {}
+    local_ms: dict[tuple[str, int, int], float] = {}
     try:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
@@ -344,12 +344,12 @@ def handler_ms(path: Path, client_id: str, exchanges: Sequence[Exchange]) -> lis
                     if header["clientId"] == client_id:
                         name = header["requestApiKeyName"].replace("_", "").lower()
                         key = (name, header["requestApiVersion"], header["correlationId"])
-                        found[key] = float(entry["localTimeMs"])
+                        local_ms[key] = float(entry["localTimeMs"])
                 except (ValueError, KeyError, TypeError):
                     continue
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    times = [found.get((each.api.lower(), each.version, each.correlation_id)) for each in exchanges]
+    times = [local_ms.get((exchange.api.lower(), exchange.version, exchange.correlation_id)) for exchange in exchanges]
     if exchanges and not any(times):
         raise InputError(
             f"{path} has no request of the probe", hint="the broker's logger kafka.request.logger has to be at DEBUG"

@@ -121,8 +121,8 @@ class ZooKeeper(Server):
         return [*self.jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
 
     def port(self, config: str) -> int | None:
-        found = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
-        return int(found[1]) if found else None
+        match = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
+        return int(match[1]) if match else None
 
     def serves(self, folder: Path, port: int) -> bool:
         try:
@@ -218,15 +218,15 @@ def pyspark_jars(patterns: Sequence[str]) -> list[Path]:
         raise MissingDependency("the sandbox needs PySpark's jars, and PySpark is not installed", extra="sandbox")
     folder = Path(spec.origin).parent / "jars"
     names = sorted(path.name for path in folder.glob("*.jar"))
-    found: list[Path] = []
+    jars: list[Path] = []
     for pattern in patterns:
         matching = [name for name in names if re.fullmatch(pattern, name)]
         if not matching:
             raise MissingDependency(
                 f"the installed PySpark has no jar {pattern}", hint="kquota needs PySpark 4.0 or later"
             )
-        found.extend(folder / name for name in matching)
-    return found
+        jars.extend(folder / name for name in matching)
+    return jars
 
 
 def _claim(directory: Path, server: Server) -> None:

@@ -76,7 +76,7 @@ class Broker(Server):
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller},SASL_PLAINTEXT://{self.login}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": ",".join(f"{name}:{each}" for name, each in _LISTENERS.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in _LISTENERS.items()),
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": self._jaas(folder),
             "log.dirs": data.as_posix(),
@@ -96,8 +96,8 @@ class Broker(Server):
         return [*self._exporter(folder), *jvm, "kafka.Kafka", str(properties)]
 
     def port(self, config: str) -> int | None:
-        found = re.search(r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),", config, re.MULTILINE)
-        return int(found[1]) if found else None
+        match = re.search(r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),", config, re.MULTILINE)
+        return int(match[1]) if match else None
 
     def serves(self, folder: Path, port: int) -> bool:
         try:
@@ -160,8 +160,8 @@ def _cluster_id(folder: Path) -> str | None:
         text = (folder / "data" / "meta.properties").read_text(encoding="utf-8")
     except OSError:
         return None
-    found = re.search(r"^cluster\.id=(.+)$", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^cluster\.id=(.+)$", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _run(command: Sequence[str]) -> None:

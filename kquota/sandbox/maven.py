@@ -21,7 +21,7 @@ def retrieve(target: Path, coordinates: Sequence[str], without: Sequence[str] = 
     A coordinate is `group:artifact:version`; `without` are those (`group:artifact`) that nothing shall bring in. The
     class path of the set is the folder with `/*`. Raises MissingDependency without Maven, Unreachable when it fails.
     """
-    wanted = "".join(f"{coordinate}\n" for coordinate in (*coordinates, *(f"without {each}" for each in without)))
+    wanted = "".join(f"{coordinate}\n" for coordinate in (*coordinates, *(f"without {name}" for name in without)))
     if _retrieved(target) == wanted:
         return target
     maven = shutil.which("mvn")
@@ -46,8 +46,8 @@ def retrieve(target: Path, coordinates: Sequence[str], without: Sequence[str] = 
         command = [maven, "-q", "-B", "-f", str(pom), _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         if run.returncode != 0 or not list(jars.glob("*.jar")):
-            said = "\n".join((run.stdout + run.stderr).splitlines()[-20:])
-            raise Unreachable(f"mvn could not retrieve {', '.join(coordinates)} (exit {run.returncode}):\n{said}")
+            output = "\n".join((run.stdout + run.stderr).splitlines()[-20:])
+            raise Unreachable(f"mvn could not retrieve {', '.join(coordinates)} (exit {run.returncode}):\n{output}")
         (jars / _MARKER).write_text(wanted, encoding="utf-8")
         _move(jars, target, wanted)
     return target
@@ -74,8 +74,8 @@ def _move(jars: Path, target: Path, wanted: str) -> None:
 
 def _pom(coordinates: Sequence[str], without: Sequence[str]) -> str:
     excluded = []
-    for each in without:
-        group, artifact = (escape(part) for part in each.split(":"))
+    for exclusion in without:
+        group, artifact = (escape(part) for part in exclusion.split(":"))
         excluded.append(f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>")
     exclusions = f"<exclusions>{''.join(excluded)}</exclusions>" if excluded else ""
     dependencies = []

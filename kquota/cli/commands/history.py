@@ -82,7 +82,7 @@ def command(
     by_entry: dict[str, list[Lease]] = {}
     concerned: dict[str, list[Lease]] = {}
     """As well by the entry that moved its end."""
-    for lease in (lease for _, leases_there in by_place(pages.entries) for lease in leases_there.found):
+    for lease in (lease for _, leases_there in by_place(pages.entries) for lease in leases_there.all):
         by_entry.setdefault(lease.entry.id, []).append(lease)
         for entry in filter(None, (lease.entry, lease.moved)):
             concerned.setdefault(entry.id, []).append(lease)
