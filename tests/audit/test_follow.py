@@ -129,20 +129,26 @@ def test_however_a_file_grows_and_the_follower_is_killed(
         assert kept(episodes) == kept(uncut)
 
 
-@pytest.mark.parametrize("how", ["whole", "twice", "bursts", "seconds", "dated"])
+@pytest.mark.parametrize("how", ["whole", "twice", "bursts", "seconds", "dated", "cut", "late"])
 def test_pieces_of_a_log_tell_together_what_none_of_them_tells(tmp_path: Path, how: str) -> None:
-    """What is there twice, what is missing, and which times are none: it went in silence, or counted twice."""
+    """What is there twice, what is missing, which times are none: it went in silence. And of which zone times are."""
     made, log = whole_log(), tmp_path / "kafka-request.log"
     changed = {
         "twice": [line for start in range(0, len(made), 8) for line in made[start : start + 8] * 2],
         "bursts": [line for place, line in enumerate(made) if place % 60 < 30],
         "seconds": [f"{line[:20]}{line[24:]}" for line in made],
         "dated": [line.replace("DEBUG", "2026-05-04 09:00:00,123") for line in made],
+        "cut": [
+            f"{line[1:11]}T{line[12:20]}Z stdout {part}"
+            for line in made
+            for part in (f"P {line[:400]}", f"F {line[400:]}")
+        ],
+        "late": [f"2026-05-04T08:{20 + 15 * (number > 9)}:{line[18:20]}Z x {line}" for number, line in enumerate(made)],
     }.get(how, made)
     follower, audit_settings = Follower([str(log)], AuditSettings(QUOTAS)), AuditSettings(QUOTAS)
-    for start in range(0, len(changed), 8):
+    for start in range(0, len(changed), 7):
         with open(log, "a") as file:
-            file.write("".join(f"{line}\n" for line in changed[start : start + 8]))
+            file.write("".join(f"{line}\n" for line in changed[start : start + 7]))
         follower.turn()
     if how == "dated":
         with pytest.raises(InputError, match="many requests of a connection have one time"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
+from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_text
 from kquota.errors import InputError, KquotaError
 
@@ -229,7 +230,7 @@ class Tail:
         if each.done:
             return
         if each.grows:
-            end = each.size if last else _last_line_end(each.path, each.offset, each.size)
+            end = each.size if last else _whole_lines_end(each.path, each.offset, each.size)
             if end > each.offset:
                 yield Increment(each, Split(each.dialect, each.path, each.offset, end, size=end - each.offset))
             return
@@ -349,6 +350,21 @@ def _under_another_name(each: Followed) -> File | None:
     except OSError:
         pass
     return None
+
+
+def _whole_lines_end(path: str, start: int, end: int) -> int:
+    """Where the last line between two places ends that is no piece of a longer one, as runtimes of containers cut."""
+    while (end := _last_line_end(path, start, end)) > start:
+        begin = _last_line_end(path, start, end - 1)
+        try:
+            with open(path, "rb") as file:
+                file.seek(begin)
+                if Pieces().whole(file.read(end - begin).decode(errors="replace")) is not None:
+                    break
+        except OSError:
+            return start
+        end = begin
+    return end
 
 
 def _last_line_end(path: str, start: int, end: int) -> int:

@@ -104,8 +104,9 @@ class Pieces:
         return None
 
     def left(self) -> list[str]:
-        """The beginnings of lines whose ends did not come."""
-        return [*self._begun.values()]
+        """The beginnings of lines whose ends did not come; it forgets them."""
+        begun, self._begun = self._begun, {}
+        return [*begun.values()]
 
 
 class Request(NamedTuple):

@@ -65,12 +65,11 @@ def splits(file: File) -> list[Split]:
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch | TopicLog | ConnectionLog | DataLog]:
     """The charged requests of one split, in the order of the log, and what it shows of topics, connections and data."""
-    zone = LogZone.no_cache(settings.zone)
     broker = broker_of(split, settings)
     connections = ConnectionLog(broker) if settings.addresses else None
     tally.requests = tally.requests or Requests()
     tally.requests.brokers[split.path] = broker
-    pieces = Pieces()
+    zone, pieces = tally.requests.reading(split.path, settings.zone)
     scanner = _scanner(zone, split.rows)
     rows = _Rows(zone, broker, settings, connections, scanner, tally, pieces)
     for block in blocks(split, tally, _SCANNED_BYTES if scanner else None):

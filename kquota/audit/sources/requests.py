@@ -18,8 +18,10 @@ import numpy as np
 
 from kquota.audit.batch import Bools, Int64s
 from kquota.audit.sources import WHOLE_SECONDS
+from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import UnreadableFile
 from kquota.audit.sources.lost import gap
+from kquota.audit.sources.moments import LogZone
 from kquota.errors import InputError
 
 REQUESTS: Final = "requests"
@@ -89,6 +91,7 @@ class Requests:
         self._follows, self._met = followed is not None, {*(followed or ())}
         self._waiting: dict[str, Int64s] = {}
         """The requests of each file that are too few to tell anything."""
+        self._reading: dict[str, tuple[LogZone, Pieces]] = {}
         self._slots, self._count, self._part = np.zeros(1 << 10, np.uint64), 0, 0
         self._sketch: dict[int, str] = {}
         self._before: list[dict[int, str]] = []
@@ -96,6 +99,11 @@ class Requests:
         self.brokers: dict[str, str] = {}
         """The broker of each file."""
         self._ends: dict[str, tuple[int, int]] = {}
+
+    def reading(self, path: str, zone: str) -> tuple[LogZone, Pieces]:
+        """How the lines of a file are read, by the lines before them: the zone of times, and headings."""
+        new = LogZone.no_cache(zone), Pieces()
+        return self._reading.setdefault(path, new) if self._follows else new
 
     def news(self, keys: Any, path: str, add: Callable[..., None] = add) -> Bools:
         """Whether each of some requests of a file, by their identities, was not there before; `add` may be compiled.
