@@ -258,11 +258,12 @@ def _screen(
         of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    if settings.in_force and (
-        denied := [finding for finding in findings if finding.reason and not finding.undetermined]
-    ):
-        denials = first_of(denied, lambda finding: f"{_named([finding])}: {finding.reason}", most=2)
-        yield Note(safe(f"{denials} (--quotas-journal DIR knows when quotas changed)"), by=warn)
+    doubts: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.reason is not None and not finding.undetermined:
+            doubts.setdefault(finding.reason, []).append(finding)
+    for doubt, doubted in [*doubts.items()][:2]:
+        yield Note(safe(f"{_named(doubted)}: {doubt}"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"

@@ -24,6 +24,7 @@ from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.lost import notes
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -68,6 +69,10 @@ def written(folder: Path, lines: Sequence[str], name: str = "kafka-request.log")
 
 def verdicts(result: AuditResult) -> dict[str, Verdict]:
     return {str(quota.entity.user): quota.verdict for quota in result.quotas}
+
+
+def predicted(result: AuditResult, user: str) -> Prediction:
+    return next(found for (_, _, sensor), found in result.predictions.items() if sensor == f"{user}:")
 
 
 WHOLE = {"slow": Verdict.THROTTLED, "fast": Verdict.NOT_THROTTLED, "absent": Verdict.NOBODY_SEEN}
@@ -310,6 +315,21 @@ def test_a_packed_log_within_a_log_is_a_lost_part(tmp_path: Path) -> None:
     (tmp_path / "kafka-request.log").write_bytes(text.encode() + gzip.compress(text.replace("10:", "11:").encode()))
     found = verdicts(audit(tmp_path))
     assert found == {"slow": Verdict.THROTTLED, "fast": Verdict.UNDETERMINED, "absent": Verdict.UNDETERMINED}
+
+
+def test_a_part_of_a_log_shows_the_least(tmp_path: Path) -> None:
+    """As a recording that takes turns: its rates and shares stood there as if they were of all that happened."""
+    whole = predicted(audit(written(tmp_path, whole_log())), "slow")
+    result = audit(written(tmp_path, [line for place, line in enumerate(whole_log()) if place % 60 < 36]))
+    (row,) = (row for row in result.findings.to_pylist() if row["sensor"] == "slow:")
+    assert (row["verdict"], row["peak_rate_max"]) == ("throttled", None)
+    assert row["reason"] == "about 72 of 216 requests are not in the log, by their numbers"
+    part = predicted(result, "slow")
+    for name in ("throttle_time_ms", "throttle_time_max_ms", "delivered_per_s", "throttled_requests"):
+        least, of_all = getattr(part, name), getattr(whole, name)
+        assert (least.estimate, least.high) == (None, None)
+        assert least.low <= of_all.estimate
+    assert (part.muted_share.estimate, part.muted_share.high) == (None, 1)
 
 
 def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ class _Settled(NamedTuple):
     prediction: Prediction | None
     answers: Answers | None = None
     """What the brokers answered to the requests of the counter, where that is the verdict."""
+    is_part: bool = False
+    """Whether the recording may lack requests of it."""
 
 
 class _Settling:
@@ -235,12 +237,16 @@ class _Settling:
             return quota._replace(verdict=Verdict.UNDETERMINED, reason=self._lost.reason)
         return quota
 
-    def _known(self, row: Mapping[str, Any], found: _Settled) -> _Settled:
+    def _known(self, row: Mapping[str, Any], settled: _Settled) -> _Settled:
         """The verdict, but where a request that could not be read may be of the counter."""
-        if found.verdict is not Verdict.NOT_THROTTLED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
-            return found
+        verdict, prediction = settled.verdict, settled.prediction
+        if verdict is Verdict.UNDETERMINED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
+            return settled
         reason = self._lost.reason
-        return _Settled(Verdict.UNDETERMINED, reason, _agreeing(found.prediction, Verdict.UNDETERMINED, reason))
+        if verdict is Verdict.NOT_THROTTLED:
+            return _Settled(Verdict.UNDETERMINED, reason, _agreeing(prediction, Verdict.UNDETERMINED, reason))
+        least = prediction and prediction.open_ended(is_part=True)
+        return settled._replace(prediction=least, reason=reason, is_part=True)
 
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
@@ -312,7 +318,8 @@ def _denial(row: Mapping[str, Any]) -> str | None:
     if logged is None or replayed is None or max(logged, replayed) < max(ENOUGH_HITS, 2 * min(logged, replayed) + 1):
         return None
     why = "other quotas were in force" + (" or the log begins under load" if logged > replayed else "")
-    return f"these quotas delay {replayed:,} requests and the log shows {logged:,} ({why})"
+    journal = "--quotas-journal DIR knows when quotas changed"
+    return f"these quotas delay {replayed:,} requests and the log shows {logged:,} ({why}; {journal})"
 
 
 def _is_calm(prediction: Prediction | None) -> bool:
@@ -366,6 +373,8 @@ def _neighbours_left_open(table: pa.Table) -> pa.Table:
 def _with_verdict(row: Mapping[str, Any], found: _Settled) -> dict[str, Any]:
     """The row with this verdict. The replay's counts go where they say something else than the verdict."""
     told: dict[str, Any] = {"reason": found.reason}
+    if found.is_part:
+        told["peak_rate_max"] = None
     if found.answers is None and found.verdict.value == row["verdict"]:
         return {**row, **told}
     if found.answers is not None:

@@ -183,7 +183,7 @@ def command(
             ),
         )
         show(view, output, written=True)
-        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access))
+        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access, whole=rotate is None))
 
 
 def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
@@ -264,12 +264,13 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; FREE SPACE is beside a reserve in the log dirs")
 
 
-def _next(logs: Sequence[str], nodes: Sequence[int], access: Access) -> str:
-    """What to do with what was recorded: who was throttled, and which limits are enough."""
+def _next(logs: Sequence[str], nodes: Sequence[int], access: Access, *, whole: bool) -> str:
+    """What to do with what was recorded: who was throttled, and of a whole recording which limits are enough."""
     paths = " ".join(text.rpartition("=")[2] for text in logs) or " ".join(f"{node}/" for node in nodes)
     what = f"{paths}{params.there(access)}"
     collect = "" if logs else "copy each log into a folder of its broker's number ('kquota help request-log'); "
-    return f"{collect}'kquota audit {what} --in-force' says who was throttled, 'kquota recommend {what}' what is enough"
+    enough = f", 'kquota recommend {what}' what is enough" if whole else "; what is enough, turns do not show"
+    return f"{collect}'kquota audit {what} --in-force' says who was throttled{enough}"
 
 
 def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> int:

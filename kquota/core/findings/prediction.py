@@ -41,10 +41,6 @@ class Interval:
         """The most probable value, else a bound of it; None where nothing is known."""
         return next((value for value in (self.estimate, self.low, self.high) if value is not None), None)
 
-    def without_end(self) -> Interval:
-        """The interval where nothing bounds the value from above."""
-        return Interval(self.low, self.estimate, None)
-
 
 CounterName: TypeAlias = tuple[str, str, str]
 """(broker, key, sensor), as in the findings."""
@@ -164,19 +160,26 @@ class Prediction:
             reason=reason,
         )
 
-    def open_ended(self) -> Prediction:
-        """The prediction of throttled clients that may want more than is known: nothing bounds what they meet."""
+    def open_ended(self, *, is_part: bool = False) -> Prediction:
+        """The prediction of throttled clients that may want more than is known: nothing bounds what they meet.
+
+        `is_part`: the recording lacks some of their requests, and shows the least of everything, without an estimate.
+        """
+
+        def opened(interval: Interval, most: float | None = None) -> Interval:
+            return Interval(interval.low, None if is_part else interval.estimate, most)
+
         return replace(
             self,
             verdict="throttled",
-            throttle_time_ms=self.throttle_time_ms.without_end(),
-            throttle_time_max_ms=self.throttle_time_max_ms.without_end(),
-            muted_share=replace(self.muted_share, high=1.0),
-            delivered_per_s=self.delivered_per_s.without_end(),
+            throttle_time_ms=opened(self.throttle_time_ms),
+            throttle_time_max_ms=opened(self.throttle_time_max_ms),
+            muted_share=opened(self.muted_share, 1.0),
+            delivered_per_s=opened(self.delivered_per_s),
             wanted_per_s=Interval.at_least(self.wanted_per_s.low),
-            done_ms=self.done_ms.without_end(),
-            left_units=self.left_units.without_end(),
-            throttled_requests=self.throttled_requests.without_end(),
+            done_ms=opened(self.done_ms),
+            left_units=opened(self.left_units),
+            throttled_requests=opened(self.throttled_requests),
             reason=None,
         )
 
