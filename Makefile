@@ -54,7 +54,7 @@ env: prerequisites $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,report,exporter]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,exporter]' --group dev
 	@touch $@
 
 demo: env

@@ -23,9 +23,8 @@ from kquota.state import CLUSTER
 
 HERE: Final = "installation"
 EXTRAS: Final[Mapping[str, str]] = {
-    "audit": "'kquota audit' and 'kquota recommend'",
+    "audit": "'kquota audit', its --report, and 'kquota recommend'",
     "kernel": "fast simulations",
-    "report": "the page of 'kquota audit --report'",
     "sasl": "a login to ZooKeeper by SASL",
     "stores": "PKCS12 keystores and truststores",
     "gssapi": "a login to brokers by Kerberos",

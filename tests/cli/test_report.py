@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import sys
+import tomllib
 import urllib.parse
 from dataclasses import replace
 from functools import cache
@@ -18,7 +20,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.cli.findings import audited_view, summary
-from kquota.cli.report import MOST, Report, words, write_report
+from kquota.cli.report import MOST, Report, check_report, words, write_report
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -28,6 +30,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
+from kquota.errors import MissingDependency
 from tests.audit.recorded import LOG, QUOTAS
 from tests.cli.conftest import Kquota, validated
 from tests.support.browser import Browser
@@ -370,6 +373,19 @@ def test_a_report_that_cannot_be(kquota: Kquota, tmp_path: Path, report: str, co
     assert (done.code, done.out) == (code, "")
     assert says in done.err.splitlines()[-1]
     assert not list(tmp_path.glob("report*"))
+
+
+def test_the_extra_of_the_audit_has_what_a_page_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for module in ("jinja2", "vl_convert"):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, module, None)
+            with pytest.raises(MissingDependency) as missing:
+                check_report(tmp_path / "report.html")
+        assert missing.value.extra == "audit"
+        assert any(each.startswith(module.replace("_", "-")) for each in extras["audit"])
 
 
 def test_as_markdown() -> None:

@@ -28,7 +28,7 @@ def check_report(path: Path) -> None:
         import jinja2  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"--report needs {error.name}", extra="report") from None
+        raise MissingDependency(f"--report needs {error.name}", extra="audit") from None
 
 
 def write_report(report: Report, path: Path) -> None:
