@@ -54,6 +54,24 @@ def test_as_spreadsheets_save_it() -> None:
     assert read("t", tabs) == QuotaSnapshot({Entity("a", "<default>"): {PRODUCER: 1024}})
 
 
+def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:
+    """A share may have three decimals, and bytes per second have none."""
+    with pytest.raises(InputError) as refused:
+        read(
+            "t",
+            "user;producer_byte_rate;consumer_byte_rate;request_percentage\na;1,5 MBit;2,500;3,500\nb;2,500 MB;0,5;1\n",
+        )
+    first, second, third = (refused.value.message, *refused.value.others)
+    assert first.endswith("unknown unit 'MBit' in '1,5 MBit'")
+    assert second.endswith(
+        "line 2, column 3 (consumer_byte_rate): consumer_byte_rate: in 2,500 a comma may stand before "
+        "thousands or decimals (write 2500)"
+    )
+    assert third.endswith(
+        "line 3, column 3 (consumer_byte_rate): consumer_byte_rate: 0,5 must be a whole number of bytes/s"
+    )
+
+
 @pytest.mark.parametrize(
     "name", ["007", "1e5", "1.50", "1/2", "2026-01-02", "+49", "=1+1", "@a", '-"', "1234567890123456"]
 )

@@ -100,7 +100,7 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
         where = f"{name}, line {line}"
         try:
             if columns:
-                entity = _add(quotas, columns, cells, where, units, decimal_comma=separator == ";")
+                entity = _add(quotas, columns, cells, where, units, mistakes, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
             else:
                 columns = _columns(cells, where, ignored)
@@ -157,9 +157,19 @@ def _columns(cells: list[str], where: str, ignored: Collection[str]) -> list[str
 
 
 def _add(
-    quotas: Quotas, columns: list[str], cells: list[str], where: str, units: dict[str, str], *, decimal_comma: bool
+    quotas: Quotas,
+    columns: list[str],
+    cells: list[str],
+    where: str,
+    units: dict[str, str],
+    mistakes: list[InputError],
+    *,
+    decimal_comma: bool,
 ) -> Entity:
-    """Adds the values of a row, and gives its entity. `units` are those of headings, for bare numbers."""
+    """Adds the values of a row, and gives its entity. `units` are those of headings, for bare numbers.
+
+    Values that are wrong become `mistakes`.
+    """
     row = dict(zip(columns, cells, strict=False))
     for number, cell in enumerate(cells[len(columns) :], len(columns)):
         if cell.strip():
@@ -178,15 +188,18 @@ def _add(
     else:
         given = [(key, key.value, key.value) for key in QuotaKey if row.get(key.value, "").strip()]
     for key, named, column in given:
-        with within(column):
-            text = row.get(column, "").strip()
-            unit = row.get("unit", "").strip() or ("" if re.search("[a-zA-Z%]", text) else units.get(column, ""))
-            value = _value(key, text, unit, decimal_comma)
-        with within(named):
-            Alteration(entity, {key: value})
-            if key in held:
-                raise InputError(f"{key} of {entity} is given twice")
-        held[key] = value
+        text = row.get(column, "").strip()
+        unit = row.get("unit", "").strip() or ("" if re.search("[a-zA-Z%]", text) else units.get(column, ""))
+        try:
+            with within(column):
+                value = _value(key, text, unit, decimal_comma)
+            with within(named):
+                Alteration(entity, {key: value})
+                if key in held:
+                    raise InputError(f"{key} of {entity} is given twice")
+            held[key] = value
+        except InputError as error:
+            mistakes.append(error)
     return entity
 
 
@@ -196,6 +209,12 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
             f"{key}: in {text} a point may stand before thousands or decimals",
             hint=f"write {text.replace('.', '')}, or the decimals behind a comma",
         )
+    whole_only = key.value_type.integral and unit in ("", key.unit)
+    if decimal_comma and whole_only and re.fullmatch(r"[1-9]\d{0,2},\d{3}", text):
+        raise InputError(
+            f"{key}: in {text} a comma may stand before thousands or decimals", hint=f"write {text.replace(',', '')}"
+        )
+    cell = text
     if decimal_comma and (whole := re.match(r"(\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if not decimal_comma and re.match(r"\d+,\d", text):
@@ -206,4 +225,8 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
         raise InputError(
             f"{key}: {text} may be rounded by the spreadsheet", hint="format the column as a number with all digits"
         )
-    return parse_value(key, text if unit in ("", key.unit) else f"{text} {unit}")
+    behind = "" if unit in ("", key.unit) else f" {unit}"
+    try:
+        return parse_value(key, text + behind)
+    except InputError as error:  # which quotes the number as it is read
+        raise InputError(error.message.replace(text, cell), hint=error.hint) from None
