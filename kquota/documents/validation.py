@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
+from kquota.core.quotas.entity import EntityType
+from kquota.core.quotas.quota import QuotaKey
 from kquota.errors import InputError
 
 Step = str | int
@@ -19,6 +21,7 @@ _LONG: Final = 1_000
 """Items of a list from which on jsonschema, which is slow, is shown the first ones alone that do not fit."""
 _LONGEST: Final = 200
 """Characters of a message: jsonschema repeats the value."""
+_HISTORY: Final = "audit, recommend and follow read it; here give a quotas file, as 'kquota describe -o yaml' writes"
 
 
 class Mistake(NamedTuple):
@@ -57,7 +60,8 @@ def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]
     wanted = rules.get("properties", {}).get("kind", {}).get("const")
     if wanted is not None and "kind" in data and data["kind"] != wanted:
         # Whatever else does not fit follows from that.
-        return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}")]
+        hint = _HISTORY if (wanted, data["kind"]) == ("kquota.quotas", "kquota.quota-history") else None
+        return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}", hint)]
     few, numbers = _suspects(data, rules)
     errors = itertools.islice(Draft202012Validator(rules).iter_errors(few), 10 * MOST)
     distinct = dict.fromkeys(mistake for error in errors for mistake in _explained(best_match(iter([error])), numbers))
@@ -247,7 +251,16 @@ def _kind(kind: object) -> str:
     return str(kind) if is_kind else "another"
 
 
+_WITHIN: Final = {
+    **dict.fromkeys((kind.value for kind in EntityType), "entity"),
+    **dict.fromkeys((key.value for key in QuotaKey), "values"),
+}
+"""Which key of an entry of quotas holds it: who begins writes both as flat keys."""
+
+
 def _meant(word: str, known: Collection[str]) -> str:
+    if _WITHIN.get(word) in known:
+        return f"write {_WITHIN[word]}: {{{word}: …}}"
     close = difflib.get_close_matches(word, known, n=1)
     return _did_you_mean(close[0]) if close else f"keys: {', '.join(known)}"
 

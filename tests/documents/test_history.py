@@ -16,6 +16,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.history import history_document, journal_history, read_history
 from kquota.documents.journal import Entry, Journal
+from kquota.documents.quotas import read_quotas
 from kquota.errors import InputError
 from tests.core.strategies import snapshots
 
@@ -95,6 +96,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, says: str) -
         read_history(written(tmp_path, FILE.replace(old, new)))
     assert says.format(folder=tmp_path) in caught.value.message
     assert caught.value.message.startswith(str(tmp_path / "history.yaml"))
+
+
+def test_who_reads_no_history_names_who_does(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"expected kquota\.quotas, found kquota\.quota-history") as caught:
+        read_quotas(written(tmp_path, FILE))
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("audit, recommend and follow read it; here give a quotas file")
 
 
 @st.composite

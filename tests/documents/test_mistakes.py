@@ -25,6 +25,7 @@ ENTRIES = """\
     values: {producer_byte_rate: 1MB}
   - entity: {user: frank}
     values: {producer_byte_rate: 1MB}
+  - {user: grace, request_percentage: 10}
 """
 WRONG = [
     "line 4: quotas[0]: unknown quota key 'producer_byte_rat' (did you mean 'producer_byte_rate'?)",
@@ -37,6 +38,10 @@ WRONG = [
     "line 12: quotas[4]: connection_creation_rate cannot be set on user=eve (its quota keys: producer_byte_rate,"
     " consumer_byte_rate, request_percentage, controller_mutation_rate)",
     "line 16: quotas[6]: user=frank is given twice",
+    "line 18: quotas[7]: 'entity' is a required property",
+    "line 18: quotas[7]: 'values' is a required property",
+    "line 18: quotas[7].user: unknown key (write entity: {user: …})",
+    "line 18: quotas[7].request_percentage: unknown key (write values: {request_percentage: …})",
 ]
 
 
