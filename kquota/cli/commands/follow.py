@@ -132,12 +132,12 @@ def command(asked: usage.Asked, wanted: audited.Wanted, follow: Following, outpu
     live = _live(asked, settings, wanted.against)
     followed, seen = _follow(asked.usage, settings, follow, show if lines else None, live)
 
-    def run(its: AuditSettings) -> AuditResult:
+    def run(given: AuditSettings) -> AuditResult:
         """Other settings than those that were followed are audited on the files that are there in the end."""
-        if its == seen:
+        if given == seen:
             return followed
-        with auditing.auditor(asked.usage, its) as batch:
-            return batch(its)
+        with auditing.auditor(asked.usage, given) as batch:
+            return batch(given)
 
     return audited.answered(asked, wanted, seen, run, output, in_a_line=lines)
 
@@ -236,7 +236,7 @@ def _keep(follower: Follower, folder: Path | None) -> None:
     """Writes the history of the quotas beside a checkpoint, for an audit of the same files later."""
     if folder is None or follower.history is None:
         return
-    write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda each: writable(each)[0]))))
+    write_text(folder / HISTORY, to_json(history_document(follower.history.each(lambda quotas: writable(quotas)[0]))))
 
 
 def _follow(

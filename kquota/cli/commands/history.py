@@ -273,9 +273,9 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
     on = [lease for lease in leases if lease.is_on]
     if on:
         end = min(lease.ends for lease in on)
-        said = f"overdue since {moment(end)}" if end <= now else f"until {moment(end)}"
-        said += f", {undone}" if undone else ""
-        return said if word == "applied" else f"{word}, {said}"
+        state = f"overdue since {moment(end)}" if end <= now else f"until {moment(end)}"
+        state += f", {undone}" if undone else ""
+        return state if word == "applied" else f"{word}, {state}"
     for fate in (Fate.CONFLICT, Fate.PERMANENT, Fate.OVERTAKEN, Fate.ENDED):
         last = next((lease.by for lease in leases if lease.fate is fate and lease.by is not None), None)
         if last is not None:

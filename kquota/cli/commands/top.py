@@ -347,7 +347,7 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         (Column("THROTTLE", number=True, spare=5), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
         (
             Column("TREND", number=True, spare=10),
-            lambda use: known(use.trend, lambda each: f"{'+' if each >= 0 else ''}{_rate(use.counter.key, each)}/s"),
+            lambda use: known(use.trend, lambda trend: f"{'+' if trend >= 0 else ''}{_rate(use.counter.key, trend)}/s"),
         ),
         (
             Column("UNTIL", number=True, spare=7),
@@ -443,7 +443,7 @@ def _at_the_keys(
     board = Board(_COLUMNS, layout(), everything=screen.wanted.everything)
     address = cluster_words(quotas.access)
     seen = screen.seen()
-    drawn, said = console(sys.stdout), io.StringIO()
+    drawn, messages = console(sys.stdout), io.StringIO()
     asked: Future[Seen] | Future[_Explained] | None = None
     explained: _Explained | None = None
 
@@ -475,14 +475,14 @@ def _at_the_keys(
         if all(size):
             drawn.size = size
         uses = screen.shown(seen, everything=board.choices.everything)
-        notes = [*_notes(screen.parts(seen, uses, now()), said.getvalue())]
+        notes = [*_notes(screen.parts(seen, uses, now()), messages.getvalue())]
         live.update(board.screen(drawn, notes, rows(), explanation()), refresh=True)
         return time.monotonic() + _REDRAW_S
 
     number, due = 1, time.monotonic() + interval_s
     with (
         stoppable() as stop,
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(messages),
         keys.reading() as read,
         Live(console=drawn, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live,
     ):
@@ -495,20 +495,20 @@ def _at_the_keys(
                 break
             answered, asked = (asked, None) if asked is not None and asked.done() else (None, asked)
             if answered is not None:
-                found = answered.exception() or answered.result()
-                if isinstance(found, _Explained):
-                    explained = found
+                outcome = answered.exception() or answered.result()
+                if isinstance(outcome, _Explained):
+                    explained = outcome
                 else:
                     number, due = number + 1, time.monotonic() + interval_s
-                if isinstance(found, Seen):
-                    seen = found
-                elif isinstance(found, KquotaError) and not isinstance(found, InputError):
-                    warn(f"{found.message}; trying again")
-                elif isinstance(found, BaseException):
-                    raise found
+                if isinstance(outcome, Seen):
+                    seen = outcome
+                elif isinstance(outcome, KquotaError) and not isinstance(outcome, InputError):
+                    warn(f"{outcome.message}; trying again")
+                elif isinstance(outcome, BaseException):
+                    raise outcome
             if asked is None and not board.choices.paused and time.monotonic() >= due:
-                said.seek(0)
-                said.truncate()
+                messages.seek(0)
+                messages.truncate()
                 asked = _aside(lambda: screen.seen(patient=True))
             if pressed or answered is not None or time.monotonic() >= redraw:
                 redraw = draw(live)
@@ -523,14 +523,14 @@ def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
     return [Row(use.counter, cells, style) for use, cells, style in rows]
 
 
-def _notes(parts: Iterator[Part], said: str) -> Iterator[Text]:
-    """The lines above the table, and the last one `said` meanwhile, on a screen that has no stderr."""
+def _notes(parts: Iterator[Part], messages: str) -> Iterator[Text]:
+    """The lines above the table, and the last of the `messages` meanwhile, on a screen that has no stderr."""
     from rich.text import Text
 
     for part in parts:
         if isinstance(part, Note) and not (part.by is note and quiet()):
             yield Text(safe(part.text), style="yellow" if part.by is warn else "")
-    yield from (Text(line, style="yellow") for line in said.splitlines()[-1:])
+    yield from (Text(line, style="yellow") for line in messages.splitlines()[-1:])
 
 
 def _unread(look: Look) -> str:
@@ -546,23 +546,23 @@ def _explained(
     wanted = Entity.parse(subject if "=" in subject else f"user={subject}")
     seen = screen.seen()
     selected = tuple(tuple(filter(screen.wanted.selects, uses)) for uses in concerning(wanted, seen, brokers))
-    found, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
-    if not found and not possible:
+    charged, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
+    if not charged and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
         if seen.missing:
             nobody.append(screen.nobody(seen, (), now(), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
         raise InputError("; ".join(nobody), hint="'kquota top --all' shows all; a counter is gone after an idle hour")
-    limited = [use for use in found if use.limit is not None]
-    explanations = [explain(uses, seen, source, brokers) for uses in together(limited) or together(found)[:1]]
+    limited = [use for use in charged if use.limit is not None]
+    explanations = [explain(uses, seen, source, brokers) for uses in together(limited) or together(charged)[:1]]
     now_ms = now()
     address = cluster_words(quotas.access)
 
     def lines() -> Iterator[Part]:
-        yield Note(_ages(source.name, found, screen.quotas_ms, now_ms))
+        yield Note(_ages(source.name, charged, screen.quotas_ms, now_ms))
         yield from _left_out(seen)
-        yield from screen.doubts(found)
+        yield from screen.doubts(charged)
         for explanation in explanations:
             yield from _explanation(explanation, address)
         if possible:
@@ -570,12 +570,12 @@ def _explained(
             yield "may be charged to these counters as well, whose clients the source does not name:"
             yield f"  {first_of([*names], most=5)}"
             yield "  next: --explain with one of them, or with user=NAME,client-id=NAME, or with --log FILE"
-        elif not any(map(_is_hot, found)):
-            yield Note(screen.nobody(seen, found, now_ms, safe(subject)))
+        elif not any(map(_is_hot, charged)):
+            yield Note(screen.nobody(seen, charged, now_ms, safe(subject)))
 
     return View(
         screen=lines,
-        document=lambda: iter([screen.document(seen, (*found, *possible), now_ms)]),
+        document=lambda: iter([screen.document(seen, (*charged, *possible), now_ms)]),
         code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
     )
 
@@ -586,28 +586,28 @@ _MOST_BROKERS = 5
 
 def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
     """What is known about one counter, a line each."""
-    use = explained.uses[0]
-    counter, key = use.counter, use.counter.key
+    worst = explained.uses[0]
+    counter, key = worst.counter, worst.counter.key
     states, brokers = Counter(map(_state, explained.uses)), len(explained.uses)
-    on = f"{states.pop(_state(use))} of {many(brokers, 'broker')}" if brokers > 1 else safe(counter.broker)
+    on = f"{states.pop(_state(worst))} of {many(brokers, 'broker')}" if brokers > 1 else safe(counter.broker)
     others = "".join(f", {state} on {number}" for state, number in states.items()) if brokers > 1 else ""
-    yield f"{safe(counter.subject)}: {key} on {on or 'one broker'}: {_state(use)}{others}"
-    for each in explained.uses[:_MOST_BROKERS]:
-        share = "" if each.share is None else f", {100 * each.share:.0f} %"
-        throttle = each.observed.throttle_ms
+    yield f"{safe(counter.subject)}: {key} on {on or 'one broker'}: {_state(worst)}{others}"
+    for use in explained.uses[:_MOST_BROKERS]:
+        share = "" if use.share is None else f", {100 * use.share:.0f} %"
+        throttle = use.observed.throttle_ms
         delayed = "" if not throttle else f"; throttled requests are delayed by {throttle:,.0f} ms in the mean"
-        if each.state is State.WAS_THROTTLED:
-            before = f"{moment(each.observed.at_ms)} UTC at most"
+        if use.state is State.WAS_THROTTLED:
+            before = f"{moment(use.observed.at_ms)} UTC at most"
             delayed = f"; was throttled until {before}, by {throttle or 0:,.0f} ms in the mean"
-        where = "" if len(explained.uses) == 1 else f" on {safe(each.counter.broker)}"
-        yield f"  rate{where}: {_rate(key, each.observed.rate)} of {limit_text(key, each.limit)}{share}{delayed}"
+        where = "" if len(explained.uses) == 1 else f" on {safe(use.counter.broker)}"
+        yield f"  rate{where}: {_rate(key, use.observed.rate)} of {limit_text(key, use.limit)}{share}{delayed}"
     if len(explained.uses) > _MOST_BROKERS:
         yield f"  and on {len(explained.uses) - _MOST_BROKERS} more"
-    if use.level is None:
+    if worst.level is None:
         yield "  rule: none: these quotas do not limit it"
     else:
-        yield f"  rule: {source(key, use.entity)}, level {use.level.number}, {use.level.label}"
-        for other in use.resolution.shadows:
+        yield f"  rule: {source(key, worst.entity)}, level {worst.level.number}, {worst.level.label}"
+        for other in worst.resolution.shadows:
             yield f"    shadows {source(key, other.entity)}: {limit_text(key, other.value)}"
     yield f"  in it: {safe(counter.whom)}"
     for client, of, rate in explained.loudest[:5]:
@@ -616,18 +616,18 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Par
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
         yield f"  since: unknown ({safe(explained.since_unknown)})"
-    if explained.enough and use.limit is not None:
-        for_what = "" if use.state is State.THROTTLED else " for the present rate"
+    if explained.enough and worst.limit is not None:
+        for_what = "" if worst.state is State.THROTTLED else " for the present rate"
         least = "at least " if explained.enough_at_least else ""
         yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"
-    elif explained.enough is None and use.state is State.THROTTLED:
+    elif explained.enough is None and worst.state is State.THROTTLED:
         yield f"  enough: {explained.enough_unknown}"
-        if use.observed.clients is None:
+        if worst.observed.clients is None:
             yield f"  record it, which names the commands that tell: {record_command(address)}"
-    for why in dict.fromkeys(why for each in explained.uses for why in each.unknown):
+    for why in dict.fromkeys(why for use in explained.uses for why in use.unknown):
         yield f"  not known: {safe(why)}"
-    if use.limit is not None and use.state in (State.THROTTLED, State.NEAR):
-        if lift(use) != use.entity:
-            yield f"  to lift it: {entity_text(lift(use))} gets a quota of its own, as its limit is inherited"
-        yield f"  twice the limit for two hours: {lift_command(use, address)}"
+    if worst.limit is not None and worst.state in (State.THROTTLED, State.NEAR):
+        if lift(worst) != worst.entity:
+            yield f"  to lift it: {entity_text(lift(worst))} gets a quota of its own, as its limit is inherited"
+        yield f"  twice the limit for two hours: {lift_command(worst, address)}"
         yield f"  take that back, by the ID that it prints: {undo_command(address)}"
