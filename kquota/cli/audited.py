@@ -250,6 +250,7 @@ def _write_report(
         str(quarantine),
         comparison,
         result.quotas,
+        [*auditing.doubts_of(result.quality, settings.read.zone)],
     )
     write_report(report, path)
     wrote(path)

@@ -97,22 +97,28 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
 
 
 def warn_of_log(quality: Tally, zone: str) -> None:
-    """Names what may be brokers, times without ms, and each hour that clocks of a log's time zone showed twice."""
+    """Warns of what makes the verdicts on a log doubtful."""
+    for doubt in doubts_of(quality, zone):
+        warn(doubt)
+
+
+def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
+    """What may be brokers, times without ms, and each hour that clocks of a log's time zone showed twice."""
     from kquota.audit.sources import WHOLE_SECONDS
     from kquota.audit.sources.origins import doubted
     from kquota.audit.sources.request_line import repeated_hours
 
     if quality.several_brokers is not None:
-        warn(doubted(quality.several_brokers))
+        yield doubted(quality.several_brokers)
     if any(WHOLE_SECONDS in shown for shown in quality.noted.values()):
-        warn(
+        yield (
             "times of the log are whole seconds: rates and throttle times near a limit are rough, and a verdict there"
             " may be wrong (log4j's %d writes ms)"
         )
     if quality.first_ms is None or quality.last_ms is None:
         return
     for begin, end in repeated_hours(ZoneInfo(zone), quality.first_ms, quality.last_ms):
-        warn(
+        yield (
             f"clocks in {zone} showed {begin:%Y-%m-%d %H:%M} to {end:%H:%M} twice: times without an offset do not say"
             " which, so that the rates of two hours may be added up there"
         )

@@ -150,6 +150,7 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
     if quality.unread_files:
         unread = first_of(quality.unread_files, lambda file: f"{code(file.path)} ({file.reason})", MOST_ROWS)
         paragraphs.append(f"Not read to the end: {unread}.")
+    paragraphs += [f"Doubtful: {as_markdown(doubt)}." for doubt in auditing.doubts_of(quality, settings.read.zone)]
     return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas)])
 
 

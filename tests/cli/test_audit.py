@@ -362,4 +362,6 @@ def test_times_without_ms_are_said(kquota: Kquota, tmp_path: Path, ms: str) -> N
 
     done = kquota("audit", "a.log", "--quotas", "quotas.json")
 
-    assert ("times of the log are whole seconds" in done.err) is (ms == "")
+    shown = kquota("audit", "a.log", "--quotas", "quotas.json", "--report", "report.html", "-o", "markdown").out
+    for text in (done.err, shown, (tmp_path / "report.html").read_text()):
+        assert ("times of the log are whole seconds" in text) is (ms == "")

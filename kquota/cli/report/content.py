@@ -40,3 +40,5 @@ class Report:
     """What these quotas change, where others were replayed beside them."""
     quotas: Sequence[QuotaVerdict] = ()
     """What became of each quota that is set."""
+    doubts: Sequence[str] = ()
+    """What makes verdicts doubtful."""
