@@ -91,6 +91,7 @@ WHOLE = {"slow": Verdict.THROTTLED, "fast": Verdict.NOT_THROTTLED, "absent": Ver
 @example(4300000091)  # letters that were escaped twice
 @example(4300020410)  # tabs that were escaped
 @example(4300030261)  # and other backslashes
+@example(1119780689)  # a date that never changes before epoch milliseconds
 @given(st.integers(0, 1 << 33))
 def test_whatever_was_made_of_a_log_no_verdict_is_wrong(seed: int) -> None:
     """The findings are those of the bare log, or it is said what makes them other ones."""
