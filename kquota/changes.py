@@ -180,6 +180,13 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
         )
 
 
+def option_of(cluster: Cluster) -> str:
+    """The option of the commands that names the cluster."""
+    scheme, _, servers = cluster.address.partition("://")
+    option = {"zookeeper": "--zookeeper", "controller": "--bootstrap-controller"}.get(scheme, "--bootstrap-server")
+    return f"{option} {servers}"
+
+
 def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
     """The entry to take back: of that id or fingerprint, else the last of the cluster that stands.
 
@@ -188,7 +195,10 @@ def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity
     """
     entry = last_standing(pages, here, about) if id is None else meant(pages, id, here)
     if not entry.is_of(here) and entry.cluster != here.address:
-        raise InputError(f"{entry.id} was done at {entry.cluster}, not at {here.address}")
+        raise InputError(
+            f"entry {entry.name} was done at {entry.cluster}, not at {here.address}",
+            hint=f"give {option_of(Cluster(entry.cluster))}",
+        )
     journal = pages.journal or Journal(pages.folder)
     # What a recording switched may be switched back at any time.
     if not entry.levels and journal.is_written(entry):  # what it writes afterwards would have no way back

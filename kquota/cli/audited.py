@@ -137,6 +137,7 @@ def answered(
         result = result.naming(wanted.top)
     if wanted.out is not None:
         result.write(wanted.out)
+        wrote(wanted.out)
     if wanted.report is not None:
         _write_report(wanted.report, result, settings, comparison, asked.quarantine)
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK

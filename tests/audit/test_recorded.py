@@ -176,7 +176,7 @@ def test_from_the_shell_and_by_spark_submit(kquota: Kquota, tmp_path: Path) -> N
     submitted = ran(command, tmp_path, {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
 
     assert shell.code == 1
-    assert shell.err == "exit code 1, as --fail-on asks: throttled\n"
+    assert shell.err == "wrote out\nexit code 1, as --fail-on asks: throttled\n"
     document = validated(shell.out, "audit")
     assert submitted.returncode == 0, submitted.stderr[-2000:]
     assert document["engine"] == "local"

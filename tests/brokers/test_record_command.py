@@ -103,6 +103,8 @@ def test_a_dry_run_and_a_refusal_switch_nothing(run: Callable[..., Ran], loggers
     unmetered = run("record", "--size", "1GB", "--yes")
     assert unmetered.code == 2
     assert "--size needs --metrics or --log for each broker: 1 has none" in unmetered.err
+    twice = run("record", "--yes", "--metrics", "http://127.0.0.1:1", "--log", "x")
+    assert "broker 1: --metrics and --log exclude each other" in twice.err
     unknown = run("record", "--broker", "7", "--yes")
     assert (unknown.code, "no broker 7 alive" in unknown.err) == (3, True)
     assert loggers.level(1) == Level("WARN")

@@ -91,6 +91,14 @@ def test_an_undo_takes_back_its_own_keys_only(kquota: Kquota, chroot: str, znode
     assert kquota("undo", second, "--yes", "--zookeeper", chroot).code == 7
 
 
+def test_an_undo_elsewhere_names_the_option_for_the_cluster(kquota: Kquota, chroot: str) -> None:
+    assert kquota("alter", "--zookeeper", chroot, "--user", "a", "--add-config", "request_percentage=1").code == 0
+    refused = kquota("undo", "1", "--yes", "--zookeeper", chroot.partition("/")[0])
+    assert refused.code == 3
+    assert "entry 1 was done at" in refused.complaint
+    assert refused.complaint.endswith(f"(give --zookeeper {chroot})")
+
+
 def test_a_repeated_flag_means_all_of_them(kquota: Kquota, chroot: str) -> None:
     """Of users or clients, not of both: which pairs would that be?"""
     alter = ("alter", "--zookeeper", chroot, "--add-config", "producer_byte_rate=10MB", "-o", "json")

@@ -83,7 +83,11 @@ def test_history_says_until_when_a_recording_runs(kquota: Kquota, tmp_path: Path
     for expires in (4_102_444_800_000, 1):
         Journal(tmp_path).begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=expires, levels=levels))
     over, runs = rows(kquota, "--journal", str(tmp_path))
+    begun = Journal(tmp_path).read().entries[0].id
+    Journal(tmp_path).begin(Entry("", "kafka://h:1", "undo", 0, Plan(()), undoes=begun))
+    assert "  undo     1 logger  " in rows(kquota, "--journal", str(tmp_path))[0]
     assert "unfinished, until 2100-01-01 00:00:00" in runs
+    assert "  1 logger  " in runs
     assert "unfinished" in over
     assert "until" not in over
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from kquota.backends import cluster_of
-from kquota.changes import check_cluster, placed, unwritten
+from kquota.changes import check_cluster, option_of, placed, unwritten
 from kquota.cli import grammar, params, session
 from kquota.cli.options import argument, declared, flag, option
 from kquota.cli.streams import say
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import carry_out, terms_of
-from kquota.core.change.plan import Cluster, Plan, plan
+from kquota.core.change.plan import Plan, plan
 from kquota.core.change.review import Guards, with_review
 from kquota.documents.plan import is_plan, read_plan
 from kquota.documents.quotas import QuotaFile
@@ -65,7 +65,7 @@ def command(
         planned = read_plan(file)
         if access.address is None and planned.cluster is not None:
             raise click.UsageError(
-                f"no cluster: the plan is for {planned.cluster.address}: give {_option_of(planned.cluster)}"
+                f"no cluster: the plan is for {planned.cluster.address}: give {option_of(planned.cluster)}"
             )
     else:
         quota_file = session.load_quota_file(file, cluster, ignored)
@@ -102,10 +102,3 @@ def command(
     if writing.dry_run:
         say(DRY_RUN)
     return code
-
-
-def _option_of(cluster: Cluster) -> str:
-    """The option that names the cluster of a plan."""
-    scheme, _, servers = cluster.address.partition("://")
-    option = {"zookeeper": "--zookeeper", "controller": "--bootstrap-controller"}.get(scheme, "--bootstrap-server")
-    return f"{option} {servers}"

@@ -199,14 +199,19 @@ def _table(
     # Who, when, what and why stay on a narrow terminal: two of them in a column, and no word is broken.
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE and not layout().sort_by
     several = len({entry.cluster for entry in entries}) > 1
+    recorded = {entry.id: entry.levels for entry in pages.entries}
     messages, files = (any(getattr(entry, name) for entry in entries) for name in ("message", "file"))
 
     def outcome(entry: Entry) -> str:
         return _outcome(entry, pages, leases.get(entry.id, ()), now)
 
+    def what(entry: Entry) -> str:
+        loggers = recorded.get(entry.undoes or entry.id)
+        return many(len(loggers), "logger") if loggers else _values(entry)
+
     def why(entry: Entry) -> tuple[str, ...]:
         where = (f"at {entry.cluster}",) if several else ()
-        return f"{entry.command} {_what(entry)}", entry.message or "", entry.file or "", *where
+        return f"{entry.command} {what(entry)}", entry.message or "", entry.file or "", *where
 
     table = table_of(
         reversed(entries),
@@ -216,7 +221,7 @@ def _table(
             narrow and (Column("WHAT, WHY", least=25), why),
             not narrow and (Column("STARTED (UTC)", whole=True), lambda entry: moment(entry.started)),
             not narrow and (Column("COMMAND", spare=1), lambda entry: entry.command),
-            not narrow and (Column("WHAT"), _what),
+            not narrow and (Column("WHAT"), what),
             (Column("OUTCOME"), outcome),
             not narrow and messages and (Column("MESSAGE", spare=1), lambda entry: entry.message or "-"),
             not narrow and files and (Column("FILE", spare=2), lambda entry: entry.file or "-"),
@@ -235,10 +240,8 @@ def _table(
     return replace(table, rows=[*table.rows, *broken])
 
 
-def _what(entry: Entry) -> str:
+def _values(entry: Entry) -> str:
     """The first value that it changed, and how many more there are."""
-    if entry.levels:
-        return many(len(entry.levels), "logger")
     texts = []
     if values := [(change, key) for change in entry.plan.changes for key in change.keys]:
         change, key = values[0]

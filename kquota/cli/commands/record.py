@@ -205,7 +205,7 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
             if node not in nodes:
                 raise click.UsageError(f"{option} {text!r}: {node} is not among {', '.join(map(str, nodes))}")
             if node in meters:
-                raise click.UsageError(f"{node}: --metrics and --log exclude each other, and one is enough")
+                raise click.UsageError(f"broker {node}: --metrics and --log exclude each other, and one is enough")
             meters[node] = PageMeter(where, timeout_s=timeout_s) if option == "--metrics" else LogMeter(Path(where))
     return meters
 
