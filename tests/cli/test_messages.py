@@ -39,6 +39,17 @@ def test_every_write_takes_a_reason(kquota: Kquota, there: dict[str, str], tmp_p
     assert str(file) in shown
 
 
+def test_a_reason_with_apply_replaces_that_of_the_plan(kquota: Kquota, there: dict[str, str], tmp_path: Path) -> None:
+    """In the review as in the journal."""
+    (tmp_path / "quotas.yaml").write_text(FILE)
+    assert kquota("plan", "quotas.yaml", "--out", "plan.json", "-m", "OPS-1", **there).code == 0
+    shown = kquota("apply", "plan.json", "--dry-run", **there).err
+    assert "why: OPS-1\n" in shown
+    shown = kquota("apply", "plan.json", "--yes", "-m", "OPS-2", **there).err
+    assert ("why: OPS-2\n" in shown, "OPS-1" in shown) == (True, False)
+    assert [entry["message"] for entry in entries(kquota, there)] == ["OPS-2"]
+
+
 def test_the_file_has_its_commit(kquota: Kquota, there: dict[str, str], tmp_path: Path) -> None:
     """A file that was changed since the commit has none."""
     folder = tmp_path / "repository"

@@ -63,6 +63,7 @@ def command(
         if prune or cluster is not None:
             raise click.UsageError("--prune and --cluster were decided when the plan was made")
         planned = read_plan(file)
+        planned = replace(planned, message=writing.message or planned.message)
         if access.address is None and planned.cluster is not None:
             raise click.UsageError(
                 f"no cluster: the plan is for {planned.cluster.address}: give {option_of(planned.cluster)}"
