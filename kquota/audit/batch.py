@@ -165,14 +165,14 @@ def answers_in(batch: Batch, *, every: bool) -> dict[Answered, Answers]:
     )
     asked = [("hit", "count"), ("hit", "sum"), ("throttle_ms", "max"), ("time_ms", "min"), ("time_ms", "max")]
     groups = events.group_by(_CLIENT).aggregate(asked)
-    found: dict[Answered, Answers] = {}
+    by_client: dict[Answered, Answers] = {}
     for group in groups.select([*_CLIENT, *map("_".join, asked)]).to_pylist():
         broker, user, client_id, request, *counts = group.values()
         name = Answered(brokers.values[broker], users.values[user], clients.values[client_id], _REQUESTS[request])
         # Two numbers of a column may stand for the same name.
         answers = Answers(*counts)
-        found[name] = found[name] + answers if name in found else answers
-    return found
+        by_client[name] = by_client[name] + answers if name in by_client else answers
+    return by_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,25 +252,25 @@ class Tally:
     @classmethod
     def total(cls, tallies: Sequence[Tally]) -> Tally:
         """What became of all these records."""
-        found = cls()
-        for each in tallies:
-            found.events += each.events
-            found.ungoverned += each.ungoverned
-            found.exempt += each.exempt
-            found.repeated += each.repeated
-            found.rejected += each.rejected
-            found.rejects += each.rejects
-            found.unread = {**each.unread, **found.unread}
-            for dialect, shown in each.noted.items():
-                found.note(dialect, *shown)
-        found.first_ms = min((each.first_ms for each in tallies if each.first_ms is not None), default=None)
-        found.last_ms = max((each.last_ms for each in tallies if each.last_ms is not None), default=None)
-        found.exemptions = {
-            reason: sum((each.exemptions.get(reason, Exemption()) for each in tallies), Exemption())
-            for reason in sorted({reason for each in tallies for reason in each.exemptions})
+        total = cls()
+        for tally in tallies:
+            total.events += tally.events
+            total.ungoverned += tally.ungoverned
+            total.exempt += tally.exempt
+            total.repeated += tally.repeated
+            total.rejected += tally.rejected
+            total.rejects += tally.rejects
+            total.unread = {**tally.unread, **total.unread}
+            for dialect, shown in tally.noted.items():
+                total.note(dialect, *shown)
+        total.first_ms = min((tally.first_ms for tally in tallies if tally.first_ms is not None), default=None)
+        total.last_ms = max((tally.last_ms for tally in tallies if tally.last_ms is not None), default=None)
+        total.exemptions = {
+            reason: sum((tally.exemptions.get(reason, Exemption()) for tally in tallies), Exemption())
+            for reason in sorted({reason for tally in tallies for reason in tally.exemptions})
         }
-        found.answers = add_up([each.answers for each in tallies])
-        return found
+        total.answers = add_up([tally.answers for tally in tallies])
+        return total
 
     @property
     def unread_files(self) -> tuple[UnreadFile, ...]:

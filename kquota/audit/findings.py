@@ -61,8 +61,8 @@ several counters is one finding, under the lowest of their limits.
 def findings_table(columns: Mapping[str, Any], count: int) -> pa.Table:
     """The table of so many findings; a column that is missing is null in all of them."""
     arrays = [
-        pa.array(columns[each.name], each.type) if each.name in columns else pa.nulls(count, each.type)
-        for each in SCHEMA
+        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in SCHEMA
     ]
     return pa.table(arrays, schema=SCHEMA)
 
@@ -101,8 +101,8 @@ class Findings(Sequence[Finding]):
         if isinstance(index, slice):
             return Findings(self._table, self._predictions, self._order[index])
         place = range(len(self))[index]
-        (found,) = self[place : place + 1]
-        return found
+        (finding,) = self[place : place + 1]
+        return finding
 
     def __iter__(self) -> Iterator[Finding]:
         entities: dict[str, Entity] = {}
@@ -122,8 +122,8 @@ class Findings(Sequence[Finding]):
         limits, peaks = (table.column(name).to_numpy() for name in ("limit", "peak_rate"))
         shares = np.divide(peaks, limits, out=np.zeros(len(table)), where=limits > 0)
         harms = np.zeros((len(table), 3))
-        some = np.flatnonzero(pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value).to_numpy())
-        harms[some] = np.array([*self._harms(table.take(some))]).reshape(-1, 3)
+        places = np.flatnonzero(pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value).to_numpy())
+        harms[places] = np.array([*self._harms(table.take(places))]).reshape(-1, 3)
         columns = [*-harms.T, -shares]
         keys = pa.table(
             [verdicts, pc.negate(logged), *columns, *table.select(_NAME).columns],

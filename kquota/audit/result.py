@@ -101,11 +101,11 @@ class AuditResult(Tabular):
         keys = pc.unique(self.findings.column("key")).to_pylist() or [QuotaKey.PRODUCER_BYTE_RATE.value]
         try:
             for key in keys:
-                mine = self.findings.filter(pc.equal(self.findings.column("key"), key)).drop_columns(["key"])
+                findings = self.findings.filter(pc.equal(self.findings.column("key"), key)).drop_columns(["key"])
                 place = folder / f"key={key}" / "findings.parquet"
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with replacing(place) as aside:
-                    pq.write_table(mine, aside)
+                    pq.write_table(findings, aside)
             for stale in folder.glob("key=*/findings.parquet"):
                 if stale.parent.name.removeprefix("key=") not in keys:
                     stale.unlink()

@@ -130,7 +130,7 @@ def auditor(
             from kquota.audit.engines import spark
 
             table = usage.table
-            run = _on_spark(usage.master, lambda session, its: spark.audit_table(session, table, its), progress)
+            run = _on_spark(usage.master, lambda session, under: spark.audit_table(session, table, under), progress)
         elif usage.topic is not None:
             from kquota.audit.sources.usage_topic import plan_topic
 
@@ -168,7 +168,7 @@ def _audits(splits: Sequence[Split], what: str, usage: Usage, progress: Progress
         return contextlib.nullcontext(run)
     from kquota.audit.engines import spark
 
-    return _on_spark(usage.master, lambda session, its: spark.audit(session, splits, its, what), progress)
+    return _on_spark(usage.master, lambda session, under: spark.audit(session, splits, under, what), progress)
 
 
 @contextlib.contextmanager
@@ -306,8 +306,8 @@ def recommend(
     names what was left out, and why. Raises InputError for a wrong input, and MissingDependency without the libraries
     of the audit.
 
-        for each in recommend("kafka-request.log", "quotas.yaml").quotas:
-            print(each.entity, each.key, each.value)
+        for quota in recommend("kafka-request.log", "quotas.yaml").quotas:
+            print(quota.entity, quota.key, quota.value)
     """
     given = (quota_window_num, quota_window_size_seconds)
     settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given)
@@ -315,8 +315,8 @@ def recommend(
 
     asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
     with auditor(asked, settings, "a recommendation") as run:
-        found, _ = recommendations(run, settings, wanted or Wanted())
-    return found
+        recommended, _ = recommendations(run, settings, wanted or Wanted())
+    return recommended
 
 
 def settings_of(

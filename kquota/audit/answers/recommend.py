@@ -112,10 +112,10 @@ def recommendations(
         for quota in measured.quotas
         if quota.verdict is Verdict.THROTTLED and _is_left_out(quota, wanted, looked_at)
     )
-    found = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
-    proposed = QuotaHistory.of(_of_keys(found.proposed(settings.quotas.latest), wanted.keys))
+    answer = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
+    proposed = QuotaHistory.of(_of_keys(answer.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
-    return replace(found, quotas=_predicted(found, checked, _held_back(usages))), measured
+    return replace(answer, quotas=_predicted(answer, checked, _held_back(usages))), measured
 
 
 def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tuple[Entity, QuotaKey]]) -> bool:
@@ -158,16 +158,16 @@ def _usages(
 ) -> dict[tuple[QuotaKey, Entity], list[Usage]]:
     """What each entity of the scope did, on each broker that it used."""
     usages: dict[tuple[QuotaKey, Entity], list[Usage]] = defaultdict(list)
-    for counter, found in sorted(measured.measured.items(), key=lambda item: item[0].name):
+    for counter, demand in sorted(measured.measured.items(), key=lambda item: item[0].name):
         row = rows.get(counter.name)
         if row is None or row["verdict"] == Verdict.UNDETERMINED.value:
             continue
-        if counter.variant == 0 or found.estimate is None or found.peak <= 0:
+        if counter.variant == 0 or demand.estimate is None or demand.peak <= 0:
             continue
         if Entity.parse(row["entity"]).types != wanted.scope.default.types:
             continue  # the quota of another level that is as good as none
         usages[counter.key, entity_of(counter.sensor)].append(
-            Usage(counter.broker, row["events"], found.seconds, found.throttled, found.peak, found.estimate)
+            Usage(counter.broker, row["events"], demand.seconds, demand.throttled, demand.peak, demand.estimate)
         )
     return usages
 
@@ -177,7 +177,7 @@ def _governing(
 ) -> dict[tuple[QuotaKey, Entity], dict[Entity, Value]]:
     """The quotas that limit the clients of each entity of the scope, of its loudest clients where it has many."""
     resolvers = {key: Resolver.of(quotas, key) for key in wanted.keys}
-    found: dict[tuple[QuotaKey, Entity], dict[Entity, Value]] = defaultdict(dict)
+    limits: dict[tuple[QuotaKey, Entity], dict[Entity, Value]] = defaultdict(dict)
     for (_, name, sensor), row in rows.items():
         key = QuotaKey(name)
         if key not in resolvers or Entity.parse(row["entity"]).types != wanted.scope.default.types:
@@ -185,8 +185,8 @@ def _governing(
         for client in row["clients"]:
             governing = resolvers[key].resolve(client["user"], client["client_id"])
             if governing.entity is not None and governing.limit is not None:
-                found[key, entity_of(sensor)][governing.entity] = governing.limit
-    return found
+                limits[key, entity_of(sensor)][governing.entity] = governing.limit
+    return limits
 
 
 def _all(
@@ -205,26 +205,28 @@ def _all(
         others = any(one.types != scope.default.types for one in governing.get((key, entity), {}))
         return None if others else scope.current(current, entity, key)
 
-    found: list[Recommendation] = []
+    quotas: list[Recommendation] = []
     for key in wanted.keys:
-        mine = {entity: some for (one, entity), some in usages.items() if one is key}
+        left = {entity: by_broker for (one, entity), by_broker in usages.items() if one is key}
         if wanted.default:
-            defaulted = {entity: some for entity, some in mine.items() if not own(entity, key)}
+            defaulted = {entity: by_broker for entity, by_broker in left.items() if not own(entity, key)}
             limit: Value | None = current.get(scope.default, {}).get(key)
             if defaulted:
-                found += recommend_default(defaulted, scope.default, key, limit, policy)
-            mine = {entity: some for entity, some in mine.items() if entity not in defaulted}
-        found += [recommend(some, entity, key, limit_of(entity, key), policy) for entity, some in mine.items()]
-    return [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in found]
+                quotas += recommend_default(defaulted, scope.default, key, limit, policy)
+            left = {entity: by_broker for entity, by_broker in left.items() if entity not in defaulted}
+        quotas += [
+            recommend(by_broker, entity, key, limit_of(entity, key), policy) for entity, by_broker in left.items()
+        ]
+    return [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in quotas]
 
 
 def _held_back(usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]]) -> set[tuple[QuotaKey, Entity]]:
     """Whose demand is not known in full: those that were held back for a time."""
-    return {name for name, mine in usages.items() if any(usage.estimate.held for usage in mine)}
+    return {name for name, by_broker in usages.items() if any(usage.estimate.held for usage in by_broker)}
 
 
 def _predicted(
-    found: Recommendations, checked: AuditResult, held_back: Collection[tuple[QuotaKey, Entity]]
+    answer: Recommendations, checked: AuditResult, held_back: Collection[tuple[QuotaKey, Entity]]
 ) -> list[Recommendation]:
     """The recommendations with the share of the time that their counters were throttled in the second audit.
 
@@ -236,7 +238,7 @@ def _predicted(
     for counter, seconds in checked.measured.items():
         governing = Entity.parse(rows[counter.name]["entity"])
         share = seconds.throttled / seconds.seconds
-        if governing.types != found.scope.default.types:
+        if governing.types != answer.scope.default.types:
             continue
         own = entity_of(counter.sensor)
         for entity in {governing, own}:
@@ -247,5 +249,5 @@ def _predicted(
         replace(quota, held_back=True)
         if (quota.entity, quota.key) in unknown
         else replace(quota, predicted=shares.get((quota.entity, quota.key)))
-        for quota in found.quotas
+        for quota in answer.quotas
     ]

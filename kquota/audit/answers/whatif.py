@@ -49,14 +49,14 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
     assert result.before is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(table, quotas, Predictions((name, each) for name, each in predictions.items() if each.says_delays))
+        _Side.of(table, quotas, Predictions(pair for pair in predictions.items() if pair[1].says_delays))
         for table, quotas, predictions in (
             (result.before, settings.against, result.predictions_before),
             (result.findings, settings.quotas, result.predictions),
         )
     )
-    found = Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
-    return found.judging(result.quotas_before, result.quotas)
+    comparison = Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
+    return comparison.judging(result.quotas_before, result.quotas)
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
@@ -168,10 +168,10 @@ class _Side:
                 if count is None:
                     fate.unknown |= unknown or {object()}
                 fate.brokers.append(row["broker"])
-                told = predictions.get((row["broker"], row["key"], row["sensor"]))
+                prediction = predictions.get((row["broker"], row["key"], row["sensor"]))
                 fate.sharing = max(fate.sharing, row["client_count"])
-                if fate.predicted is None or Harm.predicted(told) > Harm.predicted(fate.predicted):
-                    fate.predicted, fate.worst = told, row["broker"]
+                if fate.predicted is None or Harm.predicted(prediction) > Harm.predicted(fate.predicted):
+                    fate.predicted, fate.worst = prediction, row["broker"]
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
         return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed, predictions)
@@ -244,13 +244,13 @@ class _Side:
         """The same with what its counter delivers on that broker."""
         if broker is None or standing.sensor is None:
             return standing
-        told = self.predictions.get((broker, client[0], standing.sensor))
-        return standing if told is None else replace(standing, delivered=told.delivered_per_s)
+        prediction = self.predictions.get((broker, client[0], standing.sensor))
+        return standing if prediction is None else replace(standing, delivered=prediction.delivered_per_s)
 
     def counter_standing(self, row: dict[str, Any]) -> Standing:
         """How the counter of that row fares."""
         verdict: whatif.Verdict = row["verdict"]
-        told = self.predictions.get((row["broker"], row["key"], row["sensor"]))
+        prediction = self.predictions.get((row["broker"], row["key"], row["sensor"]))
         return Standing(
             verdict,
             row["throttled_events"],
@@ -261,8 +261,8 @@ class _Side:
             row["limit"],
             self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
             row["peak_rate"] if row["reason"] == HELD_BACK else None,
-            told if verdict == "throttled" else None,
-            None if told is None else told.delivered_per_s,
+            prediction if verdict == "throttled" else None,
+            None if prediction is None else prediction.delivered_per_s,
         )
 
 

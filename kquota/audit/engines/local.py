@@ -102,7 +102,7 @@ def in_buckets(parcels: Iterable[stages.Parcel], settings: AuditSettings, size: 
         yield from stages.found(parcels, settings)
         return
     placed = (
-        each for parcel in parcels for each in (parcel.parted(buckets) if isinstance(parcel, Ledger) else [(0, parcel)])
+        pair for parcel in parcels for pair in (parcel.parted(buckets) if isinstance(parcel, Ledger) else [(0, parcel)])
     )
     with tempfile.TemporaryDirectory(prefix="kquota-audit-") as folder:
         yield from _on_disk(placed, settings, Path(folder))
@@ -136,11 +136,11 @@ def _in_processes(
                     for number, task in enumerate(tasks)
                 ]
             charged = _finished(charging, lambda done: progress(done, len(tasks) + buckets))
-            mine = by_bucket(place for places in charged for place in places)
+            contents = by_bucket(place for places in charged for place in places)
             with _main_hidden():
-                finding = [pool.submit(_find, places) for places in mine]
-            found = _finished(finding, lambda done: progress(len(tasks) + done, len(tasks) + len(mine)))
-            return [decode(output) for outputs in found for output in outputs]
+                finding = [pool.submit(_find, places) for places in contents]
+            finished = _finished(finding, lambda done: progress(len(tasks) + done, len(tasks) + len(contents)))
+            return [decode(output) for outputs in finished for output in outputs]
         except BrokenProcessPool:
             hint = "out of memory? --engine spark with more machines, or fewer files at a time, need less of it here"
             raise Unreachable("a process of the audit was killed", hint=hint) from None
@@ -197,7 +197,7 @@ def _charge(task: list[tuple[int, Split]], buckets: int, path: Path) -> list[Pla
 
 def _find(places: list[Place]) -> list[bytes]:
     """The second half of one bucket."""
-    return [encode(each) for each in stages.found(values_at(places), _chargers[0].settings)]
+    return [encode(output) for output in stages.found(values_at(places), _chargers[0].settings)]
 
 
 class Place(NamedTuple):

@@ -85,7 +85,7 @@ def _tree(value: Any, blocks: list[Any]) -> Any:
     if kind in _LEAVES:
         return value
     if kind is list:
-        return value if set(map(type, value)) <= _LEAVES else [_tree(each, blocks) for each in value]
+        return value if set(map(type, value)) <= _LEAVES else [_tree(member, blocks) for member in value]
     if kind in (tuple, set, frozenset):
         return {_NAMES[kind]: _tree(list(value), blocks)}
     if kind in (dict, MappingProxyType, Counter):
@@ -112,8 +112,8 @@ def _tree(value: Any, blocks: list[Any]) -> Any:
     if isinstance(value, enum.Enum):
         return {"choice": [name, value.name]}
     if isinstance(value, tuple):
-        return {"record": [name, [_tree(each, blocks) for each in value]]}
-    return {"record": [name, [_tree(each, blocks) for each in _getter(name)(value)]]}
+        return {"record": [name, [_tree(member, blocks) for member in value]]}
+    return {"record": [name, [_tree(member, blocks) for member in _getter(name)(value)]]}
 
 
 def _block(data: Any, blocks: list[Any]) -> int:
@@ -133,10 +133,10 @@ def _value(tagged: Mapping[str, Any], blocks: list[Any]) -> Any:
             made = _class(name)
             if issubclass(made, tuple):
                 return tuple.__new__(made, values)
-            found = object.__new__(made)
-            for field, each in zip(_fields(made), values, strict=True):
-                object.__setattr__(found, field, each)
-            return found
+            record = object.__new__(made)
+            for field, member in zip(_fields(made), values, strict=True):
+                object.__setattr__(record, field, member)
+            return record
         case "choice":
             return _class(parts[0])[parts[1]]
         case "array":
@@ -160,12 +160,12 @@ def _class(name: str) -> Any:
     module, _, within = name.partition(":")
     if not name.startswith(_MODULES):
         raise ValueError(f"{name} is not data of kquota")
-    found = attrgetter(within)(import_module(module))
-    if not (isinstance(found, type) and (is_dataclass(found) or issubclass(found, (tuple, enum.Enum)))):
+    kind = attrgetter(within)(import_module(module))
+    if not (isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, (tuple, enum.Enum)))):
         raise ValueError(f"{name} is not data")
-    if found.__module__ != module:
+    if kind.__module__ != module:
         raise ValueError(f"{name} is defined elsewhere")
-    return found
+    return kind
 
 
 @lru_cache(1024)

@@ -128,18 +128,18 @@ def _collected(action: Callable[[], Any]) -> Any:
         raise _failure(str(error)) from error
 
 
-def _failure(said: str) -> Exception:
+def _failure(message: str) -> Exception:
     """Why the job failed, in a line."""
-    if "Python worker exited unexpectedly" in said or "ExecutorLostFailure" in said:
+    if "Python worker exited unexpectedly" in message or "ExecutorLostFailure" in message:
         hint = "out of memory? give the executors more of it (spark.executor.memoryOverhead), or fewer cores each"
         return Unreachable("the Spark job failed: its workers were killed", hint=hint)
     if cause := re.search(
-        r"^Caused by: (java\.\S+: (No space left on device|Disk quota exceeded).*)$", said, re.MULTILINE
+        r"^Caused by: (java\.\S+: (No space left on device|Disk quota exceeded).*)$", message, re.MULTILINE
     ):
         return InputError(f"the Spark job failed: {cause[2]}", hint="spark.local.dir names other folders")
     # The message holds the worker's whole traceback; its last line is the reason.
     ends = ("JVM stacktrace", "SQLSTATE")
-    lines = [line for each in said.splitlines() if (line := each.strip()) and not line.startswith(ends)]
+    lines = [line for text in message.splitlines() if (line := text.strip()) and not line.startswith(ends)]
     name, _, reason = (lines or ["unknown: Spark gives no reason"])[-1].partition(": ")
     if name.startswith("kquota.") and name.endswith(("InputError", "UnreadableFile")):
         return InputError(reason, hint="executors read the files themselves, each at the same path")
@@ -227,7 +227,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)
-        if sum(each.num_rows for each in pending) >= rows:
+        if sum(part.num_rows for part in pending) >= rows:
             yield pa.concat_batches(pending)
             pending = []
     if pending:
@@ -306,11 +306,11 @@ def open_session(master: str | None = None) -> Any:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     with _held_interrupt() as interrupted:
-        with _quiet_launch() as said:
+        with _quiet_launch() as output:
             try:
                 session = builder.getOrCreate()
             except Exception as error:
-                raise _launch_error(error, said()) from error
+                raise _launch_error(error, output()) from error
         if not is_remote(session):
             session.sparkContext.setLogLevel("FATAL")
         _ship(session)
@@ -355,14 +355,14 @@ def _ship(session: Any) -> None:
     context.addPyFile(str(place))
 
 
-def _launch_error(error: Exception, said: str) -> KquotaError:
+def _launch_error(error: Exception, output: str) -> KquotaError:
     """Why Spark did not start, in a line."""
     if isinstance(error, ImportError):
         return MissingDependency(f"Spark Connect: {error}".splitlines()[0], hint="pip install 'pyspark[connect]'")
-    if "JAVA_GATEWAY_EXITED" in str(error) and ("JAVA_HOME" in said or "UnsupportedClassVersion" in said):
+    if "JAVA_GATEWAY_EXITED" in str(error) and ("JAVA_HOME" in output or "UnsupportedClassVersion" in output):
         hint = "install a JDK: apt-get install openjdk-17-jdk-headless"
         return MissingDependency("Spark needs Java 17 or later", hint=hint)
-    lines = [line.strip() for line in f"{said}\n{error}".splitlines() if line.strip() and "incubator" not in line]
+    lines = [line.strip() for line in f"{output}\n{error}".splitlines() if line.strip() and "incubator" not in line]
     reasons = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:] or [type(error).__name__]
     return Unreachable(
         f"Spark did not start: {reasons[0][:300]}",

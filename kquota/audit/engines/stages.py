@@ -163,7 +163,7 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
     tables = replayed.tables()
     asked, predicted = {}, [Predictions() for _ in settings.variants]
     if settings.question is not None:
-        asked = {replayed.refs[number]: each for number, each in measured(replayed, settings.question)}
+        asked = {replayed.refs[number]: demand for number, demand in measured(replayed, settings.question)}
     elif settings.predicts:
         predicted = predictions(replayed)
     timelines = (
@@ -179,10 +179,10 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
 def batches_of(topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings) -> Iterator[Batch]:
     """What controllers charged for topics, from all that their logs hold of them."""
     logs: dict[str, list[TopicLog]] = {}
-    for _, log in sorted(topics, key=lambda each: each[0]):
+    for _, log in sorted(topics, key=lambda topic: topic[0]):
         logs.setdefault(log.broker, []).append(log)
-    for _, mine in sorted(logs.items()):
-        yield from batches(mine, settings.read.num_partitions)
+    for _, of_broker in sorted(logs.items()):
+        yield from batches(of_broker, settings.read.num_partitions)
 
 
 def _sizes(data: Sequence[DataLog], settings: AuditSettings) -> list[Ledger]:

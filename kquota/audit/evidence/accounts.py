@@ -68,18 +68,18 @@ def accounts_of(samples: Iterable[Samples]) -> dict[str, dict[Scope, Account]]:
     for piece in samples:
         pieces.setdefault(piece.series, []).append(piece)
     brokers: dict[str, dict[Scope, Account]] = {}
-    for series, mine in pieces.items():
+    for series, parts in pieces.items():
         scope = (series.key, series.user, series.client_id)
         account = brokers.setdefault(series.broker, {}).setdefault(scope, Account())
         columns = np.concatenate(
-            [np.column_stack([piece.end_ms, np.full(len(piece), piece.slack_ms)]) for piece in mine]
+            [np.column_stack([piece.end_ms, np.full(len(piece), piece.slack_ms)]) for piece in parts]
         )
-        values = np.concatenate([piece.values for piece in mine])
+        values = np.concatenate([piece.values for piece in parts])
         order = np.lexsort((values, columns[:, 0]))
         columns, values = columns[order], values[order]
         new = np.ones(len(values), bool)
         new[1:] = (np.diff(columns[:, 0]) != 0) | (np.diff(values) != 0)
-        _put(account, series.nature, columns[new], values[new], all(piece.ceiling for piece in mine))
+        _put(account, series.nature, columns[new], values[new], all(piece.ceiling for piece in parts))
     return brokers
 
 
@@ -101,7 +101,7 @@ def _put(account: Account, nature: Nature, columns: Int64s, values: Float64s, ce
             return
         case Nature.COUNTER:
             in_order = _in_order(ends, values, slack)
-            ends, slack, values = (each[in_order] for each in (ends, slack, values))
+            ends, slack, values = (column[in_order] for column in (ends, slack, values))
             # A counter that went down began anew; what was charged to it from the last reading to then is lost.
             rises = np.diff(values, prepend=0.0)
             ceiling = ceiling and not (rises < 0).any()

@@ -96,10 +96,10 @@ def of_totals(starts: Int64s, ends: Int64s, amounts: Float64s, window: Window, *
 
     `whole` says that nothing was charged outside of them.
     """
-    some = (ends > starts) & (amounts > 0)
-    if not some.any():
+    charged = (ends > starts) & (amounts > 0)
+    if not charged.any():
         return Bounds(0.0, 0.0 if whole else math.inf)
-    starts, ends, amounts = starts[some], ends[some], amounts[some]
+    starts, ends, amounts = starts[charged], ends[charged], amounts[charged]
     least = _least(starts, ends, amounts, window)
     most = _most(starts, ends, amounts, window) if whole else math.inf
     return Bounds(least * (1 - ROUNDING), most * (1 + ROUNDING))
@@ -120,13 +120,13 @@ def _least(starts: Int64s, ends: Int64s, amounts: Float64s, window: Window) -> f
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
     sums = np.concatenate([[0.0], np.cumsum(amounts[order])])
     span = window.lives + 1
-    found = 0.0
+    largest = 0.0
     for count in _counts(int(ends[-1] - starts[0]), span):
         last = np.searchsorted(ends, starts + count * span, side="right")
         inside = sums[last] - sums[: len(starts)]
         allowed = min(count * window.reach, count * (span + window.overlap) + window.reach)
-        found = max(found, 1000.0 * float(inside.max()) / allowed)
-    return found
+        largest = max(largest, 1000.0 * float(inside.max()) / allowed)
+    return largest
 
 
 def _counts(length: int, span: int) -> Iterator[int]:
@@ -152,7 +152,7 @@ def _most(starts: Int64s, ends: Int64s, amounts: Float64s, window: Window) -> fl
     begins = np.unique(sorted_ends - 1)
     # What can be charged at or after each beginning of a span: all that has not ended before it.
     gone = ended[np.searchsorted(sorted_ends, begins, side="right")]
-    found = 0.0
+    largest = 0.0
     first = np.searchsorted(sorted_starts, begins, side="right")
     after = np.searchsorted(sorted_starts, begins + window.reach, side="left")
     for step in range(int((after - first).max()) + 1):
@@ -162,5 +162,5 @@ def _most(starts: Int64s, ends: Int64s, amounts: Float64s, window: Window) -> fl
         length = sorted_starts[reached - 1] - begins[known] if step else np.zeros(len(reached), np.int64)
         inside = begun[reached] - gone[known]
         rates = 1000.0 * inside / np.maximum(length, window.least)
-        found = max(found, float(rates.max()))
-    return found
+        largest = max(largest, float(rates.max()))
+    return largest

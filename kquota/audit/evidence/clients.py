@@ -295,7 +295,7 @@ def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
     if guess.kind == CONSUMER:
         before = np.concatenate([moved[:1], moved[:-1]])
         moved = before + ((moved - before) * draw.uniform()).astype(np.int64)
-    found = guess._replace(
+    drawn = guess._replace(
         times=np.maximum.accumulate(moved).astype(np.int64),
         sizes=guess.sizes[rows],
         thinks=thinks,
@@ -304,10 +304,10 @@ def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
     largest = int(guess.sizes.max())
     if guess.merge and guess.merge > largest:
         full = draw.uniform()
-        found = found._replace(
+        drawn = drawn._replace(
             merge=int(largest + full * (guess.merge - largest)), batch=int(max(full * guess.batch, 1))
         )
-    return found
+    return drawn
 
 
 def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
@@ -323,8 +323,8 @@ def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
     order = np.repeat(partitions[starts], np.maximum(filled, 1))
     records = sizes - saves
     turns = (np.cumsum(records) - records) // BATCH_BYTES
-    found: Int64s = order[np.minimum(turns, len(order) - 1)]
-    return found
+    in_turn: Int64s = order[np.minimum(turns, len(order) - 1)]
+    return in_turn
 
 
 def _rested(times: Int64s, throttle: Int64s) -> bool:
@@ -342,8 +342,8 @@ def _at_pace(queue: Guess, muted: int) -> Guess:
     pace = (times[muted] - times[0]) / muted
     later = np.arange(1, len(times) - muted)
     arrived = np.minimum(times[muted + 1 :], times[muted] + np.floor(later * pace))
-    found = np.concatenate([times[: muted + 1], arrived]).astype(np.int64)
-    return queue._replace(times=found, why="requests keep the pace that they had until they were muted")
+    paced = np.concatenate([times[: muted + 1], arrived]).astype(np.int64)
+    return queue._replace(times=paced, why="requests keep the pace that they had until they were muted")
 
 
 def _never(times: Int64s) -> Int64s:
@@ -421,8 +421,8 @@ def _processing(gaps: Int64s) -> Int64s:
     shown = gaps[gaps > _LATE_MS]
     if 5 * len(shown) < len(gaps):
         return gaps
-    found: Int64s = np.where(gaps > _LATE_MS, gaps, int(np.median(shown)))
-    return found
+    processing: Int64s = np.where(gaps > _LATE_MS, gaps, int(np.median(shown)))
+    return processing
 
 
 def _overhead(sizes: Int64s, smallest: int) -> int:
@@ -439,8 +439,8 @@ def _there_before(times: Int64s, sizes: Int64s) -> Int64s:
     """When the data of each response had come at the latest: a full response leaves data that was there already."""
     full = (sizes == sizes.max()) & (sizes >= _FULL)
     follows = np.concatenate([[False], full[:-1]])
-    found: Int64s = times[np.maximum.accumulate(np.where(follows, 0, np.arange(len(times))))]
-    return found
+    came: Int64s = times[np.maximum.accumulate(np.where(follows, 0, np.arange(len(times))))]
+    return came
 
 
 def _spread(requests: Requests, got: Any) -> tuple[Int64s, Int64s]:

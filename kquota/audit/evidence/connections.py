@@ -41,13 +41,13 @@ def judge_connections(
         by_address: dict[str, list[First]] = {}
         for ip, firsts in log.firsts.items():
             by_address.setdefault(address(ip), []).extend(firsts.values())
-        for ip, mine in sorted(by_address.items()):
-            found = list(_periods(ip, mine, quotas, window))
-            for period in found:
+        for ip, seen in sorted(by_address.items()):
+            periods = list(_periods(ip, seen, quotas, window))
+            for period in periods:
                 named = governing.setdefault((_KEY.value, str(period.resolution.entity)), Governed())
                 named.add(period.verdict, LOWER_BOUND)
-            if found:
-                rows.append(_row(broker, ip, found))
+            if periods:
+                rows.append(_row(broker, ip, periods))
     return pa.Table.from_pylist(rows, SCHEMA), governing
 
 
@@ -75,9 +75,9 @@ def _periods(ip: str, firsts: list[First], quotas: QuotaHistory, window: Window)
         resolution = resolve_ip(snapshot, ip)
         if resolution.limit is None or not ((times >= begin) & (times < end)).any():
             continue
-        mine = opened[(opened - SETUP_MS >= begin) & (opened < end)]
-        least = of_totals(mine - SETUP_MS, mine + 1, np.ones(len(mine)), window, whole=False).least
-        yield _Period(resolution, least, len(mine))
+        within = opened[(opened - SETUP_MS >= begin) & (opened < end)]
+        least = of_totals(within - SETUP_MS, within + 1, np.ones(len(within)), window, whole=False).least
+        yield _Period(resolution, least, len(within))
 
 
 def _row(broker: str, ip: str, periods: list[_Period]) -> dict[str, Any]:

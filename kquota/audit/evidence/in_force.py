@@ -77,8 +77,7 @@ class InForce:
         if are_in_force(self._settings, quotas, under_test=variant == 0):
             # Of a history nobody says that these brokers had it: a log in which nobody was throttled denies it.
             denied = judged.verdict is Verdict.THROTTLED and judged.logged is not None and not judged.held_back
-            said = self._settings.in_force or quotas == named
-            return said or not denied
+            return self._settings.in_force or quotas == named or not denied
         if named is None:
             return reproduces(judged)
         if not judged.clients or not any(named.snapshots) or named.changes_ms:
@@ -103,8 +102,7 @@ class InForce:
 
 def are_in_force(settings: AuditSettings, quotas: QuotaHistory, *, under_test: bool = False) -> bool:
     """Whether these quotas were in force while the export was recorded, as far as the settings say."""
-    said = settings.in_force and under_test
-    return said or bool(quotas.changes_ms) or quotas == settings.recorded_under
+    return (settings.in_force and under_test) or bool(quotas.changes_ms) or quotas == settings.recorded_under
 
 
 def reproduces(judged: Judged) -> bool:
@@ -176,11 +174,11 @@ def scale_of(key: QuotaKey) -> float:
 
 def _answers(rows: Rows, throttle: Any, key: QuotaKey) -> tuple[int, int, int]:
     """The sum of the throttle times that clients were told, the longest, and how many there were."""
-    told = throttle[throttle > 0]
+    delays = throttle[throttle > 0]
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         # Each rejected topic of a request has the one throttle time of the answer.
-        told = np.unique(np.column_stack([rows.time, throttle])[throttle > 0], axis=0)[:, 1]
-    return int(told.sum()), int(told.max()), len(told)
+        delays = np.unique(np.column_stack([rows.time, throttle])[throttle > 0], axis=0)[:, 1]
+    return int(delays.sum()), int(delays.max()), len(delays)
 
 
 def _muted(rows: Rows, throttle: Any, length: int) -> Interval:

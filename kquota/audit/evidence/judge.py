@@ -128,12 +128,12 @@ class _Trial:
                 exact.setdefault((scope[0], limited[0].sensor), (limited[0], []))[1].append(scope)
             else:
                 coarse[scope] = resolutions
-        found = {
-            (scope[0].value, str(_sensor(scope))): self._coarse(scope, mine)
-            for scope, mine in coarse.items()
+        judgements = {
+            (scope[0].value, str(_sensor(scope))): self._coarse(scope, resolutions)
+            for scope, resolutions in coarse.items()
             if self._is_seen([scope])
         }
-        self.judged = [(QuotaKey(key), judgement) for (key, _), judgement in found.items()]
+        self.judged = [(QuotaKey(key), judgement) for (key, _), judgement in judgements.items()]
         for (key, sensor), (resolution, scopes) in exact.items():
             if not self._is_seen(scopes):
                 continue
@@ -142,9 +142,9 @@ class _Trial:
             self.judged.append((key, judgement))
             name = (key.value, str(sensor))
             # A series that adds up several counters may have the name of one of them.
-            if judgement.verdict is Verdict.THROTTLED or name not in found or found[name].reason is None:
-                found[name] = judgement
-        return found
+            if judgement.verdict is Verdict.THROTTLED or name not in judgements or judgements[name].reason is None:
+                judgements[name] = judgement
+        return judgements
 
     def tell(self, governing: dict[tuple[str, str], Governed]) -> None:
         """Adds each counter to the quotas that governed it."""
@@ -172,7 +172,7 @@ class _Trial:
             if towards is not None and towards.client_id:
                 clients = [towards.client_id]
         known = self.accounts
-        found = [
+        possible = [
             resolver.resolve(one, other)
             for one in users
             for other in clients
@@ -183,8 +183,8 @@ class _Trial:
         ]
         if self.in_force:
             # It is the broker's own counter, and holds whoever is charged to that.
-            return [resolution for resolution in found if resolution.sensor == _sensor(scope)] or found
-        return found
+            return [resolution for resolution in possible if resolution.sensor == _sensor(scope)] or possible
+        return possible
 
     def _feeds(self, scope: Scope, key: QuotaKey, sensor: Sensor) -> bool:
         """Whether requests in a coarser series can be charged to a counter that other series add up to."""
@@ -194,9 +194,9 @@ class _Trial:
 
     def _counter(self, resolution: Resolution, scopes: list[Scope], others: list[Scope]) -> _Judgement:
         """A counter that the series of these scopes add up to; requests in those of `others` may be charged to it."""
-        mine = [self.accounts[scope] for scope in scopes]
-        most = [*mine, *(self.accounts[scope] for scope in others)]
-        inside = [account.within(*self.period, self.window.reach) for account in mine]
+        accounts = [self.accounts[scope] for scope in scopes]
+        most = [*accounts, *(self.accounts[scope] for scope in others)]
+        inside = [account.within(*self.period, self.window.reach) for account in accounts]
         key, limit = resolution.key, float(resolution.limit or 0)
         own = len(scopes) == 1
         logged = np.concatenate([account.throttles for account in inside])
@@ -225,7 +225,7 @@ class _Trial:
             unseen = _UNSEEN if math.isinf(bounds.most) else _BETWEEN
             reason = _EVIDENCE if key is QuotaKey.CONTROLLER_MUTATION_RATE else unseen
         governing = {
-            str(each.entity) for scope in scopes for each in self._resolutions(scope) if each.limit is not None
+            str(other.entity) for scope in scopes for other in self._resolutions(scope) if other.limit is not None
         }
         return self._judgement(resolution, verdict, reason, bounds, inside, tuple(shown), logged, governing)
 
@@ -249,7 +249,7 @@ class _Trial:
         within = most <= float(strictest.limit or 0)
         verdict = Verdict.NOT_THROTTLED if within else Verdict.UNDETERMINED
         reason = None if within else _COARSER if contained else _SHARED
-        governing = {str(each.entity) for each in limited}
+        governing = {str(resolution.entity) for resolution in limited}
         return self._judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], (), inside.throttles, governing)
 
     def _judgement(
@@ -318,11 +318,11 @@ class _Trial:
 
         But not one with a counter that was something when it was first read, later than others.
         """
-        mine = [account for (other, _, _), account in self.accounts.items() if other is key]
-        starts = np.concatenate([account.starts for account in mine])
+        of_key = [account for (other, _, _), account in self.accounts.items() if other is key]
+        starts = np.concatenate([account.starts for account in of_key])
         if any(account.born_ms > starts.min() for account in accounts):
             return False
-        ends = np.concatenate([account.ends for account in mine])
+        ends = np.concatenate([account.ends for account in of_key])
         order = np.argsort(starts, kind="stable")
         reached = np.maximum.accumulate(ends[order])
         return bool((starts[order][1:] <= reached[:-1]).all())
@@ -334,7 +334,7 @@ class _Trial:
             return False
         for other in _HIDES.get(scope[0], ()):
             if self._resolvers[other].values:
-                beside = [each for name, each in self.accounts.items() if name[0] is other and _overlap(name, scope)]
+                beside = [peer for name, peer in self.accounts.items() if name[0] is other and _overlap(name, scope)]
                 if not beside or not all(map(_quiet, beside)):
                     return False
         return True
@@ -350,8 +350,8 @@ def _quiet(account: Account) -> bool:
     times = account.throttle_times
     if not account.throttles_exact or len(times) < 2 or (account.throttles > 0).any():
         return False
-    first = min((int(some.min()) for some in (account.times, account.starts) if len(some)), default=int(times[0]))
-    last = max((int(some.max()) for some in (account.times, account.ends) if len(some)), default=0)
+    first = min((int(marks.min()) for marks in (account.times, account.starts) if len(marks)), default=int(times[0]))
+    last = max((int(marks.max()) for marks in (account.times, account.ends) if len(marks)), default=0)
     return int(np.diff(times, prepend=first).max()) <= THROTTLE_SEEN_MS and last <= times[-1]
 
 
@@ -400,8 +400,8 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
     verdict = next(v for v in (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED) if v in verdicts)
     most = max(judgement.bounds.most for judgement in periods)
     shown = [time for judgement in periods for time in judgement.shown]
-    told = [judgement.logged for judgement in periods if judgement.logged is not None]
-    logged = np.concatenate(told) if told else np.zeros(0)
+    logs = [judgement.logged for judgement in periods if judgement.logged is not None]
+    logged = np.concatenate(logs) if logs else np.zeros(0)
     never = verdict is Verdict.NOT_THROTTLED
     return {
         "broker": broker,
@@ -422,8 +422,8 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "peak_rate_max": None if math.isinf(most) else most,
         "first_throttled_ms": min(shown, default=None),
         "last_throttled_ms": max(shown, default=None),
-        "logged_throttled_events": int((logged > 0).sum()) if told else None,
-        "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if told else None,
+        "logged_throttled_events": int((logged > 0).sum()) if logs else None,
+        "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if logs else None,
         "estimated_events": 0,
         "rebuilt_events": 0,
         "client_count": max(judgement.clients for judgement in periods),

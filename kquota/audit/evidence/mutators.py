@@ -33,30 +33,31 @@ def predicted(rows: Rows, judged: Judged, recorded: RecordedUnder, settings: Aud
         run_mutations(requests, limit, length, windows=settings.controller_windows, retries=retries)
         for retries in ([likely, not likely] if strict and again is None else [likely])
     ]
-    wanted = sum(sum(each.topics) for each in requests) / seconds
+    wanted = sum(sum(request.topics) for request in requests) / seconds
     throttled = [met.throttled > 0 for met in runs]
     verdict = judged.verdict
     if recorded.held_back:
         verdict = Verdict.THROTTLED if all(throttled) else Verdict.UNDETERMINED
     met, held = runs[0], recorded.held_back
-    found = Prediction(
+    prediction = Prediction(
         client_kind="paced",
         basis=_BASIS[again] if strict else "requests come at their times, and wait while their client is muted",
         verdict=verdict.value,
-        throttle_time_ms=Interval.over([each.throttle_ms for each in runs]),
-        throttle_time_max_ms=Interval.over([each.throttle_max_ms for each in runs]),
-        muted_share=Interval.over([min(each.muted_ms / (seconds * 1000), 1.0) for each in runs]),
-        delivered_per_s=Interval.over([each.delivered / seconds for each in runs]),
+        throttle_time_ms=Interval.over([run.throttle_ms for run in runs]),
+        throttle_time_max_ms=Interval.over([run.throttle_max_ms for run in runs]),
+        muted_share=Interval.over([min(run.muted_ms / (seconds * 1000), 1.0) for run in runs]),
+        delivered_per_s=Interval.over([run.delivered / seconds for run in runs]),
         wanted_per_s=Interval.at_least(wanted) if held else Interval.exactly(wanted),
         done_ms=Interval.exactly(met.done_ms) if met.done_ms is not None else Interval(None, None, None),
-        left_units=Interval.over([each.left for each in runs]),
-        throttled_requests=Interval.over([each.throttled for each in runs]),
+        left_units=Interval.over([run.left for run in runs]),
+        throttled_requests=Interval.over([run.throttled for run in runs]),
         recorded_ms=length,
         recorded_under=recorded,
     )
     if verdict is Verdict.UNDETERMINED:
-        return found.undetermined(f"wanted at least {wanted:,.3g} a second: a quota held it back while it was recorded")
-    return found.open_ended() if held and limit > wanted else found
+        reason = f"wanted at least {wanted:,.3g} a second: a quota held it back while it was recorded"
+        return prediction.undetermined(reason)
+    return prediction.open_ended() if held and limit > wanted else prediction
 
 
 _BASIS: Final = {

@@ -71,9 +71,9 @@ class _Rows:
         self.counts = np.where(np.isin(part.kinds, _KINDS), np.diff(part.offsets), 0)
         starts = np.minimum(part.offsets[:-1], max(len(part.times) - 1, 0))
         bare = np.ones(len(part.times), bool) if part.connection is None else part.connection == NO_CONNECTION
-        some = len(part.times) > 0 and len(starts) > 0
-        self._totals = np.add.reduceat(part.values, starts) if some else starts
-        self.bare = (self.counts > 0) & (np.logical_or.reduceat(bare, starts) if some else False)
+        has_rows = len(part.times) > 0 and len(starts) > 0
+        self._totals = np.add.reduceat(part.values, starts) if has_rows else starts
+        self.bare = (self.counts > 0) & (np.logical_or.reduceat(bare, starts) if has_rows else False)
         """Of each counter whether some of its rows have no connection."""
 
     def is_fetch(self) -> Any:
@@ -81,8 +81,8 @@ class _Rows:
         part = self.part
         if part.detail is None:
             return np.ones(len(part.times), bool)
-        told = (part.detail > 0) & (part.detail < 2 * UNANSWERED)
-        untold = ~np.logical_or.reduceat(told, np.minimum(part.offsets[:-1], max(len(told) - 1, 0)))
+        known = (part.detail > 0) & (part.detail < 2 * UNANSWERED)
+        untold = ~np.logical_or.reduceat(known, np.minimum(part.offsets[:-1], max(len(known) - 1, 0)))
         return (part.detail == FETCH) | np.repeat(untold, np.diff(part.offsets))
 
     def traffic(self, counters: Int64s) -> Iterator[tuple[int, float]]:
@@ -100,8 +100,8 @@ class _Rows:
         count = which.stop - which.start
         detail = self._none[:count]
         if part.detail is not None and part.kinds[counter] in _DETAILED:
-            told = part.detail[which]
-            detail = told * ((told >= 0) & (told < 2 * UNANSWERED))
+            raw = part.detail[which]
+            detail = raw * ((raw >= 0) & (raw < 2 * UNANSWERED))
         return Rows(
             part.times[which],
             part.values[which],
@@ -121,7 +121,7 @@ class _Predicting:
 
     def __init__(self, replayed: Replay) -> None:
         self._refs, self._judged, self._settings = replayed.refs, replayed.judged, replayed.settings
-        self._is_calm, self._throttles, self._told = replayed.is_calm, replayed.throttles, replayed.told
+        self._is_calm, self._throttles, self._is_logged = replayed.is_calm, replayed.throttles, replayed.is_logged
         self._first_ms = replayed.first_ms
         self._rows = _Rows(replayed.part)
         self._in_force = InForce(replayed.settings)
@@ -145,33 +145,34 @@ class _Predicting:
         rows, part = self._rows, self._rows.part
         is_calm = self._is_calm & (rows.counts > 0)
         is_bare = self._throttles & rows.bare & (rows.counts <= MOST_ROWS) & (part.kinds != MUTATION)
-        found = []
+        by_variant = []
         for variant in range(len(settings.variants)):
             left, known = variants == variant, self._in_force.of_calm(variant)
-            found.append(Predictions())
+            by_variant.append(Predictions())
             if known:
                 recorded, holds = known
                 calm, bare = np.flatnonzero(left & is_calm), np.flatnonzero(left & is_bare & (not holds))
                 left[calm] = left[bare] = False
                 alike = _without_model(Verdict.THROTTLED, recorded, _NO_CONNECTIONS)
-                found[-1].update({self._refs[number].name: alike for number in bare.tolist()})
+                by_variant[-1].update({self._refs[number].name: alike for number in bare.tolist()})
                 counters = zip(calm.tolist(), rows.traffic(calm), strict=True)
-                found[-1].add_calm(
+                by_variant[-1].add_calm(
                     (
-                        (self._refs[number].name, *traffic, LOGGED if holds and self._told[number] else NO_DELAY)
+                        (self._refs[number].name, *traffic, LOGGED if holds and self._is_logged[number] else NO_DELAY)
                         for number, traffic in counters
                     ),
                     recorded,
                 )
-            found[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
+            by_variant[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
         using = kernel_for(sum(int(rows.counts[number]) for number in (*alone, *timed)))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
-            found[group[0].judged.ref.variant].update({ref.name: each for ref, each in simulated.items()})
-        self._take_back(found)
-        return found
+            variant = group[0].judged.ref.variant
+            by_variant[variant].update({ref.name: prediction for ref, prediction in simulated.items()})
+        self._take_back(by_variant)
+        return by_variant
 
-    def _take_back(self, found: Sequence[Predictions]) -> None:
+    def _take_back(self, by_variant: Sequence[Predictions]) -> None:
         """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
         rows, part = self._rows, self._rows.part
         few = rows.bare & (rows.counts <= MOST_MUTATIONS)
@@ -193,21 +194,21 @@ class _Predicting:
         using = kernel_for(len(part.times) // 10)  # a tenth of what the simulator does
         spared = using.column([False] * len(pairs), "bool")
         limits = np.repeat(part.limits, np.diff(part.offsets)) if part.event_limits is None else part.event_limits
-        offsets, times, values = (using.column(each, "int64") for each in (part.offsets, part.times, part.values))
+        offsets, times, values = (using.column(column, "int64") for column in (part.offsets, part.times, part.values))
         events = Charged(offsets, times, values, using.column(limits, "float64"), using.column(rows.is_fetch(), "bool"))
         working = using.new_counters(2, self._settings.windows, self._settings.generation)
-        using.spares_many(working, events, *(using.column(each, "int64") for each in zip(*pairs, strict=True)), spared)
+        using.spares_many(working, events, *(using.column(side, "int64") for side in zip(*pairs, strict=True)), spared)
         # Of several that spare the same fetches, the first one.
         by = dict(pair for pair, does in zip(reversed(pairs), reversed(spared), strict=True) if does)
         for number, other in by.items():
-            mine = self._judged(number)
-            if self._in_force.holds(mine):
+            judged = self._judged(number)
+            if self._in_force.holds(judged):
                 continue
             known = self._judged(other).verdict is not Verdict.UNDETERMINED
-            verdict = replace(mine, verdict=Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED)
+            verdict = replace(judged, verdict=Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED)
             reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
-            ref = mine.ref
-            found[ref.variant].update({ref.name: _unknown(verdict, self._in_force.recorded_under(mine), reason)})
+            ref = judged.ref
+            by_variant[ref.variant].update({ref.name: _unknown(verdict, self._in_force.recorded_under(judged), reason)})
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""
@@ -265,7 +266,7 @@ class _Predicting:
             home = homes.get(self._settings.kept, "")
             return ((ref.variant, ref.broker, home, connection) for connection in counter.connections.tolist())
 
-        of_time = {each for counter in timed.values() for each in connections_of(counter)}
+        of_time = {connection for counter in timed.values() for connection in connections_of(counter)}
         return grouped(
             (*timed.values(), *alone.values()),
             lambda counter: of_time.intersection(connections_of(counter)) if of_time else (),
@@ -277,7 +278,7 @@ class _Predicting:
         count = sum(map(len, rows.values()))
         if count > MOST_ROWS or sum(len(counter.connections) for counter in group) > MOST_CONNECTIONS:
             reason = "too many requests of one connection's counters to simulate them together"
-            return {each.judged.ref: _unknown(each.judged, each.recorded, reason) for each in group}
+            return {counter.judged.ref: _unknown(counter.judged, counter.recorded, reason) for counter in group}
         return simulated(group, models_of(group, rows), self._settings, using)
 
 

@@ -133,8 +133,8 @@ def as_recorded(length: int, rate: float, basis: str, recorded_under: RecordedUn
 def _unpack(packed: str) -> Prediction:
     """The prediction of that text, which many counters share."""
     if packed.startswith(_CALM):
-        return as_recorded(*(_whole(each) if type(each) is list else each for each in json.loads(f"[{packed[1:]}")))
-    return Prediction(*[_whole(each) if type(each) is list else each for each in json.loads(packed)])
+        return as_recorded(*(_whole(part) if type(part) is list else part for part in json.loads(f"[{packed[1:]}")))
+    return Prediction(*[_whole(part) if type(part) is list else part for part in json.loads(packed)])
 
 
 @lru_cache

@@ -98,14 +98,14 @@ def simulated(
 ) -> dict[CounterRef, Prediction]:
     """Runs the clients once for each kind that fits and each thread time, for the bounds of what they meet."""
     runs, plain, redrawn_runs = _runs(group, models, settings, using)
-    found = {}
+    predictions = {}
     for place, counter in enumerate(group):
-        mine = [model for model in models if place in model.charged]
-        slowed = any(NONE not in model.charged for model in mine)
+        own = [model for model in models if place in model.charged]
+        slowed = any(NONE not in model.charged for model in own)
         met = [run.met[place] for run in runs]
         again = [run.met[place] for run in redrawn_runs]
-        found[counter.judged.ref] = _prediction(counter, mine, met, plain.met[place], again, slowed=slowed)
-    return found
+        predictions[counter.judged.ref] = _prediction(counter, own, met, plain.met[place], again, slowed=slowed)
+    return predictions
 
 
 def _runs(
@@ -113,8 +113,8 @@ def _runs(
 ) -> tuple[list[Ran], Ran, list[Ran]]:
     """The runs, the most probable one first; the first one in which nobody gives up a connection; and those of clients
     of the most probable kinds in which chance is drawn again."""
-    limits = {number for number, each in enumerate(group) if each.judged.verdict is Verdict.UNDETERMINED}
-    shares = (_Share.LEAST, _Share.MOST) if limits else (_Share.LOGGED,)
+    undetermined = {number for number, counter in enumerate(group) if counter.judged.verdict is Verdict.UNDETERMINED}
+    shares = (_Share.LEAST, _Share.MOST) if undetermined else (_Share.LOGGED,)
     runs: list[Ran] = []
     plain: Ran | None = None
     for number in range(max(len(model.seen.guesses) for model in models)):
@@ -129,7 +129,7 @@ def _runs(
     assert plain is not None
     draw = np.random.default_rng(0)
     drawn: list[Ran] = []
-    for _ in range(0 if limits else DRAWS):
+    for _ in range(0 if undetermined else DRAWS):
         guesses = [redrawn(model.seen.guesses[0], draw) for model in models]
         ran = _run(group, models, guesses, _Share.LOGGED, settings, using)
         late = _resent(guesses, ran.charged_ms)
@@ -140,11 +140,11 @@ def _runs(
 def _resent(guesses: Sequence[Guess], charged_ms: Sequence[int]) -> list[Guess] | None:
     """The same clients, where those that wait too long give up their connections; None where nobody does."""
     edges = np.cumsum([0, *(len(guess.times) for guess in guesses)])
-    found = [
+    resends = [
         resent(guess, np.asarray(charged_ms[start:end], np.int64))
         for guess, start, end in zip(guesses, edges, edges[1:], strict=False)
     ]
-    return [again or guess for again, guess in zip(found, guesses, strict=True)] if any(found) else None
+    return [again or guess for again, guess in zip(resends, guesses, strict=True)] if any(resends) else None
 
 
 def kind_of(rows: Rows, key: QuotaKey) -> str:
@@ -156,18 +156,18 @@ def kind_of(rows: Rows, key: QuotaKey) -> str:
 
 def _seen(rows: Rows, api: str) -> Iterator[tuple[Seen, Any]]:
     """The kinds that fit each connection with its rows, by their numbers, in the order of their first requests."""
-    for mine in _by_connection(rows.connection):
-        its = rows.take(mine)
-        senders = its.detail if api == PRODUCE_API else np.zeros(len(its), np.int64)
+    for at in _by_connection(rows.connection):
+        own = rows.take(at)
+        senders = own.detail if api == PRODUCE_API else np.zeros(len(own), np.int64)
         requests = Requests(
-            its.time,
-            its.size if api != _OTHER_API else np.ones(len(its), np.int64),
-            its.throttle,
+            own.time,
+            own.size if api != _OTHER_API else np.ones(len(own), np.int64),
+            own.throttle,
             int(senders[-1]) % 4,
             senders % UNANSWERED // 4,
             bool(senders.max() < UNANSWERED),
         )
-        yield (consumer(requests) if api == FETCH_API else producer(requests)), mine
+        yield (consumer(requests) if api == FETCH_API else producer(requests)), at
 
 
 def _by_connection(connections: Int64s) -> list[Any]:
@@ -176,51 +176,51 @@ def _by_connection(connections: Int64s) -> list[Any]:
         return [slice(0, len(connections))]
     order = np.argsort(connections, kind="stable")
     edges = np.flatnonzero(np.diff(connections[order])) + 1
-    return sorted(np.split(order, edges), key=lambda mine: int(mine[0]))
+    return sorted(np.split(order, edges), key=lambda at: int(at[0]))
 
 
 def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Rows]) -> list[Model]:
     """The clients of the counters in a group. Counters of thread time charge the requests that others have bytes of."""
-    timed = [each for each in group if each.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE]
-    left = {each.number: np.ones(len(rows[each.number]), bool) for each in timed}
+    timed = [counter for counter in group if counter.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE]
+    left = {counter.number: np.ones(len(rows[counter.number]), bool) for counter in timed}
     models = []
     for place, counter in enumerate(group):
         if counter in timed:
             continue
-        mine = rows[counter.number]
+        own = rows[counter.number]
         api = _APIS[counter.judged.ref.key]
         kind = FETCH if api == FETCH_API else PRODUCE
-        nanos, owner = np.zeros(len(mine), np.int64), np.full(len(mine), NONE)
+        nanos, owner = np.zeros(len(own), np.int64), np.full(len(own), NONE)
         for other in timed:
             theirs = rows[other.number]
             _, here, there = np.intersect1d(
-                _requests(mine, np.full(len(mine), kind)),
+                _requests(own, np.full(len(own), kind)),
                 _requests(theirs, theirs.detail),
                 assume_unique=True,
                 return_indices=True,
             )
             nanos[here], owner[here] = theirs.size[there], group.index(other)
             left[other.number][there] = False
-        for seen, its in _seen(mine, api):
-            of_time = int(owner[its].max())
+        for seen, at in _seen(own, api):
+            of_time = int(owner[at].max())
             # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.
             models.append(
-                Model(seen, api, Charged(place, of_time), nanos[its], of_time == NONE, int(mine.connection[its][0]))
+                Model(seen, api, Charged(place, of_time), nanos[at], of_time == NONE, int(own.connection[at][0]))
             )
     for counter in timed:
-        mine = rows[counter.number].take(left[counter.number])
-        if len(mine):
-            for seen, its in _seen(mine, _OTHER_API):
+        own = rows[counter.number].take(left[counter.number])
+        if len(own):
+            for seen, at in _seen(own, _OTHER_API):
                 charged = Charged(NONE, group.index(counter))
-                nanos = mine.size[its]
-                models.append(Model(seen, _OTHER_API, charged, nanos, False, int(mine.connection[its][0])))
+                nanos = own.size[at]
+                models.append(Model(seen, _OTHER_API, charged, nanos, False, int(own.connection[at][0])))
     return models
 
 
 def _requests(rows: Rows, kinds: Any) -> Any:
     """A number for each request, the same in both of its counters: by connection, time, kind, and order at one time."""
     order = np.lexsort((kinds, rows.time, rows.connection))
-    same = np.logical_and.reduce([np.diff(each[order]) == 0 for each in (kinds, rows.time, rows.connection)])
+    same = np.logical_and.reduce([np.diff(column[order]) == 0 for column in (kinds, rows.time, rows.connection)])
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(rows)))
     number = np.empty(len(rows), np.int64)
     number[order] = np.arange(len(rows)) - np.maximum.accumulate(starts)
@@ -247,28 +247,28 @@ def _prediction(
     seconds, scale = max(recorded_ms, 1000) / 1000, scale_of(key)
     timed, fetches = key is QuotaKey.REQUEST_PERCENTAGE, key is QuotaKey.CONSUMER_BYTE_RATE
     guesses = [model.seen.guesses[0] for model in models]
-    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(each.units for each in guesses)
+    units = sum(int(model.nanos.sum()) for model in models) if timed else sum(guess.units for guess in guesses)
     wanted = units / scale / seconds
     # The throttle times of a request may be of its bytes: they show no queue for thread time that drained.
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
     verdict, reason = judged.verdict, judged.reason
     throttled = [met.throttles for met in runs]
-    spared = all(each is False for each in throttled)
+    spared = all(outcome is False for outcome in throttled)
     overruled = slowed and verdict is Verdict.THROTTLED and not held_back and not all(throttled)
     if overruled:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
         reason = f"{OTHER_QUOTA} {SLOWED}"
     elif held_back and verdict is not Verdict.UNDETERMINED:
         drained = drained and (not slowed or spared)
-        verdict = _verdict_of([each is True for each in throttled], drained=drained)
+        verdict = _verdict_of([outcome is True for outcome in throttled], drained=drained)
         reason = f"wanted at least {wanted:,.{3 if timed else 0}f} a second: a quota held it back while it was recorded"
     open_ended = held_back and not drained
     limit = judged.limits[-1][1] or 0.0
     raised = open_ended and limit > _RAISED * (100 * wanted if timed else wanted)
 
     def spread(value: Callable[[Met], float], most: float = math.inf) -> Interval:
-        found = _interval([value(met) for met in runs], [value(met) for met in again])
-        return replace(found, high=min(found.high or 0.0, most))
+        interval = _interval([value(met) for met in runs], [value(met) for met in again])
+        return replace(interval, high=min(interval.high or 0.0, most))
 
     kind, times_out = _kind(guesses, timed=timed), not timed and _times_out(guesses, plain)
     low = 0.75 if times_out else 1.0
@@ -458,10 +458,10 @@ def _total(runs: Sequence[Met], again: Sequence[Met], low: float, *, consumers: 
     decides which of them is served: each may be muted for nearly all of the time.
     """
     early = [met.early_ms for met in runs] if consumers else ()
-    found = _interval([met.throttle_ms for met in runs], [met.throttle_ms for met in again], low, early)
-    if consumers < 2 or not found.high:
-        return found
-    return replace(found, high=max(found.high, *(float(met.at_most_ms) for met in runs)))
+    interval = _interval([met.throttle_ms for met in runs], [met.throttle_ms for met in again], low, early)
+    if consumers < 2 or not interval.high:
+        return interval
+    return replace(interval, high=max(interval.high, *(float(met.at_most_ms) for met in runs)))
 
 
 def _done(runs: Sequence[Met]) -> Interval:

@@ -105,7 +105,7 @@ def settled(
     """
     known = held, result.quality.answers, handlers, lost
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, result.predictions, *known, in_force=in_force, said=settings.in_force)
+    settling = _Settling(result.findings, result.predictions, *known, in_force=in_force, claimed=settings.in_force)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
@@ -118,7 +118,7 @@ def settled(
         findings=findings,
         quotas=quotas,
         predictions=predictions,
-        timelines={name: each for name, each in result.timelines.items() if name in throttled},
+        timelines={name: timeline for name, timeline in result.timelines.items() if name in throttled},
         before=before,
         quotas_before=quotas_before,
         predictions_before=predictions_before,
@@ -156,7 +156,7 @@ class _Settling:
         lost: Lost,
         *,
         in_force: bool,
-        said: bool = False,
+        claimed: bool = False,
     ) -> None:
         self._table = table if in_force else _neighbours_left_open(table)
         self._predictions = Predictions.of(predictions)
@@ -166,7 +166,7 @@ class _Settling:
             self._held[broker, _group(key)].add(sensor)
         self._answers = answers
         self._in_force = in_force
-        self._said = said
+        self._claimed = claimed
         """Whether somebody says that these quotas were in force: then the answers count, and the replay checks them."""
         self._handlers = handlers
         self._lost = lost
@@ -185,26 +185,26 @@ class _Settling:
         reasons: dict[tuple[Entity, QuotaKey], set[str]] = defaultdict(set)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
         for quota in quotas:
-            for name, told in quota.in_turn.items():
-                in_turn[name].append((quota.entity, told))
+            for name, turn in quota.in_turn.items():
+                in_turn[name].append((quota.entity, turn))
         for number, row in self._open():
             name = _name(row)
             before = Verdict(row["verdict"])
             prediction = self._predictions.get(name)
-            found = self._known(row, self._one(row, before, prediction))
-            if found.prediction is not None and found.prediction is not prediction:
-                predictions[name] = found.prediction
-            if found.verdict is not before or found.answers is not None or found.reason != row["reason"]:
-                changed[number] = _with_verdict(row, found)
-            if found.verdict is not before:
+            outcome = self._known(row, self._one(row, before, prediction))
+            if outcome.prediction is not None and outcome.prediction is not prediction:
+                predictions[name] = outcome.prediction
+            if outcome.verdict is not before or outcome.answers is not None or outcome.reason != row["reason"]:
+                changed[number] = _with_verdict(row, outcome)
+            if outcome.verdict is not before:
                 governing = in_turn.get(name) or [(Entity.parse(row["entity"]), InTurn(before, True))]
-                for entity, told in governing:
+                for entity, turn in governing:
                     # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
-                    spared = found.verdict is Verdict.THROTTLED and not told.answered
-                    after = Verdict.NOT_THROTTLED if spared else found.verdict
-                    moved[entity, QuotaKey(row["key"])][told.verdict, after] += 1
-                    if found.reason is not None:
-                        reasons[entity, QuotaKey(row["key"])].add(found.reason)
+                    spared = outcome.verdict is Verdict.THROTTLED and not turn.answered
+                    after = Verdict.NOT_THROTTLED if spared else outcome.verdict
+                    moved[entity, QuotaKey(row["key"])][turn.verdict, after] += 1
+                    if outcome.reason is not None:
+                        reasons[entity, QuotaKey(row["key"])].add(outcome.reason)
         settled = self._predictions.changed(predictions)
         names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
         whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
@@ -221,8 +221,8 @@ class _Settling:
         apart: list[bool] = []
         for part in table.select(["verdict", "broker", "key", "sensor"]).to_batches(ROWS_AT_ONCE):
             columns = (column.to_pylist() for column in part.columns)
-            told = zip(*columns, strict=True)
-            apart += [self._predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in told]
+            rows = zip(*columns, strict=True)
+            apart += [self._predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in rows]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
         if self._held or self._lost:
@@ -237,16 +237,16 @@ class _Settling:
             return quota._replace(verdict=Verdict.UNDETERMINED, reason=self._lost.reason)
         return quota
 
-    def _known(self, row: Mapping[str, Any], settled: _Settled) -> _Settled:
+    def _known(self, row: Mapping[str, Any], outcome: _Settled) -> _Settled:
         """The verdict, but where a request that could not be read may be of the counter."""
-        verdict, prediction = settled.verdict, settled.prediction
+        verdict, prediction = outcome.verdict, outcome.prediction
         if verdict is Verdict.UNDETERMINED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
-            return settled
+            return outcome
         reason = self._lost.reason
         if verdict is Verdict.NOT_THROTTLED:
             return _Settled(Verdict.UNDETERMINED, reason, _agreeing(prediction, Verdict.UNDETERMINED, reason))
         least = prediction and prediction.open_ended(is_part=True)
-        return settled._replace(prediction=least, reason=reason, is_part=True)
+        return outcome._replace(prediction=least, reason=reason, is_part=True)
 
     def _one(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction | None) -> _Settled:
         if prediction is not None and prediction.is_record:
@@ -277,14 +277,14 @@ class _Settling:
 
     def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
         """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
-        found, denial = Verdict(prediction.verdict), _denial(row) if self._said else None
-        if found is not Verdict.THROTTLED or prediction.basis == REPLAYED:
-            return _Settled(found, denial, prediction)
+        recorded, denial = Verdict(prediction.verdict), _denial(row) if self._claimed else None
+        if recorded is not Verdict.THROTTLED or prediction.basis == REPLAYED:
+            return _Settled(recorded, denial, prediction)
         # A counter that never came near its limit throttled nobody: it was another quota, or the brokers had another.
         far = row["peak_rate_max"] is not None and row["peak_rate_max"] < NEAR * row["limit"]
         if not far and not self._counters.shared(row):
-            told = self._said or found is not verdict
-            return _Settled(found, denial, prediction, self._answered(row) if told else None)
+            counts = self._claimed or recorded is not verdict
+            return _Settled(recorded, denial, prediction, self._answered(row) if counts else None)
         # The broker answers the longest of several throttle times, and does not say of which quota it is.
         if verdict is Verdict.UNDETERMINED:
             return _Settled(verdict, row["reason"], prediction.bounded(0, None, verdict.value, _OTHERS))
@@ -296,20 +296,20 @@ class _Settling:
     def _answered(self, row: Mapping[str, Any]) -> Answers | None:
         """What the brokers answered to the requests of a counter; None where they are not told from others."""
         requests = _REQUESTS.get(row["key"], "")
-        found = self._answers_by_sensor.get((row["broker"], requests, row["sensor"]))
-        return found if found is not None and found.throttled_events == row["logged_throttled_events"] else None
+        answers = self._answers_by_sensor.get((row["broker"], requests, row["sensor"]))
+        return answers if answers is not None and answers.throttled_events == row["logged_throttled_events"] else None
 
     @cached_property
     def _answers_by_sensor(self) -> Mapping[tuple[str, str, str], Answers]:
         """The brokers' answers to requests of a kind, or of all (""), by the sensors that these may be charged to."""
-        found: dict[tuple[str, str, str], Answers] = {}
+        by_sensor: dict[tuple[str, str, str], Answers] = {}
         for name, answers in self._answers.items():
             user = encode_user(name.user)
             for sensor in {f"{user}:{name.client_id}", f"{user}:", f":{name.client_id}"}:
                 for requests in (name.requests, ""):
                     place = (name.broker, requests, sensor)
-                    found[place] = found[place] + answers if place in found else answers
-        return found
+                    by_sensor[place] = by_sensor[place] + answers if place in by_sensor else answers
+        return by_sensor
 
 
 def _denial(row: Mapping[str, Any]) -> str | None:
@@ -370,24 +370,25 @@ def _neighbours_left_open(table: pa.Table) -> pa.Table:
     return table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
 
 
-def _with_verdict(row: Mapping[str, Any], found: _Settled) -> dict[str, Any]:
+def _with_verdict(row: Mapping[str, Any], outcome: _Settled) -> dict[str, Any]:
     """The row with this verdict. The replay's counts go where they say something else than the verdict."""
-    told: dict[str, Any] = {"reason": found.reason}
-    if found.is_part:
-        told["peak_rate_max"] = None
-    if found.answers is None and found.verdict.value == row["verdict"]:
-        return {**row, **told}
-    if found.answers is not None:
-        told |= {name: getattr(found.answers, name) for name in ("throttled_events", "throttle_time_max_ms", *_TIMES)}
-        told["throttle_time_ms"] = row["logged_throttle_time_ms"]
-    if found.prediction is not None and found.prediction.peak_rate.low is not None:
-        peak = found.prediction.peak_rate
-        told |= {"peak_rate": peak.low, "peak_rate_max": peak.high}
-    counts = dict.fromkeys(_OF_CLIENTS, 0 if found.verdict is Verdict.NOT_THROTTLED else None)
+    cells: dict[str, Any] = {"reason": outcome.reason}
+    answers = outcome.answers
+    if outcome.is_part:
+        cells["peak_rate_max"] = None
+    if answers is None and outcome.verdict.value == row["verdict"]:
+        return {**row, **cells}
+    if answers is not None:
+        cells |= {name: getattr(answers, name) for name in ("throttled_events", "throttle_time_max_ms", *_TIMES)}
+        cells["throttle_time_ms"] = row["logged_throttle_time_ms"]
+    if outcome.prediction is not None and outcome.prediction.peak_rate.low is not None:
+        peak = outcome.prediction.peak_rate
+        cells |= {"peak_rate": peak.low, "peak_rate_max": peak.high}
+    counts = dict.fromkeys(_OF_CLIENTS, 0 if outcome.verdict is Verdict.NOT_THROTTLED else None)
     clients = [client if client["throttled_events"] is None else client | counts for client in row["clients"]]
-    if found.answers is not None:
+    if answers is not None:
         clients = [client | {"throttled_events": client["logged_throttled_events"]} for client in clients]
-    return {**row, **_COUNTS[found.verdict], **told, "clients": clients}
+    return {**row, **_COUNTS[outcome.verdict], **cells, "clients": clients}
 
 
 def _moved(
@@ -406,7 +407,7 @@ def _moved(
         hidden = quota.verdict is Verdict.UNDETERMINED and verdict is Verdict.NOT_THROTTLED and not quota.counters
         return quota if hidden else quota._replace(verdict=verdict, reason=None, counters=left)
     known = [quota.reason] if quota.verdict is Verdict.UNDETERMINED and quota.reason is not None else []
-    added = [reason for reason in sorted(reasons) if not any(reason in each for each in known)]
+    added = [reason for reason in sorted(reasons) if not any(reason in text for text in known)]
     return quota._replace(verdict=verdict, reason="; ".join([*known, *added]), counters=left)
 
 
@@ -492,4 +493,4 @@ class _Counters(NamedTuple):
         if len(row["clients"]) == row["client_count"]:
             whose = [(encode_user(client["user"]), client["client_id"]) for client in row["clients"]]
         others = self.possible.get((row["broker"], row["key"] != _TIME), _NO_SENSORS)
-        return any(others.meet(*each) for each in whose)
+        return any(others.meet(*tags) for tags in whose)

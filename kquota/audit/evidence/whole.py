@@ -56,11 +56,11 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         for variant, (table, part) in enumerate(zip(output.tables, output.governing, strict=True)):
             tables[variant].append(table)
             governing[variant].append(part)
-        for mine, found_there in zip(predictions, output.predictions, strict=bool(output.predictions)):
-            mine.update(found_there)
+        for known, new in zip(predictions, output.predictions, strict=bool(output.predictions)):
+            known.update(new)
         timelines |= output.timelines
         measured |= output.measured
-    sketches = [each.noted.pop(REQUESTS, set()) for each in tallies]
+    sketches = [tally.noted.pop(REQUESTS, set()) for tally in tallies]
     quality = Tally.total(tallies)
     quality.rejects.sort(key=lambda reject: (reject.source, len(reject.place), reject.place))
     noted = quality.noted
@@ -73,7 +73,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
                 hint="expected Kafka's request log, a usage table, or samples; see --source",
             )
         raise InputError(f"{what}: no usage events or samples in it")
-    findings, *before = (pa.concat_tables([SCHEMA.empty_table(), *mine]) for mine in tables)
+    findings, *before = (pa.concat_tables([SCHEMA.empty_table(), *pieces]) for pieces in tables)
     if timelines:
         assert quality.first_ms is not None
         assert quality.last_ms is not None
@@ -95,7 +95,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         )
         for history, parts in zip(settings.variants, governing, strict=True)
     )
-    found = AuditResult(
+    audited = AuditResult(
         findings,
         quality,
         before[0] if before else None,
@@ -110,9 +110,9 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     lost = Lost(noted)
     if settings.question is not None:
         # What is held back is a part of the measure.
-        doubted = found.before if found.before is None or not lost else lost.doubted(found.before)
-        return replace(found, findings=ordered([findings]), before=None if doubted is None else ordered([doubted]))
-    return settled(found, settings, handlers=handlers, lost=lost)
+        doubted = audited.before if audited.before is None or not lost else lost.doubted(audited.before)
+        return replace(audited, findings=ordered([findings]), before=None if doubted is None else ordered([doubted]))
+    return settled(audited, settings, handlers=handlers, lost=lost)
 
 
 def throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:

@@ -106,7 +106,7 @@ def _digests(settings: AuditSettings, settle_ms: int, live: int | None) -> dict[
     """Of each thing that decides what a state means, a text that is the same only for the same thing."""
     read = settings.read
     both = (settings.quotas, settings.against)
-    quotas, against = ("live" if variant == live else _digest(each) for variant, each in enumerate(both))
+    quotas, against = ("live" if variant == live else _digest(history) for variant, history in enumerate(both))
     return {
         "quotas": quotas,
         "quotas to compare with (--against)": against,

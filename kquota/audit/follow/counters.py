@@ -58,8 +58,8 @@ def counter_of(counter: CounterRef | Episode) -> Counter:
 
 def _logged(members: Mapping[int, Use], explained: Collection[int]) -> tuple[int, int]:
     """(requests, ms) that the broker itself throttled, of clients that are not among the explained."""
-    found = [amounts for member, amounts in members.items() if member not in explained]
-    return sum(each.logged for each in found), sum(each.logged_ms for each in found)
+    unexplained = [amounts for member, amounts in members.items() if member not in explained]
+    return sum(use.logged for use in unexplained), sum(use.logged_ms for use in unexplained)
 
 
 class Counters:
@@ -114,12 +114,12 @@ class Counters:
 
     def _numbers(self, ledger: Ledger) -> Int64s:
         """The numbers of the counters of each charge of a ledger."""
-        return np.array([self._index[each] for each in ledger.column("counter").tolist()], np.int64)
+        return np.array([self._index[counter] for counter in ledger.column("counter").tolist()], np.int64)
 
     def _meet(self, ledger: Ledger) -> None:
         """Keeps who the counters and the clients of a ledger are."""
         charges, ids = ledger.charges, ledger.column("counter").tolist()
-        new = {each: row for row, each in enumerate(ids) if each not in self._index}
+        new = {counter: row for row, counter in enumerate(ids) if counter not in self._index}
         self._index.update(zip(new, range(len(self.refs), len(self.refs) + len(new)), strict=True))
         if len(self._index) > len(self._retaken_ms):
             self._make_room(len(self._index) * 5 // 4)
@@ -180,14 +180,14 @@ class Counters:
         """The episodes that began or ended since the last call, in the order of their times."""
         began, ended = self._episodes.began, self._episodes.ended
         self._episodes.began, self._episodes.ended = [], []
-        told = [(each.begin_ms, 0, self._episode(each, State.BEGAN)) for each in began]
-        told += [(each.last_ms, 1, self._episode(each, State.ENDED)) for each in ended]
-        return [episode for *_, episode in sorted(told, key=lambda each: (each[0], each[1], each[2].name))]
+        timed = [(delays.begin_ms, 0, self._episode(delays, State.BEGAN)) for delays in began]
+        timed += [(delays.last_ms, 1, self._episode(delays, State.ENDED)) for delays in ended]
+        return [episode for *_, episode in sorted(timed, key=lambda entry: (entry[0], entry[1], entry[2].name))]
 
     def open_episodes(self) -> list[Episode]:
         """The episodes that may go on, in the order of their names."""
         going = self._episodes.open.values()
-        return sorted((self._episode(each, State.OPEN) for each in going), key=lambda each: each.name)
+        return sorted((self._episode(delays, State.OPEN) for delays in going), key=lambda episode: episode.name)
 
     def _episode(self, delays: Delays, state: State) -> Episode:
         number = delays.number
@@ -214,7 +214,7 @@ class Counters:
             delays.throttled,
             delays.throttle_ms,
             delays.longest_ms,
-            amounts.logged if amounts.told else None,
+            amounts.logged if amounts.is_logged else None,
             complete,
             fetches or amounts.logged > 0 or not complete,
             len(amounts.members),
@@ -228,7 +228,7 @@ class Counters:
             return next(iter(periods.values()))
         changes = self.settings.variants[ref.variant].changes_ms
         period = sum(change <= time_ms for change in changes)
-        return periods[max((each for each in periods if each <= period), default=min(periods))]
+        return periods[max((earlier for earlier in periods if earlier <= period), default=min(periods))]
 
     def _loudest(self, members: dict[int, tuple[int, int]]) -> tuple[Client, ...]:
         clients = [Client(*self._names[member], events, value) for member, (events, value) in members.items()]
@@ -253,7 +253,7 @@ class Counters:
                 if amounts.delayed and not incomplete[number]:
                     delaying.setdefault(member, set()).add(number)
         uncertain = {member for number, members in recent.items() if incomplete[number] for member in members}
-        found = []
+        readings = []
         now = self.settled_ms - 1
         for number, ref in enumerate(self.refs):
             if ref.variant or now - self._state.ints[number][RECORDED] > SENSOR_EXPIRY_MS:
@@ -264,7 +264,7 @@ class Counters:
             mean: float | None = going.throttle_ms / going.throttled if going is not None and delays else 0.0
             members = recent.get(number, {})
             unknown: list[str] = []
-            count, total = _logged(members, {each for each in members if delaying.get(each, set()) - {number}})
+            count, total = _logged(members, {member for member in members if delaying.get(member, set()) - {number}})
             if count and (mean or incomplete[number]):
                 mean = total / count
             if incomplete[number]:
@@ -276,8 +276,8 @@ class Counters:
                     unknown.append(f"which quota throttled {count:,} of its requests: by the given quotas, none")
             clients = None if self._recent is None else self._loud(members, rate)
             at_least = bool(incomplete[number])
-            found.append(Observed(counter_of(ref), now, rate, mean, None, at_least, clients, tuple(unknown)))
-        return found
+            readings.append(Observed(counter_of(ref), now, rate, mean, None, at_least, clients, tuple(unknown)))
+        return readings
 
     def _rate(self, number: int, ref: CounterRef, now: int) -> float | None:
         """The observed rate of a counter at that time; None where it is a bucket of tokens."""
@@ -305,7 +305,7 @@ class Counters:
         """All of the state, for `loads` in any process."""
         count = len(self.refs)
         table = self._state._replace(ints=self._state.ints[:count], floats=self._state.floats[:count])
-        limits = {id(periods): [tuple(each) for each in periods.values()] for periods in self._governing}
+        limits = {id(periods): [tuple(governing) for governing in periods.values()] for periods in self._governing}
         places = {name: place for place, name in enumerate(limits)}
         # Most of the time goes to objects of classes, so there are none of each counter.
         return encode(
@@ -338,11 +338,11 @@ class Counters:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
         table, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = values
-        known = [{each.period: each for each in map(Governing._make, periods)} for periods in limits]
+        known = [{governing.period: governing for governing in map(Governing._make, periods)} for periods in limits]
         self._governing = [known[place] for place in places.tolist()]
         self._alike = {tuple(periods.values()): periods for periods in known}
         self._names = dict(zip(members.tolist(), zip(*names, strict=True), strict=True))
-        self._index = {each: number for number, each in enumerate(ids.tolist())}
+        self._index = {counter: number for number, counter in enumerate(ids.tolist())}
         self._make_room(max(64, 2 * len(ids)))
         self.refs = list(map(CounterRef._make, zip(*refs, strict=True)))
         self._set_rows(from_bytes(table, self._engine.table), range(len(ids)))
@@ -374,7 +374,7 @@ class Counters:
         for going in self._episodes.open.values():
             members |= going.amounts.members.keys() | going.tail.members.keys()
         self._names = {member: names for member, names in self._names.items() if member in members}
-        held = {self._index[counter] for each in self._held for counter in each.column("counter").tolist()}
+        held = {self._index[counter] for ledger in self._held for counter in ledger.column("counter").tolist()}
         oldest = self.settled_ms - SENSOR_EXPIRY_MS
         kept = [
             number

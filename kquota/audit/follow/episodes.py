@@ -29,7 +29,7 @@ class Amounts:
 
     events: int = 0
     logged: int = 0
-    told: bool = False
+    is_logged: bool = False
     """Whether the usage says of any of them whether the broker throttled it."""
     members: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The fingerprint of a client → its requests and their value."""
@@ -38,7 +38,7 @@ class Amounts:
         """Adds a request of that client."""
         self.events += 1
         self.logged += logged_ms > 0
-        self.told |= logged_ms >= 0
+        self.is_logged |= logged_ms >= 0
         events, total = self.members.get(member, (0, 0))
         self.members[member] = events + 1, total + value
 
@@ -46,7 +46,7 @@ class Amounts:
         """Adds the amounts of other requests."""
         self.events += other.events
         self.logged += other.logged
-        self.told |= other.told
+        self.is_logged |= other.is_logged
         for member, (events, value) in other.members.items():
             before = self.members.get(member, (0, 0))
             self.members[member] = before[0] + events, before[1] + value
@@ -107,13 +107,13 @@ class Episodes:
 
     def settle(self, before_ms: int) -> None:
         """Ends what is over, when no event before that time is still to come."""
-        over = [number for number, each in self.open.items() if each.end_ms + self.quiet_ms < before_ms]
+        over = [number for number, delays in self.open.items() if delays.end_ms + self.quiet_ms < before_ms]
         for number in over:
             self.ended.append(self.open.pop(number))
 
     def renumber(self, numbers: Mapping[int, int]) -> None:
         """Gives the counters other numbers."""
-        self.open = {numbers[number]: replace(each, number=numbers[number]) for number, each in self.open.items()}
+        self.open = {numbers[number]: replace(delays, number=numbers[number]) for number, delays in self.open.items()}
 
     def _take(self, part: Part, place: int, delays: Any, rates: Any) -> None:
         number, rows = int(part.counters[place]), slice(int(part.offsets[place]), int(part.offsets[place + 1]))
@@ -187,14 +187,14 @@ class Recent:
 
     def amounts(self) -> dict[int, dict[int, Use]]:
         """Counter → the id of a client → its requests."""
-        found: dict[int, dict[int, Use]] = {}
+        by_counter: dict[int, dict[int, Use]] = {}
         together = _added_up(self._rows, ["counter", "member"])
         for number, member, *sums in zip(*(column.to_pylist() for column in together.columns), strict=True):
-            found.setdefault(number, {})[member] = Use(*sums)
-        return found
+            by_counter.setdefault(number, {})[member] = Use(*sums)
+        return by_counter
 
 
 def _added_up(rows: pa.Table, keys: list[str]) -> pa.Table:
     """One row for each of the keys, in their order, and sums of the amounts."""
-    found = rows.group_by(keys).aggregate([(name, "sum") for name in Use._fields])
-    return found.rename_columns([*keys, *Use._fields]).sort_by([(name, "ascending") for name in keys])
+    sums = rows.group_by(keys).aggregate([(name, "sum") for name in Use._fields])
+    return sums.rename_columns([*keys, *Use._fields]).sort_by([(name, "ascending") for name in keys])

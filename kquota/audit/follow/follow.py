@@ -166,15 +166,15 @@ class Follower:
         self._requests = self._of_requests()
 
     def _of_requests(self) -> Requests:
-        return Requests({each.path for each in self._known.files})
+        return Requests({file.path for file in self._known.files})
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
         increments = self.tail.look(last=last)
-        for each in self.tail.broken_up():
+        for file in self.tail.broken_up():
             self._requests = self._of_requests()  # what is void was not there before
-            self._known.void.add(each.number)
-            self._known.tallies.pop(each.number, None)
+            self._known.void.add(file.number)
+            self._known.tallies.pop(file.number, None)
         known, reading, brokers = self._known, self._reading_settings(), self.tail.brokers()
         kept = replace(reading, kafka=None)  # a checkpoint holds no password
         otherwise = kept != known.reading or brokers[: len(known.brokers)] != known.brokers
@@ -191,15 +191,15 @@ class Follower:
             read_bytes += increment.split.size
         for broker, waiting in pending.items():
             self._advance(broker, waiting)
-        episodes = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        episodes = [episode for _, counters in sorted(self._counters.items()) for episode in counters.episodes()]
         for broker in pending:
             self._counters[broker].forget()
         return Turn(
             read_bytes,
             self.tail.unread,
             tuple(episodes),
-            sum(each.late for each in self._counters.values()),
-            max((each.newest_ms for each in self._counters.values()), default=None),
+            sum(counters.late for counters in self._counters.values()),
+            max((counters.newest_ms for counters in self._counters.values()), default=None),
             known.full,
         )
 
@@ -209,9 +209,9 @@ class Follower:
         A checkpoint is saved before it: whoever goes on from there reads these again.
         """
         turn = self.turn(last=True)
-        for each in self._counters.values():
-            each.end()
-        more = [episode for _, each in sorted(self._counters.items()) for episode in each.episodes()]
+        for counters in self._counters.values():
+            counters.end()
+        more = [episode for _, counters in sorted(self._counters.items()) for episode in counters.episodes()]
         return replace(turn, episodes=(*turn.episodes, *more))
 
     def change(self, quotas: QuotaSnapshot, time_ms: int) -> int | None:
@@ -247,7 +247,7 @@ class Follower:
             unread.append(UnreadFile(self._paths[0], self.tail.lost))
         if self._known.full:
             unread.append(UnreadFile(str(self._paths[0]), "the spool is full: what came afterwards is not in it"))
-        quality.unread = {each.path: each for each in unread} | quality.unread
+        quality.unread = {file.path: file for file in unread} | quality.unread
         return quality
 
     @property
@@ -257,11 +257,11 @@ class Follower:
 
     def observed(self) -> list[Observed]:
         """What is known of each counter under the quotas now, as far as its broker's log is settled: exact rates."""
-        return [observed for _, each in sorted(self._counters.items()) for observed in each.observed()]
+        return [observed for _, counters in sorted(self._counters.items()) for observed in counters.observed()]
 
     def open_episodes(self) -> list[Episode]:
         """The episodes that may go on."""
-        return [episode for _, each in sorted(self._counters.items()) for episode in each.open_episodes()]
+        return [episode for _, counters in sorted(self._counters.items()) for episode in counters.open_episodes()]
 
     def result(self, what: str) -> AuditResult:
         """The findings so far; errors call the usage `what`. Raises InputError where nothing was read."""
@@ -298,7 +298,7 @@ class Follower:
             order=self.tail.order,
             lost_bytes=self.tail.lost_bytes,
             ledger_bytes=self._spool.size,
-            counters={broker: each.dumps() for broker, each in self._counters.items()},
+            counters={broker: counters.dumps() for broker, counters in self._counters.items()},
         )
         checkpoint.save(self._folder, self.settings, self._settle_ms, state, self._variant)
 
@@ -316,8 +316,8 @@ class Follower:
 
     def state_bytes(self) -> tuple[int, int]:
         """(counters, bytes of their states)."""
-        counters = sum(len(each.refs) for each in self._counters.values())
-        return counters, sum(len(each.dumps()) for each in self._counters.values())
+        count = sum(len(counters.refs) for counters in self._counters.values())
+        return count, sum(len(counters.dumps()) for counters in self._counters.values())
 
     # --- reading ---
 
@@ -365,7 +365,7 @@ class Follower:
         if counters is None:
             counters = self._counters[broker] = Counters(self.settings, self._settle_ms, watched=self._watched)
         waiting.sort(key=itemgetter(0))
-        counters.take(each if isinstance(each, Ledger) else next(local.values_at([each]))[1] for _, each in waiting)
+        counters.take(piece if isinstance(piece, Ledger) else next(local.values_at([piece]))[1] for _, piece in waiting)
 
 
 def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
@@ -381,5 +381,5 @@ def by_broker(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, str | None]]:
         if len(names) == 1:
             yield piece, next(iter(names))
             continue
-        for name, mine in names.items():
-            yield piece.take(np.isin(piece.broker.codes, mine)), name
+        for name, own in names.items():
+            yield piece.take(np.isin(piece.broker.codes, own)), name

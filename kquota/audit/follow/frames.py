@@ -61,7 +61,7 @@ class AuditStream:
 
     def findings(self) -> AuditResult:
         """The findings of all batches so far, as `audit_dataframe` finds them in the same rows. Raises InputError."""
-        done = [str(each.parent) for each in sorted((self.folder / "packed").glob(f"*/{_SUCCESS}"))]
+        done = [str(success.parent) for success in sorted((self.folder / "packed").glob(f"*/{_SUCCESS}"))]
         if not done:
             raise InputError(f"{_WHAT}: no usage events in it")
         buckets = stages.bucket_count([], 2 * spark.cores_of(self.session))
@@ -105,7 +105,7 @@ def audit_frames(
     # A broker's counters are the work of one task; more tasks than cores only cost.
     tasks = spark.cores_of(session)
 
-    def each(batch: Any, number: int) -> None:
+    def take(batch: Any, number: int) -> None:
         batch.sparkSession.conf.set(*spark.LARGE_BATCHES)  # the session is the query's own
         place = own / "packed" / f"{number:09d}"
         place.mkdir(exist_ok=True)
@@ -114,26 +114,26 @@ def audit_frames(
         of_brokers = placed.repartitionById(tasks, "task").drop("task")
         reducer = _reducer(charger, settle_ms, own / "state", place, number)
         rows = spark.collect(of_brokers.sortWithinPartitions("broker", "start_ms").mapInArrow(reducer, "data binary"))
-        found: list[Episode] = []
+        reported: list[Episode] = []
         written: set[str] = {_SUCCESS}
         for data in rows.column("data"):
             name, brokers = decode(data.as_buffer())
             written.add(name)
             for broker, episodes, late in brokers:
-                found += episodes
+                reported += episodes
                 stream.late_of[broker] = late
         for stray in place.iterdir():
             if stray.name not in written:
                 stray.unlink()  # of the batch before a kill, which had other tasks
         (place / _SUCCESS).touch()
-        found.sort(key=lambda episode: (episode.begin_ms, episode.name, episode.state.value))
-        if found:
+        reported.sort(key=lambda episode: (episode.begin_ms, episode.name, episode.state.value))
+        if reported:
             _write(own / "episodes" / f"{number:09d}.jsonl", "".join(
-                to_json_line(episode_document(episode)) + "\n" for episode in found).encode())  # fmt: skip
-        if on_episodes is not None and found:
-            on_episodes(found)
+                to_json_line(episode_document(episode)) + "\n" for episode in reported).encode())  # fmt: skip
+        if on_episodes is not None and reported:
+            on_episodes(reported)
 
-    writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", str(folder.absolute() / "spark"))
+    writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder.absolute() / "spark"))
     stream.query = writer.trigger(**(trigger or {"processingTime": "1 second"})).start()
     return stream
 
@@ -200,11 +200,11 @@ def _reducer(
             for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
                 if broker is not None:
                     waiting.setdefault(broker, []).append(data.as_buffer())
-        told: list[tuple[str, list[Episode], int]] = []
+        brokers: list[tuple[str, list[Episode], int]] = []
         for broker, blobs in waiting.items():
             place = state / str(fingerprint(broker))
             place.mkdir(exist_ok=True)
-            versions = sorted(int(each.name) for each in place.iterdir() if each.name.isdigit())
+            versions = sorted(int(file.name) for file in place.iterdir() if file.name.isdigit())
             before = [version for version in versions if version < number]
             if before:
                 counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
@@ -216,7 +216,7 @@ def _reducer(
             _write(place / str(number), counters.dumps())
             for version in before[:-1]:
                 (place / str(version)).unlink(missing_ok=True)
-            told.append((broker, episodes, counters.late))
-        yield spark.row_of(_FOUND, encode((name, told)))
+            brokers.append((broker, episodes, counters.late))
+        yield spark.row_of(_FOUND, encode((name, brokers)))
 
     return run

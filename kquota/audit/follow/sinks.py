@@ -143,7 +143,7 @@ def _alert(episode: Episode) -> dict[str, Any]:
         return humanize(key, int(value) if key.value_type.integral else value)
 
     least = "at least " if episode.at_least else ""
-    loudest = ", ".join(each.client_id or each.user for each in episode.clients)
+    loudest = ", ".join(client.client_id or client.user for client in episode.clients)
     summary = f"{episode.subject} is throttled by {key.value} {amount(episode.limit)} of {episode.entity}"
     alert: dict[str, Any] = {
         "labels": {

@@ -83,39 +83,39 @@ class Tail:
 
         Older files come first, as a log goes on in the newest.
         """
-        found = self._find()
-        present = {_identity(file): file for file in found}
+        files = self._find()
+        present = {_identity(file): file for file in files}
         claimed = set()
-        for each in self.files:
-            if not each.gone and self._is_still(each, present):
-                claimed.add(each.identity)
-        for file in found:
+        for followed in self.files:
+            if not followed.gone and self._is_still(followed, present):
+                claimed.add(followed.identity)
+        for file in files:
             if _identity(file) not in claimed:
                 self._meet(file, last=last)
-        at = {each.identity: each.number for each in self.files if not each.gone}
-        self.order = [at[_identity(file)] for file in found if _identity(file) in at]
+        at = {followed.identity: followed.number for followed in self.files if not followed.gone}
+        self.order = [at[_identity(file)] for file in files if _identity(file) in at]
         increments = [
-            (each.state[1], each.path, increment)
-            for each in self.files
-            if not each.gone
-            for increment in self._increments(each, last=last)
+            (followed.state[1], followed.path, increment)
+            for followed in self.files
+            if not followed.gone
+            for increment in self._increments(followed, last=last)
         ]
-        return [increment for *_, increment in sorted(increments, key=lambda each: each[:2])]
+        return [increment for *_, increment in sorted(increments, key=lambda entry: entry[:2])]
 
     @property
     def unread(self) -> int:
         """The bytes that are there and were not read at the last look."""
-        return sum(each.size - each.offset for each in self.files if not each.gone and not each.done)
+        return sum(file.size - file.offset for file in self.files if not file.gone and not file.done)
 
     def ranks(self) -> list[int]:
         """The place of each file in the order of a batch audit; files that are gone come before all others."""
         places = {number: place for place, number in enumerate(self.order)}
-        return [places.get(each.number, each.number - len(self.files)) for each in self.files]
+        return [places.get(file.number, file.number - len(self.files)) for file in self.files]
 
     def brokers(self) -> list[str]:
         """The broker of each file, by its folder; empty where the folders do not distinguish brokers."""
-        found = brokers_of(each.path for each in self.files)
-        return [found[each.path] for each in self.files]
+        brokers = brokers_of(file.path for file in self.files)
+        return [brokers[file.path] for file in self.files]
 
     @property
     def lost(self) -> str | None:
@@ -129,8 +129,8 @@ class Tail:
         plan_splits(self.paths, self.dialect)
 
     def _find(self) -> list[File]:
-        found: dict[tuple[int, int], File] = {}
-        followed = {each.identity for each in self.files}
+        present: dict[tuple[int, int], File] = {}
+        known = {followed.identity for followed in self.files}
         for path in self.paths:
             if _URI.match(path):
                 raise InputError(f"{path}: kquota follow reads files of this machine, by their paths")
@@ -138,7 +138,7 @@ class Tail:
                 self.missing += [path] if path not in self.missing and path not in self._seen else []
                 continue
             self._seen.add(path)
-            self.missing = [each for each in self.missing if each != path]
+            self.missing = [other for other in self.missing if other != path]
             try:
                 files = find(path)
             except InputError:
@@ -146,34 +146,34 @@ class Tail:
                     continue  # nothing is in it yet
                 raise
             for file in files:
-                if _identity(file) in followed or own_document(file) is None:
-                    found.setdefault(_identity(file), file)
-        return list(found.values())
+                if _identity(file) in known or own_document(file) is None:
+                    present.setdefault(_identity(file), file)
+        return list(present.values())
 
-    def _is_still(self, each: Followed, present: dict[tuple[int, int], File]) -> bool:
+    def _is_still(self, followed: Followed, present: dict[tuple[int, int], File]) -> bool:
         """Whether a file is still there; it gets its present path and size."""
-        file = present.get(each.identity) or _under_another_name(each)
+        file = present.get(followed.identity) or _under_another_name(followed)
         if file is None:
-            each.gone = True
-            if each.grows:
-                self.lost_bytes += max(each.size - each.offset, 0)
+            followed.gone = True
+            if followed.grows:
+                self.lost_bytes += max(followed.size - followed.offset, 0)
             return False
         state = _state_of(file)
-        if state == each.state and file.path == each.path:
+        if state == followed.state and file.path == followed.path:
             return True
-        if file.size < each.offset or not _head(file.path, raw=True).startswith(each.head):
-            each.gone = True
-            if not each.grows:
-                self.replaced.append(each)
+        if file.size < followed.offset or not _head(file.path, raw=True).startswith(followed.head):
+            followed.gone = True
+            if not followed.grows:
+                self.replaced.append(followed)
             return False
-        if not each.grows and each.done and state != each.state:
-            each.done = False
-            each.gone = True
-            self.replaced.append(each)
+        if not followed.grows and followed.done and state != followed.state:
+            followed.done = False
+            followed.gone = True
+            self.replaced.append(followed)
             return False
-        each.path, each.size = file.path, file.size
-        if len(each.head) < HEAD_BYTES:
-            each.head = _head(file.path, raw=True)
+        followed.path, followed.size = file.path, file.size
+        if len(followed.head) < HEAD_BYTES:
+            followed.head = _head(file.path, raw=True)
         return True
 
     def _meet(self, file: File, *, last: bool) -> None:
@@ -185,11 +185,11 @@ class Tail:
             head = _head(file.path)
         except (OSError, KquotaError, EOFError):
             return  # gone meanwhile, or packed only in part
-        for each in self.files:
-            if len(each.head) < _TAIL_BYTES or not each.grows or not head.startswith(each.head):
+        for followed in self.files:
+            if len(followed.head) < _TAIL_BYTES or not followed.grows or not head.startswith(followed.head):
                 continue
-            if each.gone:
-                if self._goes_on(each, file, packed=raw.startswith(_PACKED)):
+            if followed.gone:
+                if self._goes_on(followed, file, packed=raw.startswith(_PACKED)):
                     return
             elif not last:
                 return  # a copy, or what its original is being packed into: the next look shows which
@@ -200,62 +200,62 @@ class Tail:
         self.files.append(Followed(len(self.files), file.path, _identity(file), dialect, grows, raw, size=file.size))
 
     @staticmethod
-    def _goes_on(each: Followed, file: File, *, packed: bool) -> bool:
+    def _goes_on(followed: Followed, file: File, *, packed: bool) -> bool:
         """Makes a file that is gone go on in a copy of it, if this is one."""
-        start = max(each.offset - len(each.before), 0)
+        start = max(followed.offset - len(followed.before), 0)
         try:
             with open_text(file.path) as stream:
                 left = start
                 while left and (block := stream.read(min(left, _BLOCK_BYTES))):
                     left -= len(block)
-                if left or stream.read(len(each.before)) != each.before:
+                if left or stream.read(len(followed.before)) != followed.before:
                     return False
                 if packed and stream.read(1):
                     return False  # there is more in it: it is read as a file of its own
         except (OSError, KquotaError, EOFError):
             return False
-        each.path, each.identity, each.gone = file.path, _identity(file), False
-        each.size, each.head = file.size, _head(file.path, raw=True)
-        each.done = packed
-        each.state = _state_of(file) if packed else (-1, -1)
+        followed.path, followed.identity, followed.gone = file.path, _identity(file), False
+        followed.size, followed.head = file.size, _head(file.path, raw=True)
+        followed.done = packed
+        followed.state = _state_of(file) if packed else (-1, -1)
         return True
 
-    def _increments(self, each: Followed, *, last: bool) -> Iterator[Increment]:
+    def _increments(self, file: Followed, *, last: bool) -> Iterator[Increment]:
         try:
-            status = os.stat(each.path)
+            status = os.stat(file.path)
         except OSError:
             return
         state = (status.st_size, status.st_mtime_ns)
-        unchanged, each.state, each.size = state == each.state, state, status.st_size
-        if each.done:
+        unchanged, file.state, file.size = state == file.state, state, status.st_size
+        if file.done:
             return
-        if each.grows:
-            end = each.size if last else _whole_lines_end(each.path, each.offset, each.size)
-            if end > each.offset:
-                yield Increment(each, Split(each.dialect, each.path, each.offset, end, size=end - each.offset))
+        if file.grows:
+            end = file.size if last else _whole_lines_end(file.path, file.offset, file.size)
+            if end > file.offset:
+                yield Increment(file, Split(file.dialect, file.path, file.offset, end, size=end - file.offset))
             return
         if not (unchanged or last):
             return
         try:
-            splits = module(each.dialect).splits(File(each.path, each.size, each.identity))
+            splits = module(file.dialect).splits(File(file.path, file.size, file.identity))
         except UnreadableFile:
             raise
         except InputError as error:
             if not last:
                 return  # it is being written
-            splits = [Split(each.dialect, each.path, 0, 0, fault=error.message.removeprefix(f"{each.path}: "))]
-        each.done, each.offset = True, each.size
+            splits = [Split(file.dialect, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
+        file.done, file.offset = True, file.size
         for split in splits:
-            yield Increment(each, replace(split, size=max(each.size // len(splits), 1)))
+            yield Increment(file, replace(split, size=max(file.size // len(splits), 1)))
 
     def took(self, increment: Increment) -> None:
         """Notes that an increment was read."""
-        each = increment.file
-        if each.grows:
+        followed = increment.file
+        if followed.grows:
             with open(increment.split.path, "rb") as file:
                 file.seek(max(increment.split.end - _TAIL_BYTES, 0))
-                each.before = file.read(increment.split.end - file.tell())
-            each.offset = increment.split.end
+                followed.before = file.read(increment.split.end - file.tell())
+            followed.offset = increment.split.end
 
     def broken_up(self) -> list[Followed]:
         """The files that were void since the last call."""
@@ -278,26 +278,26 @@ class TopicTail(Tail):
     def look(self, *, last: bool = False) -> list[Increment]:
         """What came since the last look. Raises InputError for a topic that is not there, Unreachable."""
         (topic,) = self.paths
-        known = {each.path: each for each in self.files}
+        known = {file.path: file for file in self.files}
         with usage_topic.consuming(self.kafka) as (consumer, kafka):
             patience_s = max(self.timeout_s, usage_topic.PATIENCE_S) if self._met else self.timeout_s
             ends = usage_topic.ends(topic, consumer, kafka, patience_s)
         self._met = True
         increments = []
         for partition, (first, end) in ends.items():
-            each = known.get(f"{topic}/{partition}")
-            if each is None:
+            file = known.get(f"{topic}/{partition}")
+            if file is None:
                 if first == end:
                     continue
                 path = f"{topic}/{partition}"
-                each = Followed(len(self.files), path, (0, partition), usage_topic.DIALECT, True, offset=first)
-                self.files.append(each)
-            self.lost_bytes += max(first - each.offset, 0)
-            each.offset = max(each.offset, first)
-            each.size = max(end, each.offset)
-            splits = usage_topic.pieces(topic, partition, each.offset, each.size)
-            increments += [Increment(each, split) for split in splits]
-        self.order = [each.number for each in sorted(self.files, key=lambda each: each.identity)]
+                file = Followed(len(self.files), path, (0, partition), usage_topic.DIALECT, True, offset=first)
+                self.files.append(file)
+            self.lost_bytes += max(first - file.offset, 0)
+            file.offset = max(file.offset, first)
+            file.size = max(end, file.offset)
+            splits = usage_topic.pieces(topic, partition, file.offset, file.size)
+            increments += [Increment(file, split) for split in splits]
+        self.order = [file.number for file in sorted(self.files, key=lambda other: other.identity)]
         return increments
 
     def brokers(self) -> list[str]:
@@ -340,11 +340,11 @@ def _head(path: str, *, raw: bool = False) -> bytes:
         return stream.read(HEAD_BYTES)
 
 
-def _under_another_name(each: Followed) -> File | None:
+def _under_another_name(file: Followed) -> File | None:
     """A file that was renamed in its folder, to a name that is none of the paths."""
     try:
-        for entry in os.scandir(Path(each.path).parent):
-            if entry.inode() == each.identity[1] and entry.is_file():
+        for entry in os.scandir(Path(file.path).parent):
+            if entry.inode() == file.identity[1] and entry.is_file():
                 status = entry.stat()
                 return File(entry.path, status.st_size, (status.st_dev, status.st_ino))
     except OSError:
@@ -374,9 +374,9 @@ def _last_line_end(path: str, start: int, end: int) -> int:
             while end > start:
                 begin = max(start, end - _BLOCK_BYTES)
                 file.seek(begin)
-                found = file.read(end - begin).rfind(b"\n")
-                if found >= 0:
-                    return begin + found + 1
+                place = file.read(end - begin).rfind(b"\n")
+                if place >= 0:
+                    return begin + place + 1
                 end = begin
     except OSError:
         pass

@@ -63,8 +63,8 @@ class _Interner:
         if names is None:
             return codes
         own = self.names
-        told = (code + 1 if code == NAMELESS or own[code] in names else 0 for code in codes.tolist())
-        return np.fromiter(told, np.int64, len(codes))
+        numbers = (code + 1 if code == NAMELESS or own[code] in names else 0 for code in codes.tolist())
+        return np.fromiter(numbers, np.int64, len(codes))
 
     def column(self, codes: Int64s) -> Column:
         """The strings with these numbers."""
@@ -76,8 +76,8 @@ class _Interner:
         if len(self._fingerprints) < len(self.names):
             new = [fingerprint(name) for name in self.names[len(self._fingerprints) :]]
             self._fingerprints = np.concatenate([self._fingerprints, np.array(new, np.int64)])
-        found: Int64s = self._fingerprints[codes]
-        return found
+        of_codes: Int64s = self._fingerprints[codes]
+        return of_codes
 
 
 class _Memo:
@@ -102,8 +102,8 @@ class _Memo:
             values = compute(new)
             self._keys, self._values = np.insert(self._keys, at, new), np.insert(self._values, at, values, axis=0)
             places = np.searchsorted(self._keys, keys)
-        found: Int64s = self._values[places]
-        return found
+        rows: Int64s = self._values[places]
+        return rows
 
 
 class _Limiting(NamedTuple):
@@ -137,13 +137,13 @@ class _Period:
     def _resolve(self, key: QuotaKey, user: str, client_id: str) -> _Limiting:
         """What limits a client, the same on all brokers."""
         if key is QuotaKey.CONNECTION_CREATION_RATE:
-            found = resolve_ip(self._quotas, client_id)
+            resolution = resolve_ip(self._quotas, client_id)
         else:
-            found = self._resolvers[key].resolve(user, client_id)
-        if found.limit is None or found.entity is None or found.level is None:
+            resolution = self._resolvers[key].resolve(user, client_id)
+        if resolution.limit is None or resolution.entity is None or resolution.level is None:
             return _NOTHING
-        tags = bool(found.sensor.user), bool(found.sensor.client_id)
-        return _Limiting(*tags, int(found.level), float(found.limit), str(found.entity))
+        tags = bool(resolution.sensor.user), bool(resolution.sensor.client_id)
+        return _Limiting(*tags, int(resolution.level), float(resolution.limit), str(resolution.entity))
 
 
 def _names(key: QuotaKey, entities: Collection[Entity]) -> tuple[Collection[str], Collection[str] | None]:
@@ -198,8 +198,8 @@ class Charger:
         self.settings = settings
         self._changes = [np.array(history.changes_ms, np.int64) for history in settings.variants]
         for variant, (periods, history) in enumerate(zip(self._periods, settings.variants, strict=True)):
-            known = len(periods)
-            periods += [_Period(variant, number, each) for number, each in enumerate(history.snapshots[known:], known)]
+            known, new = len(periods), history.snapshots[len(periods) :]
+            periods += [_Period(variant, number, snapshot) for number, snapshot in enumerate(new, known)]
 
     def charge(self, batch: Batch) -> None:
         """Takes the next events."""
@@ -261,12 +261,12 @@ class Charger:
         of_users, of_clients = period.names[key]
         alike = self._users.told_apart(users, of_users) << 32 | self._clients.told_apart(client_ids, of_clients)
         _, firsts, likes = np.unique(alike, return_index=True, return_inverse=True)
-        some = zip(users[firsts].tolist(), client_ids[firsts].tolist(), strict=True)
-        found = [period.resolve(key, self._users.names[user], self._clients.names[name]) for user, name in some]
-        which = np.flatnonzero(np.array([each.level > 0 for each in found])[likes])
+        pairs = zip(users[firsts].tolist(), client_ids[firsts].tolist(), strict=True)
+        limiting = [period.resolve(key, self._users.names[user], self._clients.names[name]) for user, name in pairs]
+        which = np.flatnonzero(np.array([quota.level > 0 for quota in limiting])[likes])
         by_user, by_client_id, levels, limits, entities = (
             np.array(column)[likes[which]]
-            for column in zip(*((*each[:4], self._entities.number(each.entity)) for each in found), strict=True)
+            for column in zip(*((*quota[:4], self._entities.number(quota.entity)) for quota in limiting), strict=True)
         )
         tags = users[which] * by_user << _BITS | client_ids[which] * by_client_id
         tagged = clients[which] >> 2 * _BITS + _KIND_BITS << 2 * _BITS | tags
@@ -336,8 +336,8 @@ class Charger:
         silent = None
         if batch.throttle_ms is not None:
             silent = np.bincount(codes[batch.throttle_ms < 0], minlength=len(charged))[governed] > 0
-        found = charged[governed], events[governed], sums[governed], incomplete_ms, silent
-        self._pieces.append(_Piece(columns, charged, *found))
+        piece = _Piece(columns, charged, charged[governed], events[governed], sums[governed], incomplete_ms, silent)
+        self._pieces.append(piece)
         self.rows += len(columns["code"])
 
     def take(self, ordinal: tuple[int, int]) -> Iterator[Ledger]:

@@ -88,10 +88,10 @@ def measured(replayed: Replay, question: Question) -> Iterator[tuple[int, Measur
     )
     edges = np.searchsorted(cells[:, 0], np.arange(count + 1)).tolist()
     for place in np.flatnonzero(active).tolist():
-        mine = map(Cell._make, cells[edges[place] : edges[place + 1], 1:].tolist())
+        own = map(Cell._make, cells[edges[place] : edges[place + 1], 1:].tolist())
         share, confidence, peak = question.max_throttled, question.confidence, float(peaks[place])
-        told = estimate(mine, share, confidence, windows.samples, peak) if edges[place] < edges[place + 1] else None
-        yield place, Measured(int(active[place]), int(hits[place]), peak, told)
+        estimated = estimate(own, share, confidence, windows.samples, peak) if edges[place] < edges[place + 1] else None
+        yield place, Measured(int(active[place]), int(hits[place]), peak, estimated)
 
 
 def _cells(counter: Int64s, block: Int64s, level: Int64s, free: Int64s, held: Int64s) -> Int64s:
@@ -123,17 +123,17 @@ def _held(part: Part, delays: Any, owners: Int64s, measured: Any) -> Int64s:
         met = np.flatnonzero((held > 0) & ~rows_measured)
         for kind in np.unique(kinds[rows_measured]).tolist():
             # A mute for thread time holds back bytes too, and the other way round.
-            mine = met if kind == REQUEST else met[(kinds[met] == kind) | (kinds[met] == REQUEST)]
+            holding = met if kind == REQUEST else met[(kinds[met] == kind) | (kinds[met] == REQUEST)]
             rows = np.flatnonzero(rows_measured & (kinds == kind))
-            if len(mine) == 0 or len(rows) == 0:
+            if len(holding) == 0 or len(rows) == 0:
                 continue
-            mine = mine[np.lexsort((held[mine], requests[mine]))]
-            places = np.searchsorted(requests[mine], requests[rows], side="right") - 1
-            known = (places >= 0) & (requests[mine[places]] == requests[rows])
-            held[rows[known]] = held[mine[places[known]]]
+            holding = holding[np.lexsort((held[holding], requests[holding]))]
+            places = np.searchsorted(requests[holding], requests[rows], side="right") - 1
+            known = (places >= 0) & (requests[holding[places]] == requests[rows])
+            held[rows[known]] = held[holding[places[known]]]
     if part.throttle_ms is not None:
-        told = rows_measured & (part.throttle_ms >= 0)
-        held[told] = part.throttle_ms[told]
+        answered = rows_measured & (part.throttle_ms >= 0)
+        held[answered] = part.throttle_ms[answered]
     return np.maximum(held, 0)
 
 

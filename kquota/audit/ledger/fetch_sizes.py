@@ -116,9 +116,9 @@ def sizes_of(broker: str, logs: Sequence[DataLog]) -> Iterator[Batch]:
     `logs` are the broker's own in any order, and what other brokers show for all.
     """
     names = {ID + topic_id: name for log in logs for topic_id, name in log.ids.items()}
-    mine = [log for log in logs if log.broker == broker and log.rows]
-    fetches = sorted(_fetches(mine, names), key=lambda fetch: (fetch.read_us, fetch.time_ms, fetch.connection))
-    partitions = _partitions(mine, names) if fetches else {}
+    own = [log for log in logs if log.broker == broker and log.rows]
+    fetches = sorted(_fetches(own, names), key=lambda fetch: (fetch.read_us, fetch.time_ms, fetch.connection))
+    partitions = _partitions(own, names) if fetches else {}
     largest: dict[tuple[tuple[str, str], int], int] = defaultdict(int)
     for fetch in fetches:
         for span in (-1, 0, 1):
@@ -126,7 +126,7 @@ def sizes_of(broker: str, logs: Sequence[DataLog]) -> Iterator[Batch]:
             largest[name] = max(largest[name], sum(fetch.delivered.values()))
     sessions: dict[int, dict[Place, _Asked]] = {}
     checked: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    found: list[tuple[_Fetch, int]] = []
+    sized: list[tuple[_Fetch, int]] = []
     for fetch in fetches:
         session = {} if fetch.whole else sessions.get(fetch.connection)
         if session is None:
@@ -138,7 +138,7 @@ def sizes_of(broker: str, logs: Sequence[DataLog]) -> Iterator[Batch]:
             else:
                 session[place] = (offset, most)
         if fetch.layout < 0:
-            found.append((fetch, _response_size(fetch, _held(fetch, session, partitions, most_bytes))))
+            sized.append((fetch, _response_size(fetch, _held(fetch, session, partitions, most_bytes))))
             continue
         right = _comes_out(fetch, session, partitions, most_bytes)
         if any(fetch.delivered.values()) or not right:
@@ -147,17 +147,17 @@ def sizes_of(broker: str, logs: Sequence[DataLog]) -> Iterator[Batch]:
             if got and not fetch.whole and place in session:
                 session[place] = session.pop(place)  # what was delivered moves to the end
     shares = {client: float(np.mean(right)) for client, right in checked.items()}
-    found = [(fetch, size) for fetch, size in found if shares.get(fetch.client, 0.0) >= LEAST_SHARE]
-    if found:
+    sized = [(fetch, size) for fetch, size in sized if shares.get(fetch.client, 0.0) >= LEAST_SHARE]
+    if sized:
         yield Batch(
-            broker=Column.constant(broker, len(found)),
-            user=Column.encode([fetch.client[0] for fetch, _ in found]),
-            client_id=Column.encode([fetch.client[1] for fetch, _ in found]),
-            kind=np.full(len(found), FETCH, np.uint8),
-            time_ms=np.array([fetch.time_ms for fetch, _ in found]),
-            bytes=np.array([size for _, size in found]),
-            connection=np.array([fetch.connection for fetch, _ in found]),
-            detail=np.array([int(shares[fetch.client] * 1e6) for fetch, _ in found]),
+            broker=Column.constant(broker, len(sized)),
+            user=Column.encode([fetch.client[0] for fetch, _ in sized]),
+            client_id=Column.encode([fetch.client[1] for fetch, _ in sized]),
+            kind=np.full(len(sized), FETCH, np.uint8),
+            time_ms=np.array([fetch.time_ms for fetch, _ in sized]),
+            bytes=np.array([size for _, size in sized]),
+            connection=np.array([fetch.connection for fetch, _ in sized]),
+            detail=np.array([int(shares[fetch.client] * 1e6) for fetch, _ in sized]),
         )
 
 
@@ -202,7 +202,7 @@ def _partitions(logs: Sequence[DataLog], names: Mapping[str, str]) -> dict[Place
         for piece in np.split(rows[order], np.flatnonzero(np.diff(rows[order, 1:3], axis=0).any(axis=1)) + 1):
             if len(piece):
                 pieces[topics[piece[0, 1]], int(piece[0, 2])].append(piece)
-    return {place: _Partition(np.concatenate(some)) for place, some in pieces.items()}
+    return {place: _Partition(np.concatenate(batches)) for place, batches in pieces.items()}
 
 
 def _held(

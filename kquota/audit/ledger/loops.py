@@ -64,7 +64,7 @@ def _dense_codes(keys: Int64s, codes: Any, table_size: int) -> tuple[Int64s, boo
     slots = np.full(table_size, -1, np.int32)
     distinct = np.empty(table_size // 2 + 1, np.int64)
     mask = table_size - 1
-    found = 0
+    count = 0
     for row in range(len(keys)):
         key = keys[row]
         mixed = key * np.int64(-7046029254386353131)  # Fibonacci hashing: 2^64 / golden ratio
@@ -72,18 +72,18 @@ def _dense_codes(keys: Int64s, codes: Any, table_size: int) -> tuple[Int64s, boo
         while True:
             code = slots[slot]
             if code < 0:
-                if found > table_size // 2:
-                    return distinct[:found], False
-                code = found
+                if count > table_size // 2:
+                    return distinct[:count], False
+                code = count
                 slots[slot] = code
-                distinct[found] = key
-                found += 1
+                distinct[count] = key
+                count += 1
                 break
             if distinct[code] == key:
                 break
             slot = (slot + 1) & mask
         codes[row] = code
-    return distinct[:found], True
+    return distinct[:count], True
 
 
 def scatter(codes: Any, rank_of: Int64s, cursor: Int64s, columns: Sequence[tuple[Any, Any]]) -> None:

@@ -58,15 +58,15 @@ class Part:
         With `members` it says who each row is of, with `periods` which limit it meets. Rows of one moment that are not
         `ordered` come by their values.
         """
-        pairs = sorted(zip(ledgers, numbers, strict=True), key=lambda each: each[0].ordinal)
+        pairs = sorted(zip(ledgers, numbers, strict=True), key=lambda pair: pair[0].ordinal)
         counters = np.unique(np.concatenate(numbers)) if pairs else np.zeros(0, np.int64)
-        places = [np.searchsorted(counters, mine) for _, mine in pairs]
+        places = [np.searchsorted(counters, own) for _, own in pairs]
         counts = [
             np.bincount(at, np.bincount(ledger.code, minlength=len(at)), len(counters)).astype(np.int64)
             for (ledger, _), at in zip(pairs, places, strict=True)
         ]
         offsets = np.concatenate([[0], np.cumsum(sum(counts, np.zeros(len(counters), np.int64)))])
-        optional = [name for name in OPTIONAL if any(getattr(each, name) is not None for each, _ in pairs)]
+        optional = [name for name in OPTIONAL if any(getattr(ledger, name) is not None for ledger, _ in pairs)]
         names = ["time", "value", *optional]
         kinds: dict[str, Any] = {name: np.dtype(np.int64) for name in (*names, *(["member"] if members else []))}
         kinds |= {"limit": np.dtype(np.float64)} if periods else {}

@@ -88,12 +88,12 @@ class Replay:
         self._answered = np.zeros(0, np.int64) if throttle_ms is None else np.flatnonzero(throttle_ms > 0)
         """The rows that the brokers throttled by their own answers."""
         if throttle_ms is not None:
-            owners, told = self.part.owners(self._answered), throttle_ms[self._answered]
+            owners, delays = self.part.owners(self._answered), throttle_ms[self._answered]
             np.add.at(self._totals["hits"], owners, 1)
-            np.add.at(self._totals["logged"], owners, told)
-            np.maximum.at(self._totals["longest"], owners, told)
+            np.add.at(self._totals["logged"], owners, delays)
+            np.maximum.at(self._totals["longest"], owners, delays)
         # Where it says nothing of some of the events, a 0 for all others would be taken for the whole.
-        self.told = (self._totals["hits"] > 0) | ~self._totals["silent"]
+        self.is_logged = (self._totals["hits"] > 0) | ~self._totals["silent"]
         """Of each counter whether the export says what the broker answered: that it throttled, or that it did not."""
         throttles, alone = self._summaries.throttled > 0, ~self._totals["incomplete"] & (self._totals["hits"] == 0)
         self.is_calm, self.throttles = alone & ~throttles, alone & throttles
@@ -113,10 +113,10 @@ class Replay:
     def _by_counter(self, rows: Int64s) -> dict[int, set[int]]:
         """Of the counters of those rows, how many changes of the quotas were before each."""
         between = np.searchsorted(self._changes, self.part.times[rows], side="right")
-        found: dict[int, set[int]] = {}
+        changes: dict[int, set[int]] = {}
         for number, before in np.unique(np.column_stack([self.part.owners(rows), between]), axis=0).tolist():
-            found.setdefault(number, set()).add(before)
-        return found
+            changes.setdefault(number, set()).add(before)
+        return changes
 
     def tables(self) -> list[pa.Table]:
         """The findings (SCHEMA), a table for each of the settings' variants."""
@@ -133,7 +133,7 @@ class Replay:
         asked = np.array([ref.variant > 0 and self.settings.question is not None for ref in refs], bool)
         clients = self._clients((throttled > 0) | ~known | (totals["hits"] > 0) | asked)
         rebuilt = totals["rebuilt"] > 0
-        logged = {name: whole(totals[key], self.told) for name, key in _LOGGED.items()}
+        logged = {name: whole(totals[key], self.is_logged) for name, key in _LOGGED.items()}
         columns = {
             "broker": [ref.broker for ref in refs],
             "key": [ref.key.value for ref in refs],
@@ -143,7 +143,7 @@ class Replay:
             "limit": [quota.limit for quota in governing],
             "limit_changes": [_changes(periods) for periods in self._governing],
             "verdict": self._verdicts,
-            "reason": [None if each else _INCOMPLETE for each in known.tolist()],
+            "reason": [None if complete else _INCOMPLETE for complete in known.tolist()],
             "basis": [Basis.REQUESTS.value] * count,
             "events": totals["events"],
             "throttled_events": whole(throttled, known),
@@ -169,7 +169,7 @@ class Replay:
         members = self._members.filter(pa.array(named[self._members.column("number").to_numpy()]))
         numbers = members.column("number").to_numpy()
         counted = np.full(len(members), self.settings.per_client)
-        known, told = counted & ~self._totals["incomplete"][numbers], counted & self.told[numbers]
+        known, logged = counted & ~self._totals["incomplete"][numbers], counted & self.is_logged[numbers]
         hits = np.flatnonzero(self.met.throttled)
         # There is no time where a rejection came without a delay.
         throttled, waited = self._of_members(members, hits, np.maximum(self.met.delays[hits], 0))
@@ -178,7 +178,7 @@ class Replay:
             **{name: members.column(name) for name in ("user", "client_id", "events", "value")},
             "throttled_events": pa.array(throttled, mask=~known),
             "throttle_time_ms": pa.array(waited, mask=~known),
-            "logged_throttled_events": pa.array(answered, mask=~told),
+            "logged_throttled_events": pa.array(answered, mask=~logged),
         }
         order = pc.sort_indices(
             pa.table({"number": numbers, **values}),
@@ -198,15 +198,15 @@ class Replay:
         count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
         if self.part.member is None or not len(rows):
             return count, total
-        found = (
+        sums = (
             pa.table({"number": self.part.owners(rows), "member": self.part.member[rows], "value": values})
             .group_by(["number", "member"])
             .aggregate([("value", "count"), ("value", "sum")])
         )
         place = members.select(["number", "member"]).append_column("place", pa.array(np.arange(len(members))))
-        found = found.join(place, ["number", "member"], join_type="inner")
-        at = found.column("place").to_numpy()
-        count[at], total[at] = found.column("value_count").to_numpy(), found.column("value_sum").to_numpy()
+        sums = sums.join(place, ["number", "member"], join_type="inner")
+        at = sums.column("place").to_numpy()
+        count[at], total[at] = sums.column("value_count").to_numpy(), sums.column("value_sum").to_numpy()
         return count, total
 
     def limits(self, number: int) -> list[tuple[int, float]]:
@@ -227,7 +227,7 @@ class Replay:
             int(summaries.throttled[number]),
             int(summaries.total_ms[number]),
             int(summaries.max_ms[number]),
-            logged if self.told[number] else None,
+            logged if self.is_logged[number] else None,
             int(self.first_ms[number]),
             float(summaries.peak_rate[number]),
             self._clients_of(number) if self.settings.recorded_under is not None else (),
@@ -254,11 +254,11 @@ class Replay:
             guilty = self._governing_when(number, hits) if verdict is Verdict.THROTTLED else entities
             answered = self._governing_when(number, answers)
             for entity in sorted(entities):
-                found = verdict if entity in guilty else Verdict.NOT_THROTTLED
-                alike[ref.variant, ref.key, entity, found] += 1
-                if self.told[number]:
+                outcome = verdict if entity in guilty else Verdict.NOT_THROTTLED
+                alike[ref.variant, ref.key, entity, outcome] += 1
+                if self.is_logged[number]:
                     quota = self.governing[ref.variant].setdefault((ref.key.value, entity), Governed())
-                    quota.in_turn[ref.name] = InTurn(found, entity in answered)
+                    quota.in_turn[ref.name] = InTurn(outcome, entity in answered)
         for (variant, key, entity, verdict), count in alike.items():
             quota = self.governing[variant].setdefault((key.value, entity), Governed())
             quota.add(verdict, _INCOMPLETE if verdict is Verdict.UNDETERMINED else None, count)
@@ -275,15 +275,15 @@ def _by_member(charges: pa.Table) -> pa.Table:
     rows = charges.select(["number", "member", "events", "value"]).append_column(
         "row", pa.array(np.arange(len(charges)))
     )
-    found = (
+    clients = (
         rows.group_by(["number", "member"])
         .aggregate([("events", "sum"), ("value", "sum"), ("row", "min")])
         .rename_columns(["number", "member", "events", "value", "row"])
         .sort_by([("number", "ascending"), ("member", "ascending")])
     )
     for name in ("user", "client_id"):
-        found = found.append_column(name, charges.column(name).take(found.column("row")).cast(pa.string()))
-    return found
+        clients = clients.append_column(name, charges.column(name).take(clients.column("row")).cast(pa.string()))
+    return clients
 
 
 def refs_of(charges: pa.Table) -> list[CounterRef]:

@@ -44,9 +44,9 @@ def known_sizes(part: Part, retaken: Any, fetches: Sequence[Ledger], counters: I
         columns.append((keys_of(numbers, ledger.time, ledger.connection), ledger.value, ledger.detail))
     keys, sizes, shares = map(np.concatenate, zip(*columns, strict=True))
     order = np.argsort(keys, kind="stable")
-    mine = keys_of(part.owners(rows), part.times[rows], part.connection[rows])
-    places = order[np.minimum(np.searchsorted(keys, mine, sorter=order), len(keys) - 1)]
-    known = keys[places] == mine
+    wanted = keys_of(part.owners(rows), part.times[rows], part.connection[rows])
+    places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    known = keys[places] == wanted
     rows, places = rows[known], places[known]
     part.values[rows] = sizes[places]
     return rows, shares[places]
@@ -138,10 +138,10 @@ class LastFetches:
             return
         connections = np.full(len(rows), NO_CONNECTION) if part.connection is None else part.connection[rows]
         table = pa.table({"counter": part.counters[owners[rows]], "connection": connections, "row": rows})
-        found = table.group_by(["counter", "connection"]).aggregate([("row", "max")])
-        rows = found.column("row_max").to_numpy()
+        newest = table.group_by(["counter", "connection"]).aggregate([("row", "max")])
+        rows = newest.column("row_max").to_numpy()
         last = zip(part.times[rows].tolist(), part.values[rows].tolist(), strict=True)
-        names = (found.column(name).to_pylist() for name in ("counter", "connection"))
+        names = (newest.column(name).to_pylist() for name in ("counter", "connection"))
         for counter, connection, seen in zip(*names, last, strict=True):
             self.last.setdefault(counter, {})[connection] = seen
         self._known += len(rows)

@@ -112,8 +112,8 @@ class Ledger:
         edges = np.concatenate([[0], np.cumsum(counts)])
         charges = [np.flatnonzero(of == bucket) for bucket in range(buckets)]
         local = np.empty(len(of), np.int32)
-        for mine in charges:
-            local[mine] = np.arange(len(mine))
+        for own in charges:
+            local[own] = np.arange(len(own))
         columns = {name: column for name in COLUMNS if (column := getattr(self, name)) is not None}
         columns["code"] = local[self.code]
         placed: dict[str, Any] = {name: np.empty(len(self), column.dtype) for name, column in columns.items()}

@@ -66,13 +66,13 @@ class Timeline:
         bins = [
             Bin(
                 start_ms,
-                sum(one.events for one in some),
-                sum(one.throttled for one in some),
-                sum(one.throttle_ms for one in some),
-                max(one.peak_rate for one in some),
-                some[-1].limit,
+                sum(one.events for one in group),
+                sum(one.throttled for one in group),
+                sum(one.throttle_ms for one in group),
+                max(one.peak_rate for one in group),
+                group[-1].limit,
             )
-            for start_ms, some in together.items()
+            for start_ms, group in together.items()
         ]
         return Timeline(width_ms, tuple(bins), self.around)
 
@@ -165,5 +165,5 @@ def _timeline(replayed: Replay, number: int, first_ms: int, last_ms: int) -> Tim
         [("hit", "count"), ("hit", "sum"), ("delay", "sum"), ("rate", "max"), ("limit", "last")]
     )  # fmt: skip
     names = ("bin", "hit_count", "hit_sum", "delay_sum", "rate_max", "limit_last")
-    found = zip(*(summed.column(name).to_pylist() for name in names), strict=True)
-    return Timeline(width_ms, tuple(Bin(place * width_ms, *rest) for place, *rest in found))
+    cells = zip(*(summed.column(name).to_pylist() for name in names), strict=True)
+    return Timeline(width_ms, tuple(Bin(place * width_ms, *rest) for place, *rest in cells))
