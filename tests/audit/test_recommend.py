@@ -22,6 +22,7 @@ from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
+from kquota.errors import InputError
 from tests.audit import recorded
 from tests.support.enforcement import ProduceSensor
 from tests.support.scheduling import by_day
@@ -152,6 +153,19 @@ def test_quotas_of_a_higher_level_stay_out_of_it(tmp_path: Path) -> None:
     found, _ = recommendations(run, in_force({pair: {PRODUCE: 10**9}}), Wanted(keys=(PRODUCE,)))
 
     assert [quota.entity.user for quota in found.quotas] == ["alice", "bob", "carol"]
+
+
+def test_whom_a_quota_of_a_higher_level_limits_in_the_end_stays_out_of_it(tmp_path: Path) -> None:
+    """A user's own quota would not count beside that of the pair, which came while requests were recorded."""
+    run = engine(tmp_path, traffic(4, 300))
+    pair = QuotaSnapshot({Entity(user="dave", client_id="app"): {PRODUCE: 10**5}})
+    history = AuditSettings(quotas=QuotaHistory((QuotaSnapshot({}), pair), (START_MS + 100_000,)))
+
+    found, _ = recommendations(run, history, Wanted(keys=(PRODUCE,)))
+
+    assert [quota.entity.user for quota in found.quotas] == ["alice", "bob", "carol"]
+    with pytest.raises(InputError, match="other quotas count them: user=dave,client-id=app"):
+        recommendations(run, history, Wanted(keys=(PRODUCE,), only=("dave",)))
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
-from typing import Any
+from typing import Any, Final
 
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings, Question, Together, together
@@ -32,7 +32,7 @@ from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Resolver
+from kquota.core.resolve.resolver import Level, Resolution, Resolver
 from kquota.errors import InputError
 
 MEASURABLE = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
@@ -85,10 +85,13 @@ def recommendations(
         )
     rows = {name: row for name, row in rows.items() if wanted.selects(row["clients"])}
     undetermined = [row for row in rows.values() if row["verdict"] == Verdict.UNDETERMINED.value]
-    usages = _usages(measured, rows, wanted)
+    resolutions = _resolutions(rows, settings.quotas.latest, wanted)
+    outranked = {name: some for name, some in resolutions.items() if all(_outranks(one, wanted.scope) for one in some)}
+    usages = {name: some for name, some in _usages(measured, rows, wanted).items() if name not in outranked}
     left_out = Counter(QuotaKey(row["key"]) for row in undetermined)
     if not usages:
         entities = {Entity.parse(row["entity"]) for row in rows.values() if QuotaKey(row["key"]) in wanted.keys}
+        entities |= {one.entity for some in outranked.values() for one in some if one.entity is not None}
         charged = sorted((one for one in entities if one.types != wanted.scope.default.types), key=str)
         reasons = sorted({f"{row['key']}: {row['reason']}" for row in undetermined if row["reason"]})
         if charged:
@@ -99,7 +102,14 @@ def recommendations(
             + (f": {'; '.join(reasons)}" if reasons else ""),
             hint=_why_nothing(wanted, charged),
         )
-    governing = _governing(rows, settings.quotas.latest, wanted)
+    governing = {
+        name: {
+            one.entity: one.limit
+            for one in some
+            if one.entity is not None and one.limit is not None and not _outranks(one, wanted.scope)
+        }
+        for name, some in resolutions.items()
+    }
     recommended = [
         quota.beside(governing.get((quota.key, quota.entity), {}), policy)
         for quota in _all(usages, settings.quotas.latest, governing, wanted)
@@ -172,21 +182,27 @@ def _usages(
     return usages
 
 
-def _governing(
+def _resolutions(
     rows: Mapping[CounterName, Mapping[str, Any]], quotas: QuotaSnapshot, wanted: Wanted
-) -> dict[tuple[QuotaKey, Entity], dict[Entity, Value]]:
-    """The quotas that limit the clients of each entity of the scope, of its loudest clients where it has many."""
+) -> dict[tuple[QuotaKey, Entity], list[Resolution]]:
+    """What governs the clients of each entity of the scope, its loudest clients where it has many."""
     resolvers = {key: Resolver.of(quotas, key) for key in wanted.keys}
-    limits: dict[tuple[QuotaKey, Entity], dict[Entity, Value]] = defaultdict(dict)
+    resolutions: dict[tuple[QuotaKey, Entity], list[Resolution]] = defaultdict(list)
     for (_, name, sensor), row in rows.items():
         key = QuotaKey(name)
         if key not in resolvers or Entity.parse(row["entity"]).types != wanted.scope.default.types:
             continue
-        for client in row["clients"]:
-            governing = resolvers[key].resolve(client["user"], client["client_id"])
-            if governing.entity is not None and governing.limit is not None:
-                limits[key, entity_of(sensor)][governing.entity] = governing.limit
-    return limits
+        clients = (resolvers[key].resolve(client["user"], client["client_id"]) for client in row["clients"])
+        resolutions[key, entity_of(sensor)] += clients
+    return resolutions
+
+
+_OWN: Final = {Scope.USERS: Level.USER, Scope.CLIENTS: Level.CLIENT, Scope.USER_CLIENTS: Level.USER_CLIENT}
+
+
+def _outranks(resolution: Resolution, scope: Scope) -> bool:
+    """Whether a quota of more precise a level governs a client: one of an entity of the scope would not count."""
+    return resolution.level is not None and resolution.level < _OWN[scope]
 
 
 def _all(
