@@ -21,31 +21,12 @@ _NUMBERS = [
     -0.0, -5.5, 2147483647.0, 2147483647.5,
 ]  # fmt: skip
 _ANY: list[Any] = [
-    *_TEXTS,
-    *_NUMBERS,
-    None,
-    True,
-    False,
-    [],
-    {},
-    [[]],
-    [{}],
-    [None],
-    [1, 2],
-    {"a": [1, {"b": None}]},
-    [{"a": 1}] * 2,
-]
+    *_TEXTS, *_NUMBERS, None, True, False, [], {}, [[]], [{}], [None], [1, 2], {"a": [1, {"b": None}]}, [{"a": 1}] * 2,
+]  # fmt: skip
 _APIS = [
-    "PRODUCE",
-    "FETCH",
-    "SHARE_FETCH",
-    "METADATA",
-    "HEARTBEAT",
-    "ALTER_PARTITION",
-    "CREATE_TOPICS",
-    "NEW_API",
+    "PRODUCE", "FETCH", "SHARE_FETCH", "METADATA", "HEARTBEAT", "ALTER_PARTITION", "CREATE_TOPICS", "NEW_API",
     "END_TXN",
-]
+]  # fmt: skip
 _TOPIC = [{"topic": "pears", "name": "pears"}, {"topicId": "KQAJ0mieSH-u0ivOtCN0AQ"}, {"topic": None}, {"topicId": ""}]
 _TAGS = [
     {"abortedTransactions": [{"producerId": 1, "firstOffset": 2}] * 130},
@@ -58,39 +39,12 @@ _REPLICAS = [
     {"replicaState": {}}, {"replicaState": {"replicaId": -1}}, {"replicaState": "x"},
 ]  # fmt: skip
 _BITS = [
-    b'"',
-    b"\\",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b" ",
-    b"0",
-    b"-",
-    b".",
-    b"e",
-    b"\\u0061",
-    b"\xc3\xa9",
-    b"\xff",
-    b"\0",
-    b"\r",
-]
+    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"0", b"-", b".", b"e", b"\\u0061", b"\xc3\xa9",
+    b"\xff", b"\0", b"\r",
+]  # fmt: skip
 _DIGITS = [
-    b"",
-    b"00",
-    b"01",
-    b"1e5",
-    b"1.5",
-    b"-0",
-    b"-1",
-    b"12345678901234567890",
-    b"9" * 18,
-    b"9" * 19,
-    b"NaN",
-    b"5.0",
-]
+    b"", b"00", b"01", b"1e5", b"1.5", b"-0", b"-1", b"12345678901234567890", b"9" * 18, b"9" * 19, b"NaN", b"5.0",
+]  # fmt: skip
 _LAYOUTS = [
     b"%s INFO %s", b"2026-01-01T00:00:00.123456789Z stdout F [%s] DEBUG Completed request:%s", b"no stamp %.0s%s",
     b"[%s] [2026-11-20 14:22:47,000] %s", b"%s456 DEBUG %s", b"[%s] DEBUG [b] Completed request:%s", b"%s+02:00 %s",

@@ -32,6 +32,9 @@ def is_same(wrapped: str, expected: UsageEvent, *names: str) -> bool:
         return any(re.search(r"[\\'\"]|[^ -~]", name) for name in names)
 
 
+REQUEST = line(fields()).partition("DEBUG ")[2].rstrip("\n")
+"""A request whose line has lost its time."""
+POD = Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0")
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 
 
@@ -47,7 +50,7 @@ def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, f
     bare = line(made)
     wrapped = bare
     for name in wrappers:
-        wrapped = WRAPPERS_OF_LARGE_SEEDS[name](wrapped, Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0"))
+        wrapped = WRAPPERS_OF_LARGE_SEEDS[name](wrapped, POD)
     assert is_same(wrapped, parse_line(bare, "1", UTC), user, client)
 
 
@@ -163,14 +166,13 @@ def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old
 @pytest.mark.parametrize("name", ["bare", *sorted(WRAPPERS_OF_LARGE_SEEDS), *sorted(QUOTING)])
 def test_a_request_that_was_cut_off_is_no_other_one(name: str, around: str, old: bool) -> None:
     """The end of an envelope is not the end of its message, and the half of a name is none."""
-    pod = Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0")
     bare = TEXT_FORM.replace("USER", "ann") if old else line(fields() | {"clientInformation": {"softwareName": "x"}})
     for cut in range(bare.index("principal"), len(bare), 7 if by_day() else 1):
         text = bare[:cut]
         if name in QUOTING:
             text = QUOTING[name](text)
         elif name != "bare":
-            text = WRAPPERS_OF_LARGE_SEEDS[name](text, pod)
+            text = WRAPPERS_OF_LARGE_SEEDS[name](text, POD)
         assert is_same(QUOTING[around](text) if around else text, parse_line(bare, "1", UTC), "\\")
 
 
@@ -246,15 +248,13 @@ def test_old_requests_that_share_a_line_are_refused() -> None:
 )
 def test_the_time_of_an_envelope_counts_for_a_line_without_one(name: str) -> None:
     """And no other time of it: systemd counts µs since the boot, too, and collectors tell when a container began."""
-    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
-    text = WRAPPERS[name](request, Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "kafka-0"))
+    text = WRAPPERS[name](REQUEST, POD)
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1000)
 
 
 def test_tabs_around_a_time_in_a_python_text_are_its_ends() -> None:
     """Printed records of a consumer: the time of the record counted in place of the earlier time of the request."""
-    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
-    text = str({"m": f"CreateTime:{round(MOMENT) + 300_000}\tkafka-0\t{round(MOMENT)} {request}"})
+    text = str({"m": f"CreateTime:{round(MOMENT) + 300_000}\tkafka-0\t{round(MOMENT)} {REQUEST}"})
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
@@ -269,18 +269,16 @@ def test_the_start_of_a_container_is_not_the_time_of_its_collector() -> None:
 @pytest.mark.parametrize("name", ["_created", "creationTime", "pod_start_time", "process.start"])
 def test_a_beginning_of_the_same_day_is_not_the_time_of_a_request(name: str) -> None:
     """All requests had one time, and their clients were throttled."""
-    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
     outer, dot, inner = name.partition(".")
     began = {outer: {inner: "2026-05-04T03:00:00Z"} if dot else "2026-05-04T03:00:00Z"}
-    text = json.dumps({**began, "short_message": request, "timestamp": MOMENT / 1000})
+    text = json.dumps({**began, "short_message": REQUEST, "timestamp": MOMENT / 1000})
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
 @pytest.mark.parametrize("name", ["time", "asked"])
 def test_of_times_that_are_days_apart_the_plain_one_counts_or_none(name: str) -> None:
     """A start, or the time of a later import, is never the request's."""
-    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
-    text = json.dumps({"began": "2026-04-01T00:00:00Z", "log": request, name: f"{STAMP}Z".replace(" ", "T")})
+    text = json.dumps({"began": "2026-04-01T00:00:00Z", "log": REQUEST, name: f"{STAMP}Z".replace(" ", "T")})
     if name == "time":
         assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
         return
@@ -414,8 +412,7 @@ def test_holes_before_a_line_take_no_time() -> None:
 
 def test_the_time_of_an_object_that_is_cut_off_is_not_known() -> None:
     """What was cut off may have been the time, and what is left the start of the container."""
-    request = line(fields()).partition("DEBUG ")[2].rstrip("\n")
-    text = json.dumps({"start": "2026-04-01T00:00:00Z", "log": request, "time": f"{STAMP}Z"})
+    text = json.dumps({"start": "2026-04-01T00:00:00Z", "log": REQUEST, "time": f"{STAMP}Z"})
     with pytest.raises(ValueError, match="no timestamp"):
         parse(text[:-20], "1", UTC)
 

@@ -150,11 +150,7 @@ SAMPLES = Path(__file__).parents[1] / "data" / "samples" / "prometheus-raw.json"
         # Undetermined alike, while the same clients meet the same limit.
         ({"client-id=<default>": 9}, {"client-id=<default>": 9}, {}),
         # Other counters: who of them was throttled before is not known.
-        (
-            {"user=alice": 9},
-            {"user=alice,client-id=<default>": 9},
-            {("alice", None): Outcome.UNDETERMINED},
-        ),
+        ({"user=alice": 9}, {"user=alice,client-id=<default>": 9}, {("alice", None): Outcome.UNDETERMINED}),
     ],
 )
 def test_samples_name_no_clients(

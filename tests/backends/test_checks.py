@@ -83,91 +83,80 @@ class Scene(NamedTuple):
         return KafkaSecurity(tls_from_files(truststore=self.certificates / name), sasl)
 
 
-Case = tuple[Callable[[Scene], str], Callable[[Scene], KafkaSecurity], type[KquotaError], str, str]
+def anonymous(_: Scene) -> KafkaSecurity:
+    return KafkaSecurity()
+
+
+def as_admin(_: Scene) -> KafkaSecurity:
+    return KafkaSecurity(sasl=plain("admin"))
+
+
+# The listener and the login; the error, what is said, and the remedy.
+Case = tuple[tuple[str, Callable[[Scene], KafkaSecurity]], tuple[type[KquotaError], str, str]]
 CASES: dict[str, Case] = {
     "TLS to a plain port": (
-        lambda scene: scene.cluster.plain,
-        lambda scene: scene.trusting(),
-        Unreachable,
-        "the TLS handshake failed",
-        "speaks Kafka without TLS: set security.protocol=PLAINTEXT",
+        ("plain", Scene.trusting),
+        (Unreachable, "the TLS handshake failed", "speaks Kafka without TLS: set security.protocol=PLAINTEXT"),
     ),
     "TLS and a login to a plain port": (
-        lambda scene: scene.cluster.sasl,
-        lambda scene: scene.trusting(sasl=plain("admin")),
-        Unreachable,
-        "the TLS handshake failed",
-        "speaks Kafka without TLS: set security.protocol=SASL_PLAINTEXT",
+        ("sasl", lambda scene: scene.trusting(sasl=plain("admin"))),
+        (Unreachable, "the TLS handshake failed", "speaks Kafka without TLS: set security.protocol=SASL_PLAINTEXT"),
     ),
     "plain to a TLS port": (
-        lambda scene: scene.cluster.tls,
-        lambda scene: KafkaSecurity(),
-        Unreachable,
-        "nothing answered in Kafka's protocol",
-        "speaks TLS: set security.protocol=SSL",
+        ("tls", anonymous),
+        (Unreachable, "nothing answered in Kafka's protocol", "speaks TLS: set security.protocol=SSL"),
     ),
     "a login without TLS to a TLS port": (
-        lambda scene: scene.cluster.sasl_tls,
-        lambda scene: KafkaSecurity(sasl=plain("admin")),
-        Unreachable,
-        "nothing answered in Kafka's protocol",
-        "speaks TLS: set security.protocol=SASL_SSL",
+        ("sasl_tls", as_admin),
+        (Unreachable, "nothing answered in Kafka's protocol", "speaks TLS: set security.protocol=SASL_SSL"),
     ),
     "no login to a port that asks for one": (
-        lambda scene: scene.cluster.sasl,
-        lambda scene: KafkaSecurity(),
-        Unauthorized,
-        "asks for a login, by PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
-        "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config",
+        ("sasl", anonymous),
+        (
+            Unauthorized,
+            "asks for a login, by PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512",
+            "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config",
+        ),
     ),
     "no login to a TLS port that asks for one": (
-        lambda scene: scene.cluster.sasl_tls,
-        lambda scene: scene.trusting(),
-        Unauthorized,
-        "asks for a login, by PLAIN",
-        "set security.protocol=SASL_SSL",
+        ("sasl_tls", Scene.trusting),
+        (Unauthorized, "asks for a login, by PLAIN", "set security.protocol=SASL_SSL"),
     ),
     "a login to a port without logins": (
-        lambda scene: scene.cluster.plain,
-        lambda scene: KafkaSecurity(sasl=plain("admin")),
-        Unauthorized,
-        "cannot authenticate",
-        "takes no login: set security.protocol=PLAINTEXT",
+        ("plain", as_admin),
+        (Unauthorized, "cannot authenticate", "takes no login: set security.protocol=PLAINTEXT"),
     ),
     "wrong mechanism": (
-        lambda scene: scene.cluster.sasl_tls,
-        lambda scene: scene.trusting(sasl=Scram("SCRAM-SHA-512", "carol", "c-512")),
-        Unauthorized,
-        "SCRAM-SHA-512 is not enabled there",
-        "set sasl.mechanism in the file of --command-config: the listener offers PLAIN",
+        ("sasl_tls", lambda scene: scene.trusting(sasl=Scram("SCRAM-SHA-512", "carol", "c-512"))),
+        (
+            Unauthorized,
+            "SCRAM-SHA-512 is not enabled there",
+            "set sasl.mechanism in the file of --command-config: the listener offers PLAIN",
+        ),
     ),
     "wrong password": (
-        lambda scene: scene.cluster.sasl,
-        lambda scene: KafkaSecurity(sasl=plain("admin", "wrong")),
-        Unauthorized,
-        "Authentication failed: Invalid username or password",
-        "check the password in the file of --command-config, and that the cluster knows the user admin",
+        ("sasl", lambda scene: KafkaSecurity(sasl=plain("admin", "wrong"))),
+        (
+            Unauthorized,
+            "Authentication failed: Invalid username or password",
+            "check the password in the file of --command-config, and that the cluster knows the user admin",
+        ),
     ),
     "unknown authority": (
-        lambda scene: scene.cluster.tls,
-        lambda scene: scene.trusting("stranger.pem"),
-        Unreachable,
-        "certificate verify failed",
-        "authority is not trusted: put its authority into ssl.truststore.location",
+        ("tls", lambda scene: scene.trusting("stranger.pem")),
+        (
+            Unreachable,
+            "certificate verify failed",
+            "authority is not trusted: put its authority into ssl.truststore.location",
+        ),
     ),
     "host name that is not in the certificate": (
-        lambda scene: scene.cluster.tls.replace("127.0.0.1", "localhost"),
-        lambda scene: scene.trusting(),
-        Unreachable,
-        "not valid for 'localhost'",
-        "connect by a host name that is in the server's certificate",
+        ("tls", Scene.trusting),
+        (Unreachable, "not valid for 'localhost'", "connect by a host name that is in the server's certificate"),
     ),
     "no client certificate": (
-        lambda scene: scene.cluster.mtls,
-        lambda scene: scene.trusting(),
-        Unauthorized,
-        "cannot authenticate",
-        "wants a client certificate (ssl.keystore.location)",
+        ("mtls", Scene.trusting),
+        (Unauthorized, "cannot authenticate", "wants a client certificate (ssl.keystore.location)"),
     ),
 }
 
@@ -175,9 +164,11 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_why_a_login_fails(cluster: Cluster, certificates: Certificates, name: str) -> None:
     """One failure, the cause in it, and the next step."""
-    where, how, kind, says, remedy = CASES[name]
-    scene = Scene(cluster, certificates)
-    (check,) = brokers(where(scene), how(scene))
+    (listener, login), (kind, says, remedy) = CASES[name]
+    address = getattr(cluster, listener)
+    if "localhost" in says:
+        address = address.replace("127.0.0.1", "localhost")
+    (check,) = brokers(address, login(Scene(cluster, certificates)))
     assert (check.state, type(check.error)) == (State.FAIL, kind), check
     assert says in check.message
     assert remedy in check.remedy
@@ -256,15 +247,15 @@ def test_a_listener_for_logins_of_an_old_broker() -> None:
 @pytest.mark.parametrize(
     ("listener", "security", "says", "never"),
     [
-        ("sasl_tls", lambda scene: scene.trusting(), "set security.protocol=SASL_SSL, sasl.mechanism and", "TLS port"),
-        ("plain", lambda scene: scene.trusting(), "For a plain one set security.protocol=PLAINTEXT", "login"),
+        ("sasl_tls", Scene.trusting, "set security.protocol=SASL_SSL, sasl.mechanism and", "TLS port"),
+        ("plain", Scene.trusting, "For a plain one set security.protocol=PLAINTEXT", "login"),
         (
             "sasl",
             lambda scene: scene.trusting(sasl=plain("admin")),
             "For a plain one set security.protocol=SASL_PLAINTEXT",
             "asks for",
         ),
-        ("sasl", lambda scene: KafkaSecurity(), "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and", "TLS"),
+        ("sasl", anonymous, "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and", "TLS"),
     ],
 )
 def test_what_a_command_says_of_another_kind_of_listener(

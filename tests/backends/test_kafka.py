@@ -110,11 +110,11 @@ def test_brokers_own_words_for_a_refused_entity(backend: KafkaBackend) -> None:
 
 
 def test_names_that_no_frame_can_carry(backend: KafkaBackend) -> None:
-    for name in ("x" * 32_768,):
-        refused, altered = backend.alter([rate(Entity(user=name)), rate(ALICE)])
-        assert isinstance(refused.error, InputError)
-        assert altered.error is None
-        assert list(backend.describe(QuotaFilter({EntityType.USER: name}, strict=True))) == []
+    name = "x" * 32_768
+    refused, altered = backend.alter([rate(Entity(user=name)), rate(ALICE)])
+    assert isinstance(refused.error, InputError)
+    assert altered.error is None
+    assert list(backend.describe(QuotaFilter({EntityType.USER: name}, strict=True))) == []
     (longest,) = backend.alter([rate(Entity(user="x" * 32_767))])
     assert longest.error is None
     assert backend.describe()[longest.entity] == {PRODUCER: 1024}

@@ -177,97 +177,85 @@ def test_kafkas_own_tool_reads_the_same_file(own_tool: tuple[Scene, ConfigComman
     assert described.exit == 0, described.stderr
 
 
-FAILS: dict[str, tuple[str, Callable[[Scene], str], int, str]] = {
+FAILS: dict[str, tuple[tuple[str, Callable[[Scene], str]], tuple[int, str]]] = {
     "wrong password of PLAIN": (
-        "SASL_PLAINTEXT",
-        lambda scene: scene.plain(password=WRONG),
-        5,
-        "Authentication failed: Invalid username or password",
+        ("SASL_PLAINTEXT", lambda scene: scene.plain(password=WRONG)),
+        (5, "Authentication failed: Invalid username or password"),
     ),
     "wrong password of SCRAM": (
-        "SASL_PLAINTEXT",
-        lambda scene: scene.scram("SCRAM-SHA-512", WRONG),
-        5,
-        "invalid credentials with SASL mechanism SCRAM-SHA-512",
+        ("SASL_PLAINTEXT", lambda scene: scene.scram("SCRAM-SHA-512", WRONG)),
+        (5, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ),
     "wrong secret of a client": (
-        "OIDC",
-        lambda scene: (
-            scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{WRONG}"', scene.authorization_server.url)
-            + scene.trust()
+        (
+            "OIDC",
+            lambda scene: (
+                scene.bearer(f'clientId="{CLIENT_ID}" clientSecret="{WRONG}"', scene.authorization_server.url)
+                + scene.trust()
+            ),
         ),
-        5,
-        "answers 401: invalid_client",
+        (5, "answers 401: invalid_client"),
     ),
     "expired token": (
-        "OIDC",
-        lambda scene: scene.bearer("", scene.token(scene.authorization_server.token(age_s=7200))) + scene.trust(),
-        5,
-        "invalid_token",
+        (
+            "OIDC",
+            lambda scene: scene.bearer("", scene.token(scene.authorization_server.token(age_s=7200))) + scene.trust(),
+        ),
+        (5, "invalid_token"),
     ),
     "token that nobody signed": (
-        "OIDC",
-        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"') + scene.trust(),
-        5,
-        "invalid_token",
+        ("OIDC", lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"') + scene.trust()),
+        (5, "invalid_token"),
     ),
     "token without permission": (
-        "UNSECURED",
-        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="alice"', protocol="SASL_PLAINTEXT"),
-        5,
-        "CLUSTER_AUTHORIZATION_FAILED",
+        ("UNSECURED", lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="alice"', protocol="SASL_PLAINTEXT")),
+        (5, "CLUSTER_AUTHORIZATION_FAILED"),
     ),
-    "no permission": ("SASL_PLAINTEXT", lambda scene: scene.plain("alice"), 5, "CLUSTER_AUTHORIZATION_FAILED"),
-    "no client certificate": ("MTLS", lambda scene: scene.mtls(scene.trust()), 5, "wants a client certificate"),
+    "no permission": (("SASL_PLAINTEXT", lambda scene: scene.plain("alice")), (5, "CLUSTER_AUTHORIZATION_FAILED")),
+    "no client certificate": (("MTLS", lambda scene: scene.mtls(scene.trust())), (5, "wants a client certificate")),
     "client certificate of a stranger": (
-        "MTLS",
-        lambda scene: scene.mtls(scene.trust(), scene.key("stranger.key.p12")),
-        5,
-        "refuses the client certificate",
+        ("MTLS", lambda scene: scene.mtls(scene.trust(), scene.key("stranger.key.p12"))),
+        (5, "refuses the client certificate"),
     ),
     "broker of a stranger": (
-        "TLS",
-        lambda scene: scene.mtls(scene.trust("stranger.p12")),
-        4,
-        "certificate verify failed",
+        ("TLS", lambda scene: scene.mtls(scene.trust("stranger.p12"))),
+        (4, "certificate verify failed"),
     ),
-    "broker that the system does not trust": ("TLS", lambda scene: scene.mtls(), 4, "certificate verify failed"),
-    "TLS to a plain port": ("PLAINTEXT", lambda scene: scene.mtls(scene.trust()), 4, "is that a TLS port"),
-    "plain to a TLS port": ("TLS", lambda scene: "", 4, "it speaks TLS"),
-    "SASL to a TLS port": ("SASL_TLS", lambda scene: scene.plain(), 4, "it speaks TLS"),
-    "plain to a SASL port": ("SASL_PLAINTEXT", lambda scene: "", 5, "the listener asks for a login, by PLAIN or SCRAM"),
+    "broker that the system does not trust": (("TLS", lambda scene: scene.mtls()), (4, "certificate verify failed")),
+    "TLS to a plain port": (("PLAINTEXT", lambda scene: scene.mtls(scene.trust())), (4, "is that a TLS port")),
+    "plain to a TLS port": (("TLS", lambda scene: ""), (4, "it speaks TLS")),
+    "SASL to a TLS port": (("SASL_TLS", lambda scene: scene.plain()), (4, "it speaks TLS")),
+    "plain to a SASL port": (
+        ("SASL_PLAINTEXT", lambda scene: ""),
+        (5, "the listener asks for a login, by PLAIN or SCRAM"),
+    ),
     "wrong password of a store": (
-        "MTLS",
-        lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG)),
-        3,
-        "client.p12: its password is wrong, or it is damaged",
+        ("MTLS", lambda scene: scene.mtls(scene.trust(), scene.key("client.p12", WRONG))),
+        (3, "client.p12: its password is wrong, or it is damaged"),
     ),
     "wrong password of a key": (
-        "MTLS",
-        lambda scene: scene.mtls(scene.trust(), scene.key("client.jks"), f"ssl.key.password={WRONG}"),
-        3,
-        "client.jks: the password of its private key is wrong",
+        ("MTLS", lambda scene: scene.mtls(scene.trust(), scene.key("client.jks"), f"ssl.key.password={WRONG}")),
+        (3, "client.jks: the password of its private key is wrong"),
     ),
     "wrong password of a key in PEM": (
-        "MTLS",
-        lambda scene: scene.mtls(scene.trust(), scene.key("client.store.pem"), f"ssl.key.password={WRONG}"),
-        3,
-        "client.store.pem cannot be used",
+        ("MTLS", lambda scene: scene.mtls(scene.trust(), scene.key("client.store.pem"), f"ssl.key.password={WRONG}")),
+        (3, "client.store.pem cannot be used"),
     ),
-    "store without a key": ("MTLS", lambda scene: scene.mtls(scene.key("ca.jks")), 3, "there is no private key in it"),
-    "store that is missing": ("TLS", lambda scene: scene.mtls(scene.trust("no.jks")), 3, "no.jks: no such file"),
+    "store without a key": (
+        ("MTLS", lambda scene: scene.mtls(scene.key("ca.jks"))),
+        (3, "there is no private key in it"),
+    ),
+    "store that is missing": (("TLS", lambda scene: scene.mtls(scene.trust("no.jks"))), (3, "no.jks: no such file")),
     "password that nobody types": (
-        "MTLS",
-        lambda scene: scene.mtls(f"ssl.keystore.location={scene.stores / 'client.store.pem'}"),
-        3,
-        "client.store.pem is missing, and there is no terminal to ask for it",
+        ("MTLS", lambda scene: scene.mtls(f"ssl.keystore.location={scene.stores / 'client.store.pem'}")),
+        (3, "client.store.pem is missing, and there is no terminal to ask for it"),
     ),
 }
 
 
 @pytest.mark.parametrize("mistake", FAILS)
 def test_it_fails(scene: Scene, tmp_path: Path, mistake: str, capfd: pytest.CaptureFixture[str]) -> None:
-    listener, properties, code, says = FAILS[mistake]
+    (listener, properties), (code, says) = FAILS[mistake]
     file = tmp_path / "client.properties"
     file.write_text(properties(scene))
     address = scene.cluster.broker.addresses[listener]

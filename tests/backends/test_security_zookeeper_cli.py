@@ -10,6 +10,8 @@ import pytest
 from tests.backends.conftest import PLAIN_MODULE, STORE_PASSWORD, SecuredZooKeeper
 from tests.backends.secured_cli import WRONG, failed, kquota, on_a_terminal, shows_nothing
 
+USER, PASSWORD = {"KQUOTA_ZOOKEEPER_USERNAME": "kafka"}, {"KQUOTA_ZOOKEEPER_PASSWORD": "secret"}
+OPS = {"KQUOTA_ZOOKEEPER_USERNAME": "ops", "KQUOTA_ZOOKEEPER_PASSWORD": "ops-secret"}
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
@@ -44,21 +46,13 @@ def zookeeper_files(stores: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("port", "arguments", "environment"),
     [
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD": "secret"}),
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD_FILE": "password"}),
+        ("plain", (), USER | PASSWORD),
+        ("plain", (), USER | {"KQUOTA_ZOOKEEPER_PASSWORD_FILE": "password"}),
         ("plain", ("--zk-jaas-file", "jaas.conf"), {}),
         ("plain", (), {"KQUOTA_ZOOKEEPER_JAAS_FILE": "jaas.conf"}),
         ("tls", ("--zk-tls-config-file", "jks.properties", "--zk-jaas-file", "jaas.conf"), {}),
         ("tls", ("--zk-tls-config-file", "p12.properties"), {}),
-        (
-            "plain",
-            (),
-            {
-                "KQUOTA_ZOOKEEPER_USERNAME": "ops",
-                "KQUOTA_ZOOKEEPER_PASSWORD": "ops-secret",
-                "KQUOTA_ZOOKEEPER_SCHEME": "digest",
-            },
-        ),
+        ("plain", (), OPS | {"KQUOTA_ZOOKEEPER_SCHEME": "digest"}),
     ],
     ids=["password", "password-file", "JAAS", "JAAS-by-environment", "JAAS-over-TLS", "mTLS", "digest"],
 )
@@ -95,7 +89,7 @@ def test_a_named_context_gets_no_credentials_of_the_environment(
         f"contexts:\n  bare: {{zookeeper: '{address}'}}\n  whole: {{zookeeper: '{address}', zk-jaas-file: jaas.conf}}\n"
     )
     config = {"KQUOTA_CONFIG": "config.yaml"}
-    login = {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD": "secret"}
+    login = USER | PASSWORD
     wrong = login | {"KQUOTA_ZOOKEEPER_PASSWORD": WRONG}
 
     def ended(*arguments: str, **environment: str) -> int:
@@ -146,19 +140,13 @@ def test_the_drop_in_takes_kafkas_own_options(secured_zookeeper: SecuredZooKeepe
         ("tls", ("--zk-tls-config-file", "anonymous.properties"), {}, 5, "wants a client certificate"),
         ("plain", ("--zk-tls-config-file", "p12.properties"), {}, 4, "is that the TLS port"),
         ("tls", (), {}, 4, "it may be a TLS port"),
-        ("plain", (), {"KQUOTA_ZOOKEEPER_USERNAME": "kafka"}, 3, "the password of kafka for ZooKeeper is missing"),
-        (
-            "plain",
-            (),
-            {"KQUOTA_ZOOKEEPER_USERNAME": "kafka", "KQUOTA_ZOOKEEPER_PASSWORD_FILE": "missing"},
-            3,
-            "missing: no such file",
-        ),
+        ("plain", (), USER, 3, "the password of kafka for ZooKeeper is missing"),
+        ("plain", (), USER | {"KQUOTA_ZOOKEEPER_PASSWORD_FILE": "missing"}, 3, "missing: no such file"),
         ("plain", ("--zk-jaas-file", "brokers.conf"), {}, 3, "there is no context Client in it"),
         (
             "plain",
             (),
-            {"KQUOTA_ZOOKEEPER_USERNAME": "u", "KQUOTA_ZOOKEEPER_PASSWORD": WRONG, "KQUOTA_ZOOKEEPER_SCHEME": "ip"},
+            USER | {"KQUOTA_ZOOKEEPER_PASSWORD": WRONG, "KQUOTA_ZOOKEEPER_SCHEME": "ip"},
             3,
             "unknown ZooKeeper scheme",
         ),

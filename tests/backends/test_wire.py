@@ -159,6 +159,10 @@ def test_bytes_from_anywhere_are_a_message_or_a_frame_error(frame: bytes, api: w
 # --- Frames ----------------------------------------------------------------------------------------------------------
 
 NAMED = [wire.EntityData("user", "ü"), wire.EntityData("client-id", None)]
+DESCRIBE = wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_DEFAULT, None)], True)
+CHANGES = [wire.OpData("k", 1.5, False), wire.OpData("l", 0.0, True)]
+ALTER = wire.AlterClientQuotasRequest([wire.AlterEntry(NAMED, CHANGES)], True)
+ALTERED = wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, NAMED[1:])])
 # (message, version, correlation id, frame); the request's client-id is "kq".
 FRAMES: tuple[tuple[Any, int, int, str], ...] = (
     (wire.ApiVersionsRequest(), 0, 1, "0012 0000 00000001 0002 6b71"),
@@ -166,18 +170,8 @@ FRAMES: tuple[tuple[Any, int, int, str], ...] = (
     (wire.SaslHandshakeRequest("PLAIN"), 1, 2, "0011 0001 00000002 0002 6b71  0005 504c41494e"),
     (wire.SaslAuthenticateRequest(b"\0a\0b"), 1, 3, "0024 0001 00000003 0002 6b71  00000004 00610062"),
     (wire.SaslAuthenticateRequest(b"\0a\0b"), 2, 3, "0024 0002 00000003 0002 6b71 00  05 00610062 00"),
-    (
-        wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_DEFAULT, None)], True),
-        0,
-        4,
-        "0030 0000 00000004 0002 6b71  00000001 0004 75736572 01 ffff 01",
-    ),
-    (
-        wire.DescribeClientQuotasRequest([wire.ComponentData("user", wire.MATCH_DEFAULT, None)], True),
-        1,
-        4,
-        "0030 0001 00000004 0002 6b71 00  02 05 75736572 01 00 00 01 00",
-    ),
+    (DESCRIBE, 0, 4, "0030 0000 00000004 0002 6b71  00000001 0004 75736572 01 ffff 01"),
+    (DESCRIBE, 1, 4, "0030 0001 00000004 0002 6b71 00  02 05 75736572 01 00 00 01 00"),
     (
         wire.DescribeClientQuotasRequest([wire.ComponentData("ip", wire.MATCH_EXACT, "::1")], False),
         1,
@@ -185,9 +179,7 @@ FRAMES: tuple[tuple[Any, int, int, str], ...] = (
         "0030 0001 00000005 0002 6b71 00  02 03 6970 00 04 3a3a31 00 00 00",
     ),
     (
-        wire.AlterClientQuotasRequest(
-            [wire.AlterEntry(NAMED, [wire.OpData("k", 1.5, False), wire.OpData("l", 0.0, True)])], True
-        ),
+        ALTER,
         0,
         6,
         "0031 0000 00000006 0002 6b71  00000001"
@@ -195,9 +187,7 @@ FRAMES: tuple[tuple[Any, int, int, str], ...] = (
         " 00000002 0001 6b 3ff8000000000000 00 0001 6c 0000000000000000 01  01",
     ),
     (
-        wire.AlterClientQuotasRequest(
-            [wire.AlterEntry(NAMED, [wire.OpData("k", 1.5, False), wire.OpData("l", 0.0, True)])], True
-        ),
+        ALTER,
         1,
         6,
         "0031 0001 00000006 0002 6b71 00  02"
@@ -223,18 +213,8 @@ FRAMES: tuple[tuple[Any, int, int, str], ...] = (
         4,
         "00000004 00  00000003 0000 01  02 02 05 75736572 03 c3bc 00 02 02 6b 7ff0000000000000 00 00 00",
     ),
-    (
-        wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, NAMED[1:])]),
-        0,
-        6,
-        "00000006  00000000 00000001 0000 ffff 00000001 0009 636c69656e742d6964 ffff",
-    ),
-    (
-        wire.AlterClientQuotasResponse(0, [wire.AlterEntryResult(0, None, NAMED[1:])]),
-        1,
-        6,
-        "00000006 00  00000000 02 0000 00 02 0a 636c69656e742d6964 00 00 00 00",
-    ),
+    (ALTERED, 0, 6, "00000006  00000000 00000001 0000 ffff 00000001 0009 636c69656e742d6964 ffff"),
+    (ALTERED, 1, 6, "00000006 00  00000000 02 0000 00 02 0a 636c69656e742d6964 00 00 00 00"),
 )
 
 

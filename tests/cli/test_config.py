@@ -51,85 +51,55 @@ PROD = {
 }
 
 
+OLD = {"zookeeper": ("kafka", "context old"), "zk-tls-config-file": ("old.properties", "context old")}
+BROKERS = {"bootstrap-server": ("x:1", "option --bootstrap-server")}
+ZOOKEEPER = {"zookeeper": ("x:1", "option --zookeeper")}
+ORIGINS = {
+    "the current context": ("", PROD),
+    "a named one": ("--context old", OLD),
+    "one of the environment": ("KQUOTA_CONTEXT=old", OLD),
+    "the option comes first": ("KQUOTA_CONTEXT=old --context prod", PROD),
+    "an address gets no credentials of another cluster": ("--bootstrap-server x:1", BROKERS),
+    "nor those of the environment's context": ("KQUOTA_CONTEXT=prod --zookeeper x:1", ZOOKEEPER),
+    "nor does an address of the environment": (
+        "KQUOTA_BOOTSTRAP_SERVER=x:1",
+        {"bootstrap-server": ("x:1", "environment KQUOTA_BOOTSTRAP_SERVER")},
+    ),
+    "unless the context is named beside it": (
+        "--context prod --bootstrap-server x:1 --timeout 3",
+        PROD | BROKERS | {"timeout": ("3.0", "option --timeout")},
+    ),
+    "of another kind": (
+        "--context prod --zookeeper x:1",
+        ZOOKEEPER | {name: PROD[name] for name in ("command-config", "timeout")},
+    ),
+    "a context named by option takes nothing from the environment": (
+        "KQUOTA_BOOTSTRAP_SERVER=x:1 KQUOTA_ZOOKEEPER=y:1 KQUOTA_COMMAND_CONFIG=x.properties --context prod",
+        PROD,
+    ),
+    "not even where it says nothing itself": (
+        "KQUOTA_COMMAND_CONFIG=x.properties --context old --zookeeper x:1",
+        OLD | ZOOKEEPER,
+    ),
+    "the environment comes before the current context": (
+        "KQUOTA_COMMAND_CONFIG=x.properties",
+        PROD | {"command-config": ("x.properties", "environment KQUOTA_COMMAND_CONFIG")},
+    ),
+    "one address of two is replaced": (
+        "--context both --zookeeper x:1",
+        ZOOKEEPER | {"bootstrap-server": ("both:9092", "context both")},
+    ),
+}
+
+
 @pytest.mark.usefixtures("config")
-@pytest.mark.parametrize(
-    ("arguments", "environment", "expected"),
-    [
-        pytest.param("", {}, PROD, id="the current context"),
-        pytest.param(
-            "--context old",
-            {},
-            {"zookeeper": ("kafka", "context old"), "zk-tls-config-file": ("old.properties", "context old")},
-            id="a named one",
-        ),
-        pytest.param(
-            "",
-            {"KQUOTA_CONTEXT": "old"},
-            {"zookeeper": ("kafka", "context old"), "zk-tls-config-file": ("old.properties", "context old")},
-            id="one of the environment",
-        ),
-        pytest.param("--context prod", {"KQUOTA_CONTEXT": "old"}, PROD, id="the option comes first"),
-        pytest.param(
-            "--bootstrap-server x:1",
-            {},
-            {"bootstrap-server": ("x:1", "option --bootstrap-server")},
-            id="an address gets no credentials of another cluster",
-        ),
-        pytest.param(
-            "--zookeeper x:1",
-            {"KQUOTA_CONTEXT": "prod"},
-            {"zookeeper": ("x:1", "option --zookeeper")},
-            id="nor those of the environment's context",
-        ),
-        pytest.param(
-            "",
-            {"KQUOTA_BOOTSTRAP_SERVER": "x:1"},
-            {"bootstrap-server": ("x:1", "environment KQUOTA_BOOTSTRAP_SERVER")},
-            id="nor does an address of the environment",
-        ),
-        pytest.param(
-            "--context prod --bootstrap-server x:1 --timeout 3",
-            {},
-            PROD | {"bootstrap-server": ("x:1", "option --bootstrap-server"), "timeout": ("3.0", "option --timeout")},
-            id="unless the context is named beside it",
-        ),
-        pytest.param(
-            "--context prod --zookeeper x:1",
-            {},
-            {"zookeeper": ("x:1", "option --zookeeper")} | {name: PROD[name] for name in ("command-config", "timeout")},
-            id="of another kind",
-        ),
-        pytest.param(
-            "--context prod",
-            {"KQUOTA_BOOTSTRAP_SERVER": "x:1", "KQUOTA_ZOOKEEPER": "y:1", "KQUOTA_COMMAND_CONFIG": "x.properties"},
-            PROD,
-            id="a context named by option takes nothing from the environment",
-        ),
-        pytest.param(
-            "--context old --zookeeper x:1",
-            {"KQUOTA_COMMAND_CONFIG": "x.properties"},
-            {"zookeeper": ("x:1", "option --zookeeper"), "zk-tls-config-file": ("old.properties", "context old")},
-            id="not even where it says nothing itself",
-        ),
-        pytest.param(
-            "",
-            {"KQUOTA_COMMAND_CONFIG": "x.properties"},
-            PROD | {"command-config": ("x.properties", "environment KQUOTA_COMMAND_CONFIG")},
-            id="the environment comes before the current context",
-        ),
-        pytest.param(
-            "--context both --zookeeper x:1",
-            {},
-            {"zookeeper": ("x:1", "option --zookeeper"), "bootstrap-server": ("both:9092", "context both")},
-            id="one address of two is replaced",
-        ),
-    ],
-)
-def test_where_each_setting_comes_from(
-    kquota: Kquota, arguments: str, environment: dict[str, str], expected: dict[str, tuple[str, str]]
-) -> None:
+@pytest.mark.parametrize("case", ORIGINS)
+def test_where_each_setting_comes_from(kquota: Kquota, case: str) -> None:
     """Option, environment, context; and whose credentials go where."""
-    assert view(kquota, arguments, **environment) == expected
+    line, expected = ORIGINS[case]
+    variables = [word for word in line.split() if word.startswith("KQUOTA_")]
+    arguments = line.removeprefix(" ".join(variables))
+    assert view(kquota, arguments, **dict(variable.split("=") for variable in variables)) == expected
 
 
 @pytest.mark.parametrize("how", ["current", "option", "environment"])

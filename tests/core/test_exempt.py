@@ -21,23 +21,11 @@ def test_the_list_of_kip_124(api: str) -> None:
 @pytest.mark.parametrize(
     "api",
     [
-        "HEARTBEAT",
-        "JOIN_GROUP",
-        "METADATA",
-        "API_VERSIONS",
-        "BROKER_HEARTBEAT",
-        "BROKER_REGISTRATION",
-        "CONTROLLER_REGISTRATION",
-        "ALLOCATE_PRODUCER_IDS",
-        "ASSIGN_REPLICAS_TO_DIRS",
-        "WRITE_SHARE_GROUP_STATE",
-        "SHARE_FETCH",
-        "SHARE_ACKNOWLEDGE",
-        "SHARE_GROUP_HEARTBEAT",
-        "SASL_HANDSHAKE",
-        "DESCRIBE_QUORUM",
+        "HEARTBEAT", "JOIN_GROUP", "METADATA", "API_VERSIONS", "BROKER_HEARTBEAT", "BROKER_REGISTRATION",
+        "CONTROLLER_REGISTRATION", "ALLOCATE_PRODUCER_IDS", "ASSIGN_REPLICAS_TO_DIRS", "WRITE_SHARE_GROUP_STATE",
+        "SHARE_FETCH", "SHARE_ACKNOWLEDGE", "SHARE_GROUP_HEARTBEAT", "SASL_HANDSHAKE", "DESCRIBE_QUORUM",
     ],
-)
+)  # fmt: skip
 def test_timing_sensitive_requests_and_others_of_brokers_are_charged(api: str) -> None:
     """KIP-124 rejects to "Exempt timing-sensitive requests such as consumer heartbeat"; the APIs of brokers among these
     need ClusterAction and are charged all the same.

@@ -190,43 +190,26 @@ def test_protected_entities_and_internal_principals_are_guarded() -> None:
     assert not messages(plan(before, {ALICE: {CONSUMER: MB}}), before, Guards(internal=("x",)))
 
 
+FAST, SLOW = {PRODUCER: 10 * MB}, {PRODUCER: MB // 100}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "name", "text"),
     [
-        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: 3 * MB}}, None, ""),
-        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB}}, "short-freeze", "up to 99.0 s"),
-        ({ALICE: {PRODUCER: 10 * MB}}, {ALICE: {PRODUCER: MB // 100}}, "freeze", "up to 3 h 3 min"),
+        ({ALICE: FAST}, {ALICE: {PRODUCER: 3 * MB}}, None, ""),
+        ({ALICE: FAST}, {ALICE: {PRODUCER: MB}}, "short-freeze", "up to 99.0 s"),
+        ({ALICE: FAST}, {ALICE: SLOW}, "freeze", "up to 3 h 3 min"),
         ({USERS: {CONSUMER: 5 * MB}}, {USERS: {CONSUMER: 10}}, "freeze", "up to 64 days"),
-        (
-            {ALICE: {PRODUCER: 10 * MB}, USERS: {PRODUCER: MB // 100}},
-            {USERS: {PRODUCER: MB // 100}},
-            "freeze",
-            "user=alice",
-        ),
-        (
-            {USERS: {PRODUCER: 10 * MB}},
-            {USERS: {PRODUCER: 10 * MB}, ALICE: {PRODUCER: MB // 100}},
-            "freeze",
-            "user=alice",
-        ),
-        ({CLIENTS: {PRODUCER: 10 * MB}}, {CLIENTS: {PRODUCER: MB // 100}}, "freeze", "client-id=<default>"),
+        ({ALICE: FAST, USERS: SLOW}, {USERS: SLOW}, "freeze", "user=alice"),
+        ({USERS: FAST}, {USERS: FAST, ALICE: SLOW}, "freeze", "user=alice"),
+        ({CLIENTS: FAST}, {CLIENTS: SLOW}, "freeze", "client-id=<default>"),
         ({}, {ALICE: {PRODUCER: MB}}, None, ""),
-        ({ALICE: {PRODUCER: MB}}, {ALICE: {PRODUCER: 10 * MB}}, None, ""),
-        ({ALICE: {PRODUCER: 10 * MB}}, {}, None, ""),
+        ({ALICE: {PRODUCER: MB}}, {ALICE: FAST}, None, ""),
+        ({ALICE: FAST}, {}, None, ""),
         # Another counter has counted nothing yet.
-        (
-            {ALICE: {PRODUCER: 10 * MB}},
-            {ALICE: {PRODUCER: 10 * MB}, Entity(user="alice", client_id=DEFAULT): {PRODUCER: MB // 100}},
-            None,
-            "",
-        ),
+        ({ALICE: FAST}, {ALICE: FAST, Entity(user="alice", client_id=DEFAULT): SLOW}, None, ""),
         # What comes first for the clients decides.
-        (
-            {USERS: {PRODUCER: 10 * MB}, CLIENTS: {PRODUCER: 10 * MB}},
-            {USERS: {PRODUCER: 10 * MB}, CLIENTS: {PRODUCER: MB // 100}},
-            None,
-            "",
-        ),
+        ({USERS: FAST, CLIENTS: FAST}, {USERS: FAST, CLIENTS: SLOW}, None, ""),
     ],
 )
 def test_a_freeze_is_foretold(

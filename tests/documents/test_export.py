@@ -113,16 +113,8 @@ def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
         ({BOB: {**NOW[BOB], REQUEST: 10.0}}, "1000  # slow\n", "1000  # slow\n      request_percentage: 10 %\n"),
         ({CAROL: {MUTATION: 2.5, PRODUCER: 1000}}, "controller_mutations_rate: 3", "controller_mutations_rate: 2.5"),
         # An entity goes with the comment right above it.
-        (
-            {BOB: {}},
-            FILE[FILE.index("  # Bob left") : FILE.index("  - entity: {user: carol}")],
-            "",
-        ),
-        (
-            {ALICE: {}},
-            FILE[FILE.index("  # Alice pays") : FILE.index("  # Bob left")],
-            "",
-        ),
+        ({BOB: {}}, FILE[FILE.index("  # Bob left") : FILE.index("  - entity: {user: carol}")], ""),
+        ({ALICE: {}}, FILE[FILE.index("  # Alice pays") : FILE.index("  # Bob left")], ""),
         ({CAROL: {}}, FILE[FILE.index("  - entity: {user: carol}") : FILE.index("# the end")], ""),
         # A new one comes behind the last, apart as they are.
         (

@@ -6,6 +6,7 @@ entities, has `cases` in place of a type; the header keys of a file explain its 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from kquota.core.enforcement import ConnectionManager, Generation, Kernel, MutationSensor, QuotaWindows, Verdict
@@ -157,18 +158,8 @@ def replay_e2e(vector: Vector, broker: Broker) -> Outcome:
     return {**verdicts(outcomes), "throttle_ms": delays, "sensor": sensors}
 
 
-def replay_mutation_strict(vector: Vector, broker: Broker) -> Outcome:
-    """Topic requests of versions that know THROTTLING_QUOTA_EXCEEDED."""
-    return replay_mutation(vector, broker, strict=True)
-
-
-def replay_mutation_permissive(vector: Vector, broker: Broker) -> Outcome:
-    """Topic requests of older versions."""
-    return replay_mutation(vector, broker, strict=False)
-
-
 def replay_mutation(vector: Vector, broker: Broker, *, strict: bool) -> Outcome:
-    """Topic requests of either kind."""
+    """Topic requests: strict are those of versions that know THROTTLING_QUOTA_EXCEEDED."""
     config = vector["config"]
     expires = config.get("sensor_expiry", False)
     sensor = MutationSensor(config.get("quota"), windows=broker.windows, using=broker.using, expires=expires)
@@ -238,8 +229,8 @@ REPLAYS: Mapping[str, Replay] = {
     "request": Replay(replay_request, SINGLE),
     "produce+request": Replay(replay_produce_with_request, BOTH),
     "fetch+request": Replay(replay_fetch_with_request, BOTH),
-    "mutation_strict": Replay(replay_mutation_strict, SINGLE),
-    "mutation_permissive": Replay(replay_mutation_permissive, SINGLE),
+    "mutation_strict": Replay(partial(replay_mutation, strict=True), SINGLE),
+    "mutation_permissive": Replay(partial(replay_mutation, strict=False), SINGLE),
     "connection": Replay(replay_connection, CONNECTION),
     "e2e": Replay(replay_e2e, frozenset({"window_num", "window_size_s", "quotas", "quota_changes", "sensor_expiry"})),
 }
