@@ -2,9 +2,7 @@
 
 import gzip
 import inspect
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,8 @@ import kquota
 from kquota import Alteration, Entity, QuotaBackend, QuotaKey, connect, resolve
 from kquota.access import Access, load_config
 from kquota.backends.memory import MemoryBackend
+from tests.cli.conftest import quotas
+from tests.support.processes import ran
 
 
 def cluster_address(backend: QuotaBackend) -> str:
@@ -24,7 +24,7 @@ def cluster_address(backend: QuotaBackend) -> str:
 def test_a_name_brings_its_own_module_only() -> None:
     """The errors do not cost a backend."""
     code = "import sys; from kquota import KquotaError; print(*(m for m in sys.modules if m.startswith('kquota')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", code])
 
     assert done.stdout.split() == ["kquota", "kquota.errors"]
 
@@ -54,18 +54,8 @@ def _usage(folder: Path) -> Path:
 
 
 FUNCTIONS = (
-    "apply",
-    "audit",
-    "audit_stream",
-    "connect",
-    "lint",
-    "plan",
-    "probe",
-    "recommend",
-    "resolve",
-    "simulate",
-    "undo",
-)
+    "apply", "audit", "audit_stream", "connect", "lint", "plan", "probe", "recommend", "resolve", "simulate", "undo",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -107,8 +97,7 @@ print(*sorted({"click", "rich"} & set(sys.modules)), *(name for name in sys.modu
 def test_a_program_can_do_all_without_the_command_line(tmp_path: Path) -> None:
     """From the plan to the audit, in an interpreter that never imports click."""
     command = [sys.executable, "-c", _WHOLE, str(_usage(tmp_path))]
-    environment = {**os.environ, "KQUOTA_JOURNAL": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done = ran(command, environment={"KQUOTA_JOURNAL": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "\n"
@@ -119,9 +108,7 @@ def test_texts_are_taken_as_on_the_command_line(tmp_path: Path) -> None:
     backend = MemoryBackend()
     [result] = backend.alter([Alteration(Entity(user="bob"), {"producer_byte_rate": "10MB"})])  # type: ignore[dict-item]
     file = tmp_path / "quotas.yaml"
-    file.write_text(
-        "{kind: kquota.quotas, version: 1, quotas: [{entity: {user: alice}, values: {producer_byte_rate: 1}}]}"
-    )
+    file.write_text(quotas(alice=1))
 
     assert result.after == {QuotaKey.PRODUCER_BYTE_RATE: 10_000_000}
     assert resolve(QUOTAS, "alice")[0].limit == 10_000

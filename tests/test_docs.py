@@ -1,9 +1,7 @@
 """The documentation: it builds without a warning, and the README stays short."""
 
 import html
-import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -13,17 +11,14 @@ import pytest
 
 from kquota.cli.commands.describe import command as describe
 from tests.support import examples
+from tests.support.processes import ROOT, ran
 from tools import picture
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_documentation_builds(tmp_path: Path) -> None:
     """Every page is in the navigation, and every link leads somewhere."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
-    )
+    done = ran(command, environment={"NO_MKDOCS_2_WARNING": "1"})
 
     assert done.returncode == 0, done.stderr
     assert "not included in the" not in done.stderr, done.stderr

@@ -43,8 +43,9 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
-from tests.support.processes import QUICK_SPARK, spark_options
+from tests.support.processes import QUICK_SPARK, ran, spark_options
 from tests.support.sandbox import Sandbox
+from tests.support.waiting import until
 from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -258,14 +259,6 @@ def expected_code(script: str) -> int:
     return 1 if re.search(r"--fail-on|--exit-code", script) else 0
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Waits for it, three minutes at most."""
-    end = time.monotonic() + 180
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def change_something(world: World, chroot: str) -> None:
     """For those who watch the broker or the ZooKeeper."""
     change = [Alteration(Entity(user="somebody"), {QuotaKey.PRODUCER_BYTE_RATE: 1000})]
@@ -329,8 +322,7 @@ def test_an_example_runs(world: World, tmp_path: Path, script: str) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if "kquota sandbox start" in script:  # which outlives its shell
-                stop = [sys.executable, "-m", "kquota", "sandbox", "stop"]
-                subprocess.run(stop, cwd=home, env=give(home), capture_output=True, timeout=60, check=True)
+                kquota(home, "sandbox", "stop")
 
     said = (
         f"{EXAMPLES[script].source}: {script}\nexit code {code}\n{out.read_text()[-2000:]}\n{err.read_text()[-2000:]}"
@@ -405,7 +397,7 @@ PYTHON = [block for block in examples.blocks() if block.language == "python" and
 @pytest.mark.parametrize("block", PYTHON, ids=[block.page for block in PYTHON])
 def test_the_python_of_the_pages_runs(world: World, block: examples.Block) -> None:
     script = world.live(block.text, new_chroot(world.zookeeper))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-c", script])
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -423,10 +415,7 @@ def test_everything_that_the_pages_install_is_there() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for program, *words in install:
         if program == "make":
-            dry = subprocess.run(
-                ["make", "--dry-run", "--directory", str(ROOT), *words], capture_output=True, check=False
-            )
-            assert dry.returncode == 0
+            assert ran(["make", "--dry-run", *words]).returncode == 0
         elif program in ("pip", "pipx"):
             assert words[0] == "install"
             [extra] = re.fullmatch(r"'?\.(?:\[(\w+)\])?'?", words[1]).groups()  # type: ignore[union-attr]

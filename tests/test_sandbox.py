@@ -2,7 +2,6 @@
 
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from kquota import sandbox
 from kquota.cli.commands.sandbox import command
 from kquota.errors import MissingDependency, Refused, Unreachable
 from kquota.sandbox import broker
+from tests.support.processes import ran
 from tests.support.sandbox import Sandbox
 
 
@@ -94,9 +94,7 @@ def test_a_start_of_the_sandbox_that_runs_prints_where_it_serves(tmp_path: Path)
 
 def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     code = "import sys, pathlib; from kquota import sandbox; print(sandbox.start(pathlib.Path(sys.argv[1])).pid)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True, timeout=180
-    )
+    done = ran([sys.executable, "-c", code, tmp_path])
     try:
         state = sandbox.status(tmp_path)
         assert state is not None

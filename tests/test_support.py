@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.nodes import new_cluster_id
+from tests.cli.conftest import quotas
 from tests.support import here
 from tests.support.processes import free_ports, ran
 from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, part, unit_of
@@ -67,7 +68,7 @@ def sample(tmp_path: Path) -> Callable[..., list[str]]:
 
     def run(*options: str) -> list[str]:
         command = [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", "--rootdir", str(tmp_path), *options]
-        done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = ran([*command, tmp_path])
         assert "40 passed" in done.stdout.splitlines()[-1]
         return [line.split("ran ")[1] for line in done.stdout.splitlines() if "ran " in line]
 
@@ -96,7 +97,7 @@ def test_workers_run_each_module_in_one_process_and_tell_who_crashed(tmp_path: P
         )
     (tmp_path / "test_c.py").write_text("import os\ndef test_crash(): os._exit(7)\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "--rootdir", str(tmp_path), "--workers=2"]
-    done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran([*command, tmp_path])
     assert "3 failed, 2 passed" in done.stdout.splitlines()[-1]
     assert done.stdout.count("\nsaid before\n") == 2
     assert "its worker ended with code 7" in done.stdout
@@ -136,9 +137,7 @@ def test_every_module_that_is_scheduled_is_there() -> None:
 )
 def test_a_fork_and_this_process_do_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
     """With its folder, environment, streams and exit code."""
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 1}}\n"
-    )
+    (tmp_path / "quotas.yaml").write_text(quotas(alice=1))
     (tmp_path / "usage.csv").write_text("time_ms,broker,user,api,bytes\n0,1,alice,produce,99\n1,1,alice,produce,99\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     arguments = line.split()

@@ -19,8 +19,8 @@ from kquota.documents.quotas import read_quotas
 from tests.audit import driver, oracle
 from tests.audit.cluster import SparkCluster
 from tests.audit.test_job import many_events
+from tests.support.processes import ROOT, ran
 
-ROOT = Path(__file__).parents[2]
 SPARK_SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 QUOTAS = """\
 kind: kquota.quotas
@@ -35,8 +35,7 @@ quotas:
 
 def run(cluster: SparkCluster, command: Sequence[str], folder: Path = ROOT) -> str:
     """What a process whose Spark is this cluster prints; it must succeed."""
-    environment = cluster.environment | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    done = ran(command, folder, cluster.environment | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -89,14 +88,7 @@ def test_spark_submit_of_what_one_command_packed(cluster: SparkCluster, tmp_path
     assert any(row.throttled for row in expected.values())
 
     # The generated logs, too: spark-submit brings the master and the package, the driver does as on every master.
-    submitted = [
-        SPARK_SUBMIT,
-        "--master",
-        cluster.master,
-        "--py-files",
-        "kquota.zip",
-        str(ROOT / "tests/audit/driver.py"),
-    ]
+    submitted = [SPARK_SUBMIT, "--master", cluster.master, "--py-files", "kquota.zip", f"{ROOT}/tests/audit/driver.py"]
     said = run(cluster, [*submitted, "--examples", "2"], tmp_path)
 
     assert said.startswith(f"{cluster.master}: equal, ")

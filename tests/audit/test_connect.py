@@ -1,22 +1,19 @@
 """The audit on a Spark Connect server, whose executors have no kquota until it is sent there."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kquota.audit.engines import spark
 from kquota.errors import Unreachable
 from tests.audit.cluster import ConnectServer
-
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ran
 
 
 def test_findings_are_those_of_a_plain_replay() -> None:
     with ConnectServer() as server:
         command = [sys.executable, "-m", "tests.audit.driver", "--examples", "2", server.remote]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+        done = ran(command)
 
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stdout.startswith(f"{server.remote}: equal, ")

@@ -1,7 +1,6 @@
 """DataFrames and tables of Spark's catalogue as usage."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events, many_findings
+from tests.cli.conftest import quotas
+from tests.support.processes import ran
 
 EVENTS = many_events()
 SETTINGS = AuditSettings(QuotaHistory.of(QUOTAS))
@@ -52,13 +53,11 @@ def test_a_format_that_spark_reads(spark: Any, tmp_path: Path) -> None:
 def test_a_table_from_the_shell(tmp_path: Path) -> None:
     """With a Spark of its own, whose name for the files below a folder is a table."""
     pq.write_table(oracle.usage_table(EVENTS), tmp_path / "usage.parquet")
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 2000}}\n"
-    )
+    (tmp_path / "quotas.yaml").write_text(quotas(alice=2000))
     table = f"parquet.`{tmp_path / 'usage.parquet'}`"
     command = [sys.executable, "-m", "kquota", "audit", "--table", table, "--quotas", "quotas.yaml", "-o", "json"]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = ran(command, tmp_path)
 
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

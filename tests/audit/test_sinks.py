@@ -17,7 +17,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 from kquota.documents.audit import episode_document
 from kquota.errors import InputError, Unreachable
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, quotas
 from tests.support.listening import serving
 
 
@@ -105,8 +105,7 @@ def test_alerts_go_on_after_a_restart(alertmanager: Alertmanager, kquota: Kquota
     row = {"broker": "1", "user": "alice", "client_id": "c", "api": "produce", "bytes": 9000}
     rows = (json.dumps(row | {"time_ms": 1_793_523_600_000 + at}) + "\n" for at in range(0, 20_000, 500))
     (tmp_path / "usage.jsonl").write_text("".join(rows))
-    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 10_000}}]
-    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    (tmp_path / "quotas.json").write_text(quotas(alice=10_000))
     words = ["follow", "usage.jsonl", "--quotas", "quotas.json", "--checkpoint", "kept"]
     words += ["--until-idle", "1s", "--episodes", alertmanager.url]
     assert kquota(*words).code == 0

@@ -20,7 +20,7 @@ from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events, many_findings
 from tests.brokers.kafka import KafkaBroker, password_of
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, quotas
 
 EVENTS = many_events()
 
@@ -79,15 +79,7 @@ def test_from_the_shell(broker: KafkaBroker, kquota: Kquota, tmp_path: Path) -> 
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=org.apache.kafka.common.security.plain."
         f'PlainLoginModule required username="alice" password="{password_of("alice")}";\n'
     )
-    (tmp_path / "quotas.json").write_text(
-        json.dumps(
-            {
-                "kind": "kquota.quotas",
-                "version": 1,
-                "quotas": [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 2000}}],
-            }
-        )
-    )
+    (tmp_path / "quotas.json").write_text(quotas(alice=2000))
     where = ["--topic", "usage", "--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login)]
 
     done = kquota("audit", *where, "--quotas", str(tmp_path / "quotas.json"), "-o", "json")
@@ -157,8 +149,7 @@ def test_a_topic_that_is_followed(broker: KafkaBroker, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["audit", "follow"])
 def test_a_cluster_that_never_answers(kquota: Kquota, tmp_path: Path, command: str) -> None:
     """It is given up after --timeout."""
-    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 2000}}]
-    (tmp_path / "quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    (tmp_path / "quotas.json").write_text(quotas(alice=2000))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = ("--bootstrap-server", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.5")
         kquota("audit", "--help")  # its libraries are not in the time

@@ -5,8 +5,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from tests.brokers.kafka import BROKER, KafkaBroker
 from tests.cli.conftest import Kquota, kquota  # noqa: F401 - a fixture
+from tests.support.processes import started
 from tests.support.waiting import interrupted
 
 _ROOT = "    Root:\n      level: FATAL\n      AppenderRef:\n        ref: RequestAppender\n"
@@ -81,9 +80,8 @@ def walk(
 ) -> dict[str, Any]:
     """What the first two commands come to while these clients produce: (user, client-id, bytes, pause in s)."""
     first = broker.request_log.stat().st_size if broker.request_log.exists() else 0
-    command = [sys.executable, "-m", "kquota", "record", "--for", "1h", "--yes", "--journal", str(folder / "journal")]
-    command += ["--bootstrap-server", broker.bootstrap]
-    recording = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ["record", "--for", "1h", "--yes", "--journal", folder / "journal"]
+    recording = started([*command, "--bootstrap-server", broker.bootstrap], folder)
     assert recording.stderr is not None
     while "on" not in (line := recording.stderr.readline()).split():
         assert line, "it ended before it began"

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from kquota.cli.commands.record import appender_text
 from kquota.core.change.recording import LOGGER, Level
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota, Ran, kquota, validated  # noqa: F401 - a fixture
+from tests.support.processes import started
 from tests.support.waiting import PATIENCE_S, interrupted, until
 
 
@@ -178,9 +178,8 @@ class recording:
     """A `kquota record` of an hour in a process of its own, once the logger is on."""
 
     def __init__(self, broker: KafkaBroker, loggers: KafkaLoggers, folder: Path) -> None:
-        command = [sys.executable, "-m", "kquota", "record", "--for", "1h", "--yes"]
-        command += ["--bootstrap-server", broker.bootstrap, "--journal", str(folder / "journal")]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
+        command = ["record", "--for", "1h", "--yes", "--journal", folder / "journal"]
+        self._process = started([*command, "--bootstrap-server", broker.bootstrap], folder)
         self._loggers = loggers
 
     def __enter__(self) -> subprocess.Popen[str]:

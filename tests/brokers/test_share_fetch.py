@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.brokers.kafka import COORDINATES, VERSION, KafkaBroker
 from tests.brokers.maven import retrieve
 from tests.support.processes import java
+from tests.support.waiting import until
 
 CONSUMER = Path(__file__).with_name("ShareConsumer.java")
 TOPIC = "shared"
@@ -120,14 +120,6 @@ def share_consumer(broker: KafkaBroker, client_id: str, folder: Path) -> Iterato
         consumer.wait(10)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Waits, for 90 s at most."""
-    deadline = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.25)
-
-
 @pytest.fixture(scope="module")
 def shared(kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """The share fetches of a consumer that reads faster than its quota."""
@@ -137,10 +129,10 @@ def shared(kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> list
         fill(kraft)
         # The first share fetch of a broker takes long, after its charge too: the line tells another time.
         with share_consumer(kraft, "warm-up", folder) as seen:
-            wait_until(lambda: len(seen()) >= 50, "the share consumer finds nothing")
+            until(lambda: len(seen()) >= 50, "the share consumer finds nothing")
         assert backend.wait_visible(backend.alter([Alteration(SHARER, QUOTAS)])) == ()
         with share_consumer(kraft, "sharer", folder) as seen:
-            wait_until(lambda: sum(line.throttle_ms > 0 for line in seen()) >= THROTTLES, "it is not throttled")
+            until(lambda: sum(line.throttle_ms > 0 for line in seen()) >= THROTTLES, "it is not throttled")
         backend.alter([Alteration(SHARER, remove=frozenset(QUOTAS))])
         backend.alter([Alteration(other, remove=frozenset(FREE)) for other in OTHERS])
     return lines(kraft, "sharer", "SHARE_FETCH")

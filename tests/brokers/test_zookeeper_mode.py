@@ -1,7 +1,6 @@
 """A broker in ZooKeeper mode lives well with what kquota writes straight into its ZooKeeper."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,9 @@ from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, RE
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import password_of
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
+from tests.support.processes import ran
 from tests.support.sandbox import Sandbox, kazoo
+from tests.support.waiting import until
 
 TOPIC = "load"
 PAYLOAD_BYTES = 10_000
@@ -103,7 +104,7 @@ def direct(chroot: str) -> Iterator[ZooKeeperBackend]:
 
 def kquota(*arguments: str) -> None:
     """Runs the command line, which must succeed."""
-    done = subprocess.run([sys.executable, "-m", "kquota", *arguments], capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-m", "kquota", *arguments])
     assert done.returncode == 0, done.stderr
 
 
@@ -263,17 +264,14 @@ def test_what_stops_a_starting_broker_is_never_written_over_and_can_be_repaired(
         assert dict(asked.describe()) == {Entity(user="brick"): {PRODUCER: 2048}}
 
 
-def await_node(client: Any, path: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The JSON in the node once it is as wanted."""
-    deadline = time.monotonic() + 180
-    document: dict[str, Any] = {}
-    while time.monotonic() < deadline:
-        if client.exists(path):
-            document = json.loads(client.get(path)[0])
-            if wanted(document):
-                return document
-        time.sleep(0.05)
-    raise AssertionError(f"{path} stays {document}")
+def await_node(client: Any, path: str, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Waits until the JSON in the node is as wanted."""
+
+    def found() -> dict[str, Any] | None:
+        document: dict[str, Any] = json.loads(client.get(path)[0]) if client.exists(path) else {}
+        return document if document and wanted(document) else None
+
+    until(found, f"{path} stays otherwise")
 
 
 def test_a_real_migration_takes_the_quotas_along_and_closes_the_door(zookeeper: Sandbox) -> None:

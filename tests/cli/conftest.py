@@ -1,5 +1,6 @@
 """Running kquota as a process, as scripts do."""
 
+import io
 import json
 import os
 import re
@@ -104,6 +105,19 @@ def validated(text: str, name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
     Draft202012Validator(schema(name)).validate(document)
     return document
+
+
+def quotas(**rates: float | str) -> str:
+    """A quotas file with a producer_byte_rate for each user, and no other key."""
+    entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
+    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
+
+
+class TerminalStream(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 Golden = Callable[[str, str], None]

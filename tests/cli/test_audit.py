@@ -1,11 +1,8 @@
 """`kquota audit` as a process: what goes wrong is one line, and nothing is written."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -14,6 +11,7 @@ import pytest
 from kquota.cli.exit_codes import ExitCode
 from tests.audit.test_requests import whole_log
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.processes import started
 from tests.support.waiting import interrupted, until
 
 QUOTAS = (
@@ -89,11 +87,8 @@ def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
 
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C, here while Spark starts: code 130, no traceback, no process left."""
-    command = [sys.executable, "-m", "kquota", "audit", "broker-7", "--quotas", "quotas.json", "--engine", "spark"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
-    ) as process:
+    arguments = ["audit", "broker-7", "--quotas", "quotas.json", "--engine", "spark"]
+    with started(arguments, tmp_path) as process:
         until(lambda: psutil.Process(process.pid).children(), "Spark does not start")
         # The pipes close when the last process that holds them is gone, the JVM included.
         out, err = interrupted(process, signal.SIGINT)

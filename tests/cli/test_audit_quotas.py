@@ -11,15 +11,10 @@ from kquota.core.change.plan import plan
 from kquota.documents.encoding import schema
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quotas
-from tests.cli.conftest import Golden, Kquota, validated
+from tests.cli.conftest import Golden, Kquota, quotas, validated
 
 START_MS = 1_773_219_600_000
 """2026-03-11 09:00:00 UTC."""
-
-
-def quotas(**rates: int) -> str:
-    entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
-    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
 
 
 @pytest.fixture(autouse=True)
@@ -204,8 +199,7 @@ def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, c
     """An entity that the file does not name keeps its quota; with --prune it is as if the cluster had none."""
     live = ("--zookeeper", chroot)
     assert kquota("apply", "low.json", *live, "--yes").code == 0
-    other = {"entity": {"user": "somebody-else"}, "values": {"producer_byte_rate": 1e6}}
-    (tmp_path / "other.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [other]}))
+    (tmp_path / "other.json").write_text(quotas(somebody=1e6))
     arguments = ("audit", "usage.csv", "--quotas", "other.json", "--against", "live", *live, "-o", "json")
 
     change, whole = kquota(*arguments), kquota(*arguments, "--prune")

@@ -8,7 +8,7 @@ import pytest
 from kquota.cli.text import duration
 from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as IN_FORCE
-from tests.cli.conftest import Kquota, validated
+from tests.cli.conftest import Kquota, quotas, validated
 
 START_MS = 1_700_000_000_000
 HEADER = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection\n"
@@ -22,8 +22,7 @@ def files(tmp_path: Path) -> None:
         text = "".join(f"{ms},alice,app,produce,3000,0,{connections[n % len(connections)]}\n" for ms, n in rows)
         (tmp_path / f"{name}.csv").write_text(HEADER + text)
     for name, limit in (("low", 1000), ("high", 1_000_000)):
-        quota = {"entity": {"user": "alice"}, "values": {"producer_byte_rate": limit}}
-        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [quota]}))
+        (tmp_path / f"{name}.json").write_text(quotas(alice=limit))
 
 
 def test_a_recorded_log_from_end_to_end(kquota: Kquota) -> None:

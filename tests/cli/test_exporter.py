@@ -1,15 +1,13 @@
 """`kquota exporter` as scripts run it."""
 
-import os
 import signal
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Kquota
+from tests.support.processes import started
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 PAGE = str(SAMPLES / "scrape-resource.prom")
@@ -62,12 +60,7 @@ def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.json"
     quotas.write_text(Path(QUOTAS).read_text())
     options = ["--metrics", PAGE, "--quotas", str(quotas), "--listen", "127.0.0.1:0", "--interval", "1s"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "kquota", "exporter", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    ) as process:
+    with started(["exporter", *options]) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split()[1].rstrip(",")
         quotas.unlink()

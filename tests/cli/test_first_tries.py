@@ -11,7 +11,7 @@ from kquota.cli.main import run
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from tests.cli.conftest import Kquota, in_memory
+from tests.cli.conftest import Kquota, TerminalStream, in_memory
 
 QUOTAS = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"
 
@@ -70,13 +70,6 @@ BOB, KEY = Entity(user="bob"), QuotaKey.PRODUCER_BYTE_RATE
 HERE = ("--zookeeper", "zk1:2181")
 
 
-class _Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
     """A cluster in memory behind every address, and a folder of its own for the files of the user."""
@@ -119,7 +112,7 @@ def test_a_file_is_described_as_a_cluster_is(cluster: MemoryBackend, capsys: pyt
 def test_a_terminal_sees_which_cluster_was_read(
     arguments: list[str], line: str, cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for terminal in (_Terminal(), io.StringIO()):
+    for terminal in (TerminalStream(), io.StringIO()):
         monkeypatch.setattr("sys.stderr", terminal)
         assert run([*arguments, *HERE]) == 0
         assert (line in terminal.getvalue().splitlines()) == terminal.isatty()
@@ -208,7 +201,7 @@ def test_the_change_is_shown_before_the_question(
     cluster: MemoryBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once: after a yes, it is not shown again."""
-    monkeypatch.setattr("sys.stdin", _Terminal())
+    monkeypatch.setattr("sys.stdin", TerminalStream())
     shown = []
 
     def answer(question: str, **_: object) -> bool:

@@ -2,10 +2,7 @@
 
 import gzip
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import datetime
@@ -30,6 +27,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from tests.cli.conftest import Kquota, validated
 from tests.conftest import new_chroot
+from tests.support.processes import started
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
@@ -61,11 +59,7 @@ def test_until_idle_prints_the_document_of_the_batch_audit(kquota: Kquota, log: 
 
 
 def test_sigterm_ends_it_with_the_findings_so_far(log: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kquota", "follow", str(log), "--quotas", QUOTAS, "-o", "json"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with started(["follow", log, "--quotas", QUOTAS, "-o", "json"], tmp_path) as process:
         assert process.stdout is not None
         lost = threading.Timer(600, process.kill)
         lost.start()
@@ -157,11 +151,7 @@ def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox
         writer.alter([Alteration(ALICE, {PRODUCER: 10_000})])
     requests(time.time_ns() // 1_000_000 - 30_000)
     arguments = ("follow", str(log), "--zookeeper", chroot, "--checkpoint", str(kept), "-o", "json")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        [sys.executable, "-m", "kquota", *arguments],
-        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    with started(arguments, tmp_path) as process:
         assert process.stdout is not None
         lost = threading.Timer(600, process.kill)
         lost.start()

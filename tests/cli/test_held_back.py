@@ -10,16 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.documents.encoding import schema
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, quotas
 
 START_MS = 1_773_219_600_000
 VALIDATOR = Draft202012Validator(schema("audit"))
-
-
-def quotas(**rates: int) -> str:
-    """A quotas file with a producer_byte_rate for each user, and of all further keys."""
-    entries = [{"entity": {"user": user}, "values": {"producer_byte_rate": rate}} for user, rate in rates.items()]
-    return json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": entries})
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from kquota.cli import main
 from kquota.cli.main import run
 from kquota.core.quotas.entity import Entity
 from tests.backends.test_kafka_peers import Peer
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, TerminalStream
 
 HOSTILE = "a\x1b]0;owned\x07\x9b31m\u202e\x7f\r\nkquota: forged\n::error::forged\u2028\U000e0001"
 SURROGATE = HOSTILE + "\ud800"
@@ -279,11 +279,7 @@ def test_a_terminal_of_the_drop_in(chroot: str, znodes: Any, monkeypatch: pytest
     config = {"producer_byte_rate": "1", HOSTILE: HOSTILE}
     znodes.create(path, json.dumps({"version": 1, "config": config}).encode(), makepath=True)
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen, errors = Terminal(), Terminal()
+    screen, errors = TerminalStream(), TerminalStream()
     monkeypatch.setattr("sys.stdout", screen)
     monkeypatch.setattr("sys.stderr", errors)
     kafka_configs.run(["--zookeeper", chroot, "--describe", "--entity-type", "users"])

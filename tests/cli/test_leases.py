@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, quotas
 
 ALICE = ("--user", "alice", "--client", "etl", "--yes", "--add-config")
 
@@ -87,17 +87,14 @@ def test_the_same_alter_without_a_time_is_permanent(kquota: Kquota, chroot: str,
     [
         "alter --user alice --client etl --add-config producer_byte_rate=7MB",
         "delete --user alice --client etl",
-        "apply quotas.yaml",
+        "apply quotas.csv",
     ],
 )
 def test_a_permanent_write_ends_a_lease_for_good(
     kquota: Kquota, chroot: str, folder: Path, tmp_path: Path, words: str
 ) -> None:
     """Reconcile does not fail over it, and an undo of the write does not bring the lease back."""
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice, client-id: etl}, values:"
-        " {producer_byte_rate: 7MB}}\n"
-    )
+    (tmp_path / "quotas.csv").write_text("user,client-id,producer_byte_rate\nalice,etl,7MB\n")
     alter = ("alter", "--zookeeper", chroot, *ALICE)
     assert kquota(*alter, "producer_byte_rate=3MB").code == 0
     assert kquota(*alter, "producer_byte_rate=5MB", "--for", "2h").code == 0
@@ -213,22 +210,19 @@ def test_a_file_with_the_leased_value_makes_it_permanent(
 ) -> None:
     """The plan says so, although it changes nothing; with --prune, a leased deletion as well."""
     live = ("--zookeeper", chroot)
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: alice, client-id: etl}, values:"
-        " {producer_byte_rate: 5MB}}\n"
-    )
+    (tmp_path / "quotas.csv").write_text("user,client-id,producer_byte_rate\nalice,etl,5MB\n")
     assert kquota("alter", *live, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
     assert kquota("alter", *live, *ALICE, "producer_byte_rate=5MB", "--for", "2h").code == 0
     assert kquota("delete", *live, "--user", "bob", "--for", "2h").code == 0
-    apply = ("apply", "quotas.yaml", "--yes", *live)
+    apply = ("apply", "quotas.csv", "--yes", *live)
     moved = kquota(*apply, "--for", "3h")
     assert re.search(r"5 MB/s until .* \(entry 2\); with the plan it ends .* UTC, then no quota again\n", moved.err)
     assert re.search(r"^ends .* UTC, if 'kquota reconcile' runs", moved.err, re.MULTILINE), moved.err
 
     said = r"5 MB/s until .* \(entry 2\); the plan makes it permanent\n"
-    planned = kquota("plan", "quotas.yaml", "--out", "plan.json", *live)
+    planned = kquota("plan", "quotas.csv", "--out", "plan.json", *live)
     assert re.search(said, planned.err), planned.err
-    assert "a plan that was kept makes nothing permanent: apply quotas.yaml for that" in planned.err
+    assert "a plan that was kept makes nothing permanent: apply quotas.csv for that" in planned.err
     assert "nothing changes" in kquota("apply", "plan.json", "--yes", *live).err
     done = kquota(*apply)
     assert (done.code, bool(re.search(said, done.err)), "entry 3" in done.err) == (0, True, False), done
@@ -247,11 +241,7 @@ def test_a_lease_changes_beside_values_that_fail_unless_all_is_rolled_back(
     from kazoo.security import make_acl
 
     live, rate = ("--zookeeper", chroot), "producer_byte_rate=40MB"
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n"
-        "  - {entity: {user: alice}, values: {producer_byte_rate: 40MB}}\n"
-        "  - {entity: {user: bob}, values: {producer_byte_rate: 40MB}}\n"
-    )
+    (tmp_path / "quotas.yaml").write_text(quotas(alice="40MB", bob="40MB"))
     assert kquota("alter", *live, "--user", "bob", "--add-config", "producer_byte_rate=1MB").code == 0
     assert kquota("alter", *live, "--user", "alice", "--add-config", rate, "--for", "1h").code == 0
     znodes.set_acls("/config/users/bob", [make_acl("world", "anyone", read=True)])

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.documents.encoding import schema
-from tests.cli.conftest import Golden, Kquota, Ran, validated
+from tests.cli.conftest import Golden, Kquota, Ran, quotas, validated
 from tests.conftest import new_chroot
 from tests.support.sandbox import Sandbox, kazoo
 
@@ -351,10 +351,7 @@ def test_a_plan_of_one_cluster_is_refused_on_another(cluster: Cluster, zookeeper
 def test_alter_and_apply_refuse_the_same(cluster: Cluster) -> None:
     """And plan and a dry run announce it."""
     for number, user in enumerate(("User:alice", "<default>", "alice ", "*", "default", "bob,carol")):
-        cluster.file.write_text(
-            f"kind: kquota.quotas\nversion: 1\nquotas:\n  - {{entity: {{user: {json.dumps(user)}}}, values:"
-            f" {{producer_byte_rate: 1{number}MB}}}}\n"
-        )
+        cluster.file.write_text(quotas(**{user: f"1{number}MB"}))
         alter = ("alter", "--user", user, "--add-config", f"producer_byte_rate=1{number}MB", "--yes")
         planned = cluster("plan", "quotas.yaml")
         refused = [cluster(*alter), cluster(*alter, "--dry-run"), cluster("apply", "quotas.yaml", "--yes")]

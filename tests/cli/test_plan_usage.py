@@ -16,8 +16,8 @@ from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Stand
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
-from tests.cli.conftest import Golden, Kquota, validated
-from tests.cli.test_audit_quotas import START_MS, quotas
+from tests.cli.conftest import Golden, Kquota, quotas, validated
+from tests.cli.test_audit_quotas import START_MS
 
 ARGUMENTS = ("plan", "planned.json", "--usage", "usage.csv")
 

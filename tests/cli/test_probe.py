@@ -1,11 +1,8 @@
 """`kquota probe` on a real broker: it throttles as predicted, no bound is exceeded, and nothing is left behind."""
 
-import io
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC
 from functools import partial
@@ -22,7 +19,8 @@ from kquota.cli import main, session
 from kquota.documents.encoding import schema
 from kquota.errors import Refused
 from tests.brokers.kafka import KafkaBroker
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, TerminalStream, quotas
+from tests.support.processes import started
 from tests.support.waiting import PATIENCE_S, until
 from tools.accuracy.probes import CASES, TOPIC, Case, fill, login_of, run
 
@@ -48,17 +46,10 @@ def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
     return sum(event.bytes for event in events if event.api == api)
 
 
-class _Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_a_terminal_sees_how_far_a_probe_is(quiet: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A bar over the time that it takes, which does not need a broker to move."""
-    terminal = _Terminal()
+    terminal = TerminalStream()
 
     def moved() -> bool:
         return re.search(r"probing .* [1-9]\d*%", terminal.getvalue()) is not None
@@ -137,9 +128,7 @@ def test_batches_that_are_larger_than_size_are_read(kquota: Kquota, broker: Kafk
 
 
 def test_a_login_that_may_not_read_quotas_is_given_them(kquota: Kquota, broker: KafkaBroker, tmp_path: Path) -> None:
-    (tmp_path / "q.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n- {entity: {user: alice}, values: {producer_byte_rate: 7000000}}\n"
-    )
+    (tmp_path / "q.yaml").write_text(quotas(alice=7_000_000))
     (tmp_path / "admin").mkdir()
     where = ("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(login_of("alice", tmp_path)))
     probed = ("probe", "produce", "--topic", TOPIC, "--duration", "1s", "--yes", "-o", "json", *where)
@@ -172,14 +161,11 @@ def test_the_rate_holds(kquota: Kquota, broker: KafkaBroker) -> None:
 def test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed(
     broker: KafkaBroker, signals: tuple[signal.Signals, ...]
 ) -> None:
-    process = subprocess.Popen(
+    process = started(
         [
-            *(sys.executable, "-m", "kquota", "probe", "produce", "--topic", "ended", "--create-topic", "--yes"),
+            *("probe", "produce", "--topic", "ended", "--create-topic", "--yes"),
             *("--duration", "60s", "-o", "json", "--bootstrap-server", broker.bootstrap),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        ]
     )
     try:
         until(lambda: "ended" in topics(broker))

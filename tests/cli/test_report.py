@@ -32,7 +32,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
 from kquota.errors import MissingDependency
 from tests.audit.recorded import LOG, QUOTAS
-from tests.cli.conftest import Kquota, validated
+from tests.cli.conftest import Kquota, quotas, validated
 from tests.support.browser import Browser
 
 EVIL = "<script>alert(1)</script><img src=http://evil.test/x onerror=alert(2)>{{ 7*7 }}\"'&amp;"
@@ -310,11 +310,8 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
         + "".join(f"{1_700_000_000_000 + 100 * n},7,alice,app-{n % 2},produce,{900 * (n % 3)}\n" for n in range(600))
         + "never,7,alice,app,produce,1\n"
     )
-    (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: alice}\n  values: {producer_byte_rate: 2kB}\n"
-    )
-
-    (tmp_path / "before.yaml").write_text((tmp_path / "quotas.yaml").read_text().replace("2kB", "2MB"))
+    (tmp_path / "quotas.yaml").write_text(quotas(alice="2kB"))
+    (tmp_path / "before.yaml").write_text(quotas(alice="2MB"))
     options = ["--quotas", "quotas.yaml", "--against", "before.yaml", "--engine", "local", "--report", "a.html"]
 
     done = kquota("audit", "broker 7", *options)

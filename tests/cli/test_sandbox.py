@@ -1,7 +1,6 @@
 """`kquota sandbox` from start to stop."""
 
 import json
-import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -15,6 +14,7 @@ from tests.brokers.kafka import CONFIG_COMMAND, COORDINATES, NAME
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL
 from tests.cli.conftest import Kquota, validated
+from tests.support.processes import ran
 
 
 def test_start_use_status_stop(kquota: Kquota) -> None:
@@ -116,7 +116,7 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
             "--entity-type",
             "users",
         ]
-        assert "alice" in subprocess.run(java, capture_output=True, text=True, check=True).stdout, "Kafka's own client"
+        assert "alice" in ran(java).stdout, "Kafka's own client"
         assert kquota("sandbox", "start", "--broker", "--user", "dora", **sandbox).code == 8, "it has to start anew"
     finally:
         kquota("sandbox", "stop", "--broker", **sandbox)

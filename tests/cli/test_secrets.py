@@ -15,6 +15,7 @@ from kquota.backends import wire
 from kquota.backends.secrets import crosses_networks, without
 from kquota.cli.main import run
 from tests.backends.test_kafka_peers import VERSIONS, Peer
+from tests.cli.conftest import quotas
 from tests.support.listening import serving
 
 SECRET = "S3cr3t-m4rker"
@@ -27,8 +28,7 @@ JAAS = f'sasl.jaas.config={PLAIN} required username="alice" password="{SECRET}";
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    quotas = [{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 1}}]
-    Path("quotas.json").write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": quotas}))
+    Path("quotas.json").write_text(quotas(alice=1))
     Path("store.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Kquota
+from tests.cli.conftest import Kquota, quotas
 from tests.support.waiting import until
 
 
@@ -29,9 +29,7 @@ def test_another_host_sees_undoes_and_ends_what_one_wrote(kquota: Kquota, prod: 
     leased = kquota(*alter, "producer_byte_rate=3MB", "--for", "1h", **one)
     assert "kquota reconcile --quiet --context prod --journal cluster" in leased.err
     assert "entry 3" in kquota("describe", **other).err
-    (tmp_path / "q.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas: [{entity: {user: alice}, values: {producer_byte_rate: 3MB}}]\n"
-    )
+    (tmp_path / "q.yaml").write_text(quotas(alice="3MB"))
     assert "the plan makes it permanent" in kquota("plan", "q.yaml", **other).err
     assert kquota("alter", "--user", "alice", "--for", "1s", "--yes", **one).code == 0
     until(lambda: not kquota("reconcile", **other).err.startswith("nothing is due"), pause_s=0.5)

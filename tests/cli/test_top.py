@@ -1,9 +1,7 @@
 """`kquota top` as people and scripts run it, on recorded pages of metrics."""
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +14,7 @@ from kquota.live.explain import last_run
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
+from tests.support.processes import ran
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 PAGE = str(SAMPLES / "scrape-resource.prom")
@@ -290,10 +289,7 @@ def test_one_source_at_a_time(kquota: Kquota) -> None:
 
 def test_it_ends_with_its_reader(tmp_path: Path) -> None:
     line = f"{sys.executable} -m kquota top --metrics {PAGE} --quotas {QUOTAS} --interval 1s | head -n 1"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True
-    )
+    done = ran(["bash", "-c", line], tmp_path)
 
     assert done.stdout.startswith("STATE")
 

@@ -1,8 +1,6 @@
 """Documents that are meant to harm, or are broken: an error of one line, soon; and how values are read."""
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +19,7 @@ from kquota.documents.quotas import read_quotas
 from kquota.documents.validation import LIMITS, MOST, Checks
 from kquota.errors import InputError
 from kquota.files import read_bytes
+from tests.support.processes import ran
 
 HEAD = "kind: kquota.quotas\nversion: 1\n"
 
@@ -181,15 +180,7 @@ def test_every_keyword_of_the_schemas_is_checked() -> None:
     """A keyword that is not known would fit anything."""
     known = {
         *LIMITS,
-        "type",
-        "$ref",
-        "properties",
-        "additionalProperties",
-        "propertyNames",
-        "items",
-        "oneOf",
-        "anyOf",
-        "if",
+        *("type", "$ref", "properties", "additionalProperties", "propertyNames", "items", "oneOf", "anyOf", "if"),
     }
     notes = {"then", "else", "$schema", "$id", "$defs", "title", "description"}
 
@@ -258,13 +249,10 @@ def test_what_a_shell_puts_in_the_place_of_a_file_is_read(tmp_path: Path) -> Non
     quotas.write_text('{"kind":"kquota.quotas","version":1,"quotas":[]}')
     kquota = f"{sys.executable} -m kquota lint"
     script = f"{kquota} <(cat {quotas}) && cat {quotas} | {kquota} /dev/stdin && {kquota} - < {quotas}"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
-    ran = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=300, check=False
-    )
+    done = ran(["bash", "-c", script])
 
-    assert (ran.returncode, ran.stderr) == (0, "nothing found\n" * 3)
+    assert (done.returncode, done.stderr) == (0, "nothing found\n" * 3)
 
 
 def test_a_file_without_an_end_is_left_soon(tmp_path: Path) -> None:

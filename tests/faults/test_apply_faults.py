@@ -30,6 +30,7 @@ from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import quotas_document
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
+from tests.support.processes import ran
 
 COUNT = 3_000
 """Three batches of an apply, so that it can end between two of them."""
@@ -62,6 +63,11 @@ class Cluster:
     journal: Journal
     folder: Path
 
+    @property
+    def words(self) -> list[str]:
+        """The options, as a command line has them."""
+        return [word for name, value in self.options.items() for word in (f"--{name.replace('_', '-')}", value)]
+
     def open(self) -> QuotaBackend:
         return connect(timeout_s=30, **self.options)  # type: ignore[arg-type]
 
@@ -73,11 +79,10 @@ class Cluster:
         file = self.folder / f"{rate}.json"
         quotas = QuotaSnapshot({Entity(user=f"u{number:05}"): {KEY: rate} for number in range(COUNT)})
         file.write_text(to_json(quotas_document(quotas)))
-        options = [word for name, value in self.options.items() for word in (f"--{name.replace('_', '-')}", value)]
         arguments = ["apply", str(file), "--yes", "--force", "-o", "json", "--timeout", str(timeout_s)]
         arguments += ["--journal", str(self.journal.folder)]
         return subprocess.Popen(
-            [sys.executable, *(("-c", STOPS) if stops else ("-m", "kquota")), *arguments, *options],
+            [sys.executable, *(("-c", STOPS) if stops else ("-m", "kquota")), *arguments, *self.words],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -274,22 +279,8 @@ def test_the_journal_of_a_killed_apply_leads_back(cluster: Cluster) -> None:
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     time.sleep(1)
-    options = [word for name, value in cluster.options.items() for word in (f"--{name.replace('_', '-')}", value)]
-    undo = [
-        sys.executable,
-        "-m",
-        "kquota",
-        "undo",
-        "--yes",
-        "--journal",
-        str(cluster.journal.folder),
-        *options,
-        "-o",
-        "json",
-    ]
-    done = subprocess.run(
-        undo, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=PATIENCE_S, check=False
-    )
+    undo = ["undo", "--yes", "--journal", cluster.journal.folder, *cluster.words, "-o", "json"]
+    done = ran([sys.executable, "-m", "kquota", *undo])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcome"] == "applied"
     with cluster.open() as fresh:

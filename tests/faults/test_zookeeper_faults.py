@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -27,7 +26,7 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.errors import KquotaError, Unreachable
-from tests.support.processes import stand_still
+from tests.support.processes import ran, stand_still
 from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples
 from tests.support.waiting import until
@@ -122,9 +121,7 @@ def run(jobs: list[list[Any]], folder: Path, at_once: int) -> tuple[list[int], s
     """The exit codes of the jobs, and what they said on stderr."""
     file = folder / "jobs.json"
     file.write_text(json.dumps(jobs))
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.faults.test_zookeeper_faults", str(file), str(at_once)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
+    done = ran([sys.executable, "-m", "tests.faults.test_zookeeper_faults", file, at_once])
     assert done.returncode == 0, done.stderr
     codes: list[int] = json.loads(done.stdout)
     return codes, done.stderr

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,18 @@ def ran(
         text=True,
         timeout=900,
         check=False,
+    )
+
+
+def started(arguments: Sequence[object], folder: Path = ROOT) -> subprocess.Popen[str]:
+    """A kquota that runs, and whose output is read from pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kquota", *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
