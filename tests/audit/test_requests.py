@@ -21,7 +21,7 @@ from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
-from kquota.audit.sources.lost import notes
+from kquota.audit.sources.lost import ANY, notes
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import Prediction
@@ -303,6 +303,15 @@ def test_ends_of_requests_without_their_beginnings_are_lost_requests(tmp_path: P
     assert found == {"slow": Verdict.THROTTLED, "fast": Verdict.UNDETERMINED, "absent": Verdict.UNDETERMINED}
 
 
+@pytest.mark.parametrize("at", [500, 520])
+def test_a_line_of_two_requests_is_where_others_are_lost(tmp_path: Path, at: int) -> None:
+    """A hole in a log begins in one request and ends in another. Those between were of any kind, and anybody's."""
+    text = "\n".join(lines := whole_log())
+    start, end = text.index(lines[100]) + at, text.index(lines[150]) + 600
+    result = audit(written(tmp_path, [text[:start] + text[end:]]))
+    assert result.quality.noted["request-log"] >= {*ANY}
+
+
 def test_holes_of_a_truncated_log_are_no_brokers(tmp_path: Path) -> None:
     """A log that is copied and cut to nothing while a broker writes begins with zeros."""
     lines = ["\0" * 5000 + line if place % 60 == 0 else line for place, line in enumerate(whole_log())]
@@ -413,6 +422,8 @@ APP = CUT % '"app"'
         ('{"message":"Events dropped","count":20,"reason":"Service call failed."}', 4, ""),
         ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
         ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
+        ("[... 20,000 characters truncated ...]", 4, ""),
+        ("[2026-05-04 10:20:30,456] INFO Truncated log orders-0 to 3", 0, ""),
         ("Dropping the data of 3 topics, skipped message formats", 0, ""),
         ("Deleted 3 log segments, lost leadership of 3 partitions", 0, ""),
     ],

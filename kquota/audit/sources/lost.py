@@ -36,6 +36,7 @@ _THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
 _SUPPRESSED: Final = re.compile(
     rf"(?i){_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}"
     r"|\b(?:drop|skip)\w*\s(?:lo\w+\s)?(?:messages|events|lines|data)\b|(?:message|event|line)(?:s|\(s\))\s+dropped"
+    r"|\A\W{0,8}[\w ,.]{0,40}\btruncated\b[\w ,.]{0,40}\W{0,8}\Z"
 )
 """What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"

@@ -92,6 +92,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
 
 _END: Final = re.compile(r'principal\\*"?:')
 """What the end of a request has."""
+_TORN: Final = re.compile("truncated|field")
+"""Why a line cannot be read that has the beginning of a request and the end of one, but not all between."""
 _PACKED: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 """What packed data has, and text has not."""
 _HEADING: Final = 200
@@ -263,6 +265,8 @@ class _Rows:
         if lost := set(notes(text)):
             self._tally.note(DIALECT, *lost)
             self._halves -= 1
+            if _TORN.match(reason) and _END.search(text):  # of two requests, and others may have been between them
+                self._tally.note(DIALECT, *ANY)
         elif _END.search(text):
             self._halves += 1
         elif len(text) <= _HEADING and STAMP.search(text) is None:  # a line with a time is of another logger
