@@ -111,7 +111,8 @@ def top(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AtTerminal]:
 
 def counters(lines: list[str]) -> list[str]:
     """The counters of the table, as far as they are shown."""
-    return [line[1:].split()[1] for line in lines if re.match(r"[> ]  (THROTTLED|WITHIN|UNLIMITED) ", line)]
+    shown = (re.match(r"[> ]  (?:(?:THROTTLED|WITHIN|UNLIMITED) +)?((?:user|client-id)=\S+)", line) for line in lines)
+    return [match[1] for match in shown if match is not None]
 
 
 def marked(lines: list[str]) -> list[str]:
@@ -122,7 +123,7 @@ def test_keys(top: AtTerminal) -> None:
     """Select, explain, show all, sort, filter, pause and quit."""
     lines = top.until(lambda lines: len(counters(lines)) == 4)
     assert "client-id=sens" in marked(lines)[0]
-    assert ("left out: SET FOR, LIMIT, " in "".join(lines)) == (top.columns == 80)
+    assert ("left out: SET FOR, SHARE, " in "".join(lines)) == (top.columns == 80)
     assert "q quit" in "".join(lines)
     top.press("\x1b[B")
     top.until(lambda lines: "user=alice" in "".join(marked(lines)))

@@ -337,23 +337,26 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         return "-" if value is None else text(value)
 
     return [
-        (Column("STATE", whole=True, spare=3), _state),
-        (Column("COUNTER", least=24), lambda use: safe(use.counter.subject)),
+        (Column("STATE", whole=True, spare=4), _state),
+        (Column("COUNTER", least=16), lambda use: safe(use.counter.subject)),
         (Column("KEY", whole=True), lambda use: use.counter.key.value),
-        (Column("SET FOR", spare=8), lambda use: "-" if use.level is None else source(use.counter.key, use.entity)),
-        (Column("LIMIT", number=True, spare=4), lambda use: limit_text(use.counter.key, use.limit)),
+        (
+            Column("SET FOR", spare=3, least=10),
+            lambda use: "-" if use.level is None else source(use.counter.key, use.entity),
+        ),
+        (Column("LIMIT", number=True, spare=2), lambda use: limit_text(use.counter.key, use.limit)),
         (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
-        (Column("SHARE", number=True, spare=2), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
-        (Column("THROTTLE", number=True, spare=5), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
+        (Column("SHARE", number=True, spare=5), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
+        (Column("THROTTLE", number=True, spare=6), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
         (
             Column("TREND", number=True, spare=10),
             lambda use: known(use.trend, lambda trend: f"{'+' if trend >= 0 else ''}{_rate(use.counter.key, trend)}/s"),
         ),
         (
-            Column("UNTIL", number=True, spare=7),
+            Column("UNTIL", number=True, spare=8),
             lambda use: "now" if use.until_throttled_s == 0 else known(use.until_throttled_s, age),
         ),
-        (Column("BROKER", spare=6, tells=True), lambda use: safe(use.counter.broker) or "-"),
+        (Column("BROKER", spare=7, tells=True), lambda use: safe(use.counter.broker) or "-"),
         (Column("CLIENTS", spare=9), clients),
         (Column("AGE", number=True, spare=11), lambda use: age(use.age_s(now_ms))),
     ]
