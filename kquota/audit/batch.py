@@ -233,6 +233,8 @@ class Tally:
     """What went into the brokers' exempt thread time, by reason; `acks_0` are events whose time alone is exempt."""
     repeated: int = 0
     """Requests that were there before; they count once."""
+    outside: int = 0
+    """Records outside the time that counts (`ReadSettings.since_ms`)."""
     rejected: int = 0
     rejects: list[Reject] = field(default_factory=list)
     unread: dict[str, UnreadFile] = field(default_factory=dict)
@@ -258,6 +260,7 @@ class Tally:
             total.ungoverned += tally.ungoverned
             total.exempt += tally.exempt
             total.repeated += tally.repeated
+            total.outside += tally.outside
             total.rejected += tally.rejected
             total.rejects += tally.rejects
             total.unread = {**tally.unread, **total.unread}

@@ -204,6 +204,8 @@ def _recommend(asked: usage.Asked) -> str:
         return "kquota recommend"
     words += [] if asked.quotas is None else ["--quotas", str(asked.quotas)]
     words += [] if asked.broker is None else ["--broker", asked.broker]
+    words += [] if asked.since is None else ["--since", asked.since]
+    words += [] if asked.until is None else ["--until", asked.until]
     words += ["--log-timezone", asked.log_timezone] if params.on_command_line("log_timezone") else []
     return safe(shlex.join(words) + params.there(asked.given.access()))
 

@@ -153,7 +153,7 @@ def data_of(quality: Tally) -> dict[str, Any]:
     """The account of the data, as documents have it; the brokers' answers are a part of their own."""
     return picked(
         quality,
-        """events ungoverned exempt rejected repeated first_ms last_ms several_brokers unread_files
+        """events ungoverned exempt rejected repeated outside first_ms last_ms several_brokers unread_files
         exemptions""",
     )
 

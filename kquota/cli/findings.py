@@ -405,8 +405,9 @@ def _how_on_spark(result: AuditResult) -> Iterator[Part]:
 
 
 def _unread(quality: Tally) -> str:
-    """How many requests were there twice, and how many files could not be read to their ends."""
-    text = f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
+    """How many requests do not count, were there twice, and how many files could not be read to their ends."""
+    text = f"; {many(quality.outside, 'record')} outside --since and --until" if quality.outside else ""
+    text += f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
     files = len(quality.unread_files)
     return f"{text}; {many(files, 'file')} not read to the end" if files else text
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +17,14 @@ from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage, settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import Given
-from kquota.cli.options import argument, by, choice, count, flag, gathered, lasting, path, value
+from kquota.cli.options import argument, by, choice, count, duration, flag, gathered, lasting, path, value
 from kquota.cli.streams import note
 from kquota.cli.text import many
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
+from kquota.reconcile import now
 from kquota.state import state_folder
 
 if TYPE_CHECKING:
@@ -92,6 +96,11 @@ class Asked:
         "NAME", "The broker that wrote the files; else each of several folders names its broker."
     )
     log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC")
+    since: str | None = value(
+        "TIME",
+        "Only what was recorded from then on: 2026-01-31T12:00, in --log-timezone, or so long before now, as 1h.",
+    )
+    until: str | None = value("TIME", "Only what was recorded before then.")
     kafka_version: str = params.KAFKA_VERSION
     server_properties: Path | None = params.SERVER_PROPERTIES
     quota_window_num: int | None = count(
@@ -157,6 +166,9 @@ class Asked:
         if self.table is not None and self.engine == "local":
             raise click.UsageError("--table is Spark's: it needs --engine spark")
         time_zone(self.log_timezone)
+        since_ms, until_ms = self._epoch_ms(self.since, -math.inf), self._epoch_ms(self.until, math.inf)
+        if since_ms >= until_ms:
+            raise click.UsageError("--since is before --until")
         facts = session.with_release(self.facts, (self.named.live if against == "live" else self.named).access)
         broker = session.load_broker_settings(facts)
         topic = None if self.topic is None else self.topic_client()
@@ -170,11 +182,25 @@ class Asked:
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(ignored for snapshot in snapshots for ignored in snapshot.ignored)
         read = replace(settings.read, broker=self.broker, zone=self.log_timezone, num_partitions=self.num_partitions)
+        read = replace(read, since_ms=since_ms, until_ms=until_ms)
         if topic is not None:
             kafka, timeout_s = topic
             read = replace(read, kafka=kafka, timeout_s=timeout_s)
         recorded = recorded_quotas(recorded_under)
         return replace(settings, in_force=bool(self.in_force), recorded_under=recorded, read=read)
+
+    def _epoch_ms(self, text: str | None, without: float) -> float:
+        """The time that an option names, or the time without one. Raises click.BadParameter."""
+        if text is None:
+            return without
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            with suppress(click.BadParameter):
+                return now() - duration(text)
+            such_as = "a time such as 2026-01-31T12:00, or a length of time such as 1h"
+            raise click.BadParameter(f"{text!r} is not {such_as}") from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.log_timezone))).timestamp() * 1000
 
     def _check_input(self) -> None:
         """Raises click.UsageError unless one thing is named to be audited."""
@@ -225,6 +251,8 @@ class Asked:
 
 asked_of_all = gathered("asked", Asked)
 """The argument and the options that say what is audited, as the argument `asked`."""
+asked_to_follow = gathered("asked", Asked, since=None, until=None)
+"""The same for a command that reads what comes."""
 asked_of_events = gathered(
     "asked",
     Asked,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources import ReadSettings, plan_splits, request_log
 from kquota.audit.sources.lost import ANY, notes
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
@@ -57,8 +57,9 @@ def whole_log(**changes: Any) -> list[str]:
     return [log_line(n, user, client=client, **changes) for n in range(120) for user, client in users.items()]
 
 
-def audit(folder: Path, broker: str | None = None) -> AuditResult:
-    return local.audit(plan_splits([str(folder)], "auto"), AuditSettings(QUOTAS, read=ReadSettings(broker)), "logs")
+def audit(folder: Path, broker: str | None = None, **read: Any) -> AuditResult:
+    settings = AuditSettings(QUOTAS, read=ReadSettings(broker, **read))
+    return local.audit(plan_splits([str(folder)], "auto"), settings, "logs")
 
 
 def written(folder: Path, lines: Sequence[str], name: str = "kafka-request.log") -> Path:
@@ -340,6 +341,27 @@ def test_a_part_of_a_log_shows_the_least(tmp_path: Path) -> None:
         assert (least.estimate, least.high) == (None, None)
         assert least.low <= of_all.estimate
     assert (part.muted_share.estimate, part.muted_share.high) == (None, 1)
+
+
+@pytest.mark.parametrize("worth_it", [0, 1 << 60], ids=["scanned", "line by line"])
+def test_what_is_outside_a_time_is_as_if_it_had_not_been_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth_it: int
+) -> None:
+    """Two recordings in one file were one with a gap."""
+    for name in ("_WORTH_IT", "_WORTH_COMPILING"):
+        monkeypatch.setattr(request_log, name, worth_it)
+    lines = whole_log()
+    part = audit(written(tmp_path, lines[60:140], "part.log"))
+    (tmp_path / "part.log").unlink()
+    since_ms, until_ms = (
+        1000 * datetime(2026, 5, 4, 10, 20, second, tzinfo=UTC).timestamp() - 100 for second in (15, 35)
+    )
+    result = audit(written(tmp_path, lines), since_ms=since_ms, until_ms=until_ms)
+    assert result.findings.equals(part.findings)
+    assert (result.quotas, result.quality.answers) == (part.quotas, part.quality.answers)
+    assert (result.quality.events, result.quality.outside) == (80, len(lines) - 80)
+    with pytest.raises(InputError, match=f"none of {len(lines)} records is of the time that is asked about"):
+        audit(tmp_path, until_ms=0)
 
 
 def test_numbers_of_other_connections_are_other_requests(tmp_path: Path) -> None:

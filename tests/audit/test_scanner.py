@@ -82,7 +82,7 @@ class Fast:
         buffer.flags.writeable = False  # as the lines of a file: the code for it is compiled once
         at = 0
         rows: list[Any] = []
-        self.scanner.begin(self.names, self.data, Forgetful())
+        self.scanner.begin(self.names, self.data, Forgetful(), ReadSettings().counts)
         while at < len(text):
             found = self.scanner.read(buffer, at, len(text))
             new: list[Any] = ["follower"] * found.count

@@ -55,6 +55,7 @@ def files(tmp_path: Path) -> None:
         ("broker-7 --quotas quotas.json --kafka-version latest", 3, "not a Kafka version"),
         ("broker-7 --quotas quotas.json --server-properties bad.properties", 3, "quota.window.num: 0 is not between 1"),
         ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
+        ("broker-7 --quotas quotas.json --since 1m", 3, "none of 9 records is of the time that is asked about"),
         ("broker-7 --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
     ],
 )
@@ -67,6 +68,19 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert (done.code, done.out) == (code, "")
     assert says in done.complaint
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--since yesterday", "'yesterday' is not a time such as"),
+        ("--since 2026-01-02 --until 2026-01-02", "--since is before --until"),
+    ],
+)
+def test_a_time_is_one(kquota: Kquota, options: str, says: str) -> None:
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", *options.split())
+    assert done.code == 2
+    assert says in done.err
 
 
 def test_without_java(kquota: Kquota, tmp_path: Path) -> None:

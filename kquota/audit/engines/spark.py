@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from kquota.audit.batch import Batch, Tally, answers_in
+from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import stages, under_spark_submit
 from kquota.audit.engines.package import is_packed, named_package
 from kquota.audit.engines.portable import decode, encode
@@ -29,7 +29,7 @@ from kquota.audit.evidence.whole import result
 from kquota.audit.ledger.charge import Charger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, Split, usage
+from kquota.audit.sources import ReadSettings, Split, counted, usage
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.garbage import look_seldom
 
@@ -209,9 +209,7 @@ def batches_of(batches: Iterable[pa.RecordBatch], reading: ReadSettings, what: s
     """The usage in the rows of a task, which errors call `what`."""
     tables = joined(batches, usage.BATCH_ROWS)
     for batch in usage.to_batches(tables, what, reading.broker, "", tally, version=reading.version):
-        tally.saw(batch.time_ms, batch.records)
-        tally.heard(answers_in(batch, every=reading.by_client))
-        yield batch
+        yield counted(batch, reading, tally)
 
 
 def partition() -> int:

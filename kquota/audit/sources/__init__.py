@@ -8,6 +8,7 @@ Everything about files that dialects share is here.
 import importlib
 import io
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -121,6 +122,13 @@ class ReadSettings:
     """Whether to yield what a request log shows of the data (`DataLog`), besides what is charged."""
     by_client: bool = False
     """Whether to count the requests of each client, and not only the throttled ones, for what brokers answered."""
+    since_ms: float = -math.inf
+    until_ms: float = math.inf
+    """The time that counts (epoch ms), without its end: what came before or after is as if it had not been recorded."""
+
+    def counts(self, time_ms: Any) -> Any:
+        """Whether each of some times counts."""
+        return (self.since_ms <= time_ms) & (time_ms < self.until_ms)
 
 
 def plan_splits(
@@ -186,11 +194,12 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
     try:
         for batch in batches:
             if isinstance(batch, Samples):
+                if settings.since_ms > -math.inf or settings.until_ms < math.inf:
+                    raise UnreadableFile(f"{split.path}: samples, of which no part can be audited")
                 tally.note(split.dialect, batch.series.key.value)
                 tally.saw(batch.end_ms, len(batch))
             elif isinstance(batch, Batch):
-                tally.saw(batch.time_ms, batch.records)
-                tally.heard(answers_in(batch, every=settings.by_client))
+                batch = counted(batch, settings, tally)
             elif isinstance(batch, TopicLog) and batch.listeners:
                 tally.note(split.dialect, CONTROLLER)
             yield batch
@@ -205,6 +214,17 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
         # A file that is none of the export, a README beside the logs, hides nothing.
         if tally.events + tally.exempt > before:
             tally.note(split.dialect)
+
+
+def counted(batch: Batch, settings: ReadSettings, tally: Tally) -> Batch:
+    """The events in the time that counts; the tally gets what they show."""
+    counts = settings.counts(batch.time_ms)
+    if outside := len(batch) - int(np.count_nonzero(counts)):
+        tally.outside += outside
+        batch = batch.take(counts)
+    tally.saw(batch.time_ms, batch.records)
+    tally.heard(answers_in(batch, every=settings.by_client))
+    return batch
 
 
 def broker_of(split: Split, settings: ReadSettings) -> str:

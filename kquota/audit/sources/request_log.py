@@ -162,7 +162,7 @@ class _Rows:
         self.data = DataLog(broker) if settings.data else None
         self.topics = TopicLog(broker)
         if scanner is not None:
-            scanner.begin(self._names, self.data, tally.requests, firsts=connections is not None)
+            scanner.begin(self._names, self.data, tally.requests, settings.counts, firsts=connections is not None)
 
     def __len__(self) -> int:
         shown = 0 if self.data is None else self.data.rows
@@ -179,6 +179,7 @@ class _Rows:
         while at < stop:
             found = scanner.read(buffer, at, stop, path)
             self._tally.repeated += found.repeated
+            self._tally.outside += found.outside
             self._numbers.append(found.numbers)
             if found.followers:
                 self._tally.spare("follower_fetch", found.followers, found.followers_ns, whole=True)
@@ -235,6 +236,9 @@ class _Rows:
     def _take(self, parsed: Line, path: str) -> None:
         """Adds a request. Raises ValueError for a number that is out of range, or a text that is no name."""
         event = parsed.event
+        if not self._settings.counts(event.time_ms):
+            self._tally.outside += 1
+            return
         key, row = identity_of(event, self._names), row_of(event, self._names)
         if not self._tally.requests.news(np.array([key], np.uint64), path)[0]:
             self._tally.repeated += 1

@@ -91,6 +91,8 @@ class Usual:
     """(line, where it begins) of those that are left, but for blank ones."""
     repeated: int
     """How many requests were there before; no row is of them."""
+    outside: int
+    """How many are outside the time that counts; no row is of them."""
     count: int
     """How many lines there are in all."""
     stop: int
@@ -148,9 +150,20 @@ class Scanner:
         self._crcs = np.concatenate([self._crcs, new])
         return self._crcs
 
-    def begin(self, names: Names, data: DataLog | None, requests: Requests, *, firsts: bool = False) -> None:
-        """The names that are met from now on go there, what is shown of the data, and which requests were read."""
-        self._data, self._wants_firsts, self._requests = data, firsts, requests
+    def begin(
+        self,
+        names: Names,
+        data: DataLog | None,
+        requests: Requests,
+        counts: Callable[[Int64s], Flags],
+        *,
+        firsts: bool = False,
+    ) -> None:
+        """The names that are met from now on go there, what is shown of the data, and which requests were read.
+
+        `counts` says which times count.
+        """
+        self._data, self._wants_firsts, self._requests, self._counts = data, firsts, requests, counts
         self._users = _Meaning(names.users.__getitem__)
         self._clients = _Meaning(names.clients.__getitem__)
         self._connections = _Meaning(names.connections.__getitem__)
@@ -260,6 +273,8 @@ class _Reading:
         )
         time_ms, connections, position = rows[:, of.TIME_MS], rows[:, of.PEER], rows[:, of.POSITION]
         spent_ns = np.maximum(rows[:, of.REQUEST_NS], rows[:, of.EXEMPT_NS])
+        outside = self.usual_lines & ~scanner._counts(time_ms)
+        self.refuse(outside)
         known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
         parts = (connections, correlation, np.array([crc32(name.encode()) for name in names])[api], time_ms, spent_ns)
         keys = identity(*(part[known].astype(np.uint64) for part in parts))
@@ -280,7 +295,7 @@ class _Reading:
                 firsts.append((connection, int(time_ms[first]), bool(opens[first])))
         begins = self._lines[walk.BEGIN]
         blank = np.isin(self.buffer[begins], _BLANKS) & (np.diff(begins, append=self.stop) <= 2)
-        odd = np.flatnonzero(~self.usual_lines & ~repeated & ~blank)
+        odd = np.flatnonzero(~self.usual_lines & ~repeated & ~outside & ~blank)
         own = follows | ((api == of.PRODUCE) & (position & 3 == OTHER_LIBRARY))
         read = np.flatnonzero(self.usual_lines)
         return Usual(
@@ -289,6 +304,7 @@ class _Reading:
             begins[lines],
             list(zip(odd.tolist(), begins[odd].tolist(), strict=True)),
             int(repeated.sum()),
+            int(outside.sum()),
             self.count,
             self.stop,
             int(follows.sum()),

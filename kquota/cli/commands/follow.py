@@ -102,7 +102,7 @@ class LiveQuotas:
 
 
 @click.command("follow", cls=audited.Command)
-@usage.asked_of_all
+@usage.asked_to_follow
 @audited.options
 @options
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
