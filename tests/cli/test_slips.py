@@ -77,6 +77,12 @@ def test_a_slip_among_numbered_names(kquota: Kquota, tmp_path: Path, new: str, m
     assert linted.out.count("similar-name") == 1
 
 
+def test_many_new_names_are_no_slips_of_a_known_one(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "known.csv").write_text("user,producer_byte_rate\nTenant-029,1MB\n")
+    (tmp_path / "new.csv").write_text("user,producer_byte_rate\ntenant-029,1MB\ntenant-030,1MB\n")
+    assert "did you mean" not in kquota("plan", "new.csv", "--quotas", "known.csv").err
+
+
 def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
     done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
     assert (done.code, done.out) == (2, "")

@@ -88,8 +88,8 @@ _SHORT = 4
 def slips(names: Iterable[str]) -> dict[str, str]:
     """Names that are nearly one other name, by that name: a letter is missing, another one, elsewhere, or upper case.
 
-    Digits count clients: the other name has the same digits, where there is one. Without, a name of the larger family
-    is no slip. Where three families are so alike, none has a slip.
+    Digits count clients: the other name has the same digits, where there is one. A name of the larger family is no
+    slip. Where three families are so alike, none has a slip.
     """
     families: dict[str, dict[str, str]] = defaultdict(dict)
     for name in names:
@@ -115,6 +115,6 @@ def slips(names: Iterable[str]) -> dict[str, str]:
     for one, other in ((one, min(others)) for one, others in alike.items() if len(others) == 1):
         here, there = families[one], families[other]
         same = here.keys() & there.keys()
-        if alike[other] == {one} and (same or len(here) <= len(there)):
+        if alike[other] == {one} and len(here) <= len(there):
             slip[here[min(same or here)]] = there[min(same or there)]
     return slip
