@@ -129,16 +129,6 @@ class Cluster:
         """SASL_SSL: PLAIN."""
         return self.broker.addresses["SASL_TLS"]
 
-    @property
-    def unsecured(self) -> str:
-        """SASL_PLAINTEXT: OAUTHBEARER with tokens that nobody signs."""
-        return self.broker.addresses["UNSECURED"]
-
-    @property
-    def oidc(self) -> str:
-        """SASL_SSL: OAUTHBEARER with tokens of the authorization server."""
-        return self.broker.addresses["OIDC"]
-
 
 @pytest.fixture(scope="package")
 def cluster(certificates: Certificates, authorization_server: AuthorizationServer) -> Iterator[Cluster]:

@@ -34,35 +34,14 @@ def words(kind: Any) -> frozenset[object]:
     return frozenset(str(each) if isinstance(each, int) else each.value for each in members)
 
 
+ENUMERATIONS: tuple[Any, ...] = (
+    QuotaKey, Generation, Damage, EndedBy, check.State, plan.Action, plan.Severity, plan.Outcome, lint.Severity,
+    broker.Source, journal.Command, prediction.Source, finding.Basis, verdicts.Verdict, whatif.Verdict, episode.State,
+    episode.Under, use.State, probe.Probe, probe.Agreement, recommendation.Scope, recommendation.Change,
+    recommendation.Basis,
+)  # fmt: skip
 TYPES: set[frozenset[object]] = {
-    *map(
-        words,
-        (
-            QuotaKey,
-            Generation,
-            Damage,
-            EndedBy,
-            check.State,
-            plan.Action,
-            plan.Severity,
-            lint.Severity,
-            broker.Source,
-            plan.Outcome,
-            journal.Command,
-            prediction.Source,
-            finding.Basis,
-            verdicts.Verdict,
-            whatif.Verdict,
-            episode.State,
-            episode.Under,
-            use.State,
-            probe.Probe,
-            probe.Agreement,
-            recommendation.Scope,
-            recommendation.Change,
-            recommendation.Basis,
-        ),
-    ),
+    *map(words, ENUMERATIONS),
     frozenset(each.unit for each in probe.Probe),
     words(Engine) - {"auto"},
     words(whatif.Outcome) - {"as before"},

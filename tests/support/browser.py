@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
@@ -118,10 +118,6 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
-
-    def wait_for(self, script: str) -> None:
-        """Waits until a JavaScript expression is true."""
-        until(lambda: self.evaluate(script), f"never true: {script}")
 
     def pdf(self) -> bytes:
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
