@@ -157,13 +157,13 @@ def plan_splits(
                 continue
             kind = detect(file) if dialect == "auto" else dialect
             try:
-                mine = module(kind).splits(file)
+                pieces = module(kind).splits(file)
             except UnreadableFile:
                 raise
             except InputError as error:
                 faults.append(error)
-                mine = [Split(kind, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
-            splits += [replace(split, size=file.size // len(mine)) for split in mine]
+                pieces = [Split(kind, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
+            splits += [replace(split, size=file.size // len(pieces)) for split in pieces]
     if not splits and others:
         raise InputError(f"{', '.join(paths)}: no usage events in it ({others[0][1].removeprefix('left out: ')})")
     if not splits:
@@ -239,8 +239,8 @@ def own_document(file: File) -> str | None:
     head = file.beginning
     if _QUARANTINE.match(head):
         return "records that could not be read before"
-    found = _DOCUMENT.match(head)
-    return None if found is None else f"a document {found[1].decode()}"
+    match = _DOCUMENT.match(head)
+    return None if match is None else f"a document {match[1].decode()}"
 
 
 _DOCUMENT = re.compile(rb"""\A(?:\s|#.*\n)*\{?\s*["']?kind["']?\s*:\s*["']?(kquota\.[a-z-]+)""")

@@ -39,10 +39,10 @@ class ConnectionLog:
 
     def add(self, ip: str, connection: str, time_ms: int, *, opens: bool) -> None:
         """Takes a request; the earliest one of a connection counts, of two at one moment ApiVersions."""
-        mine = self.firsts.setdefault(ip, {})
-        known = mine.get(connection)
+        firsts = self.firsts.setdefault(ip, {})
+        known = firsts.get(connection)
         if known is None or (time_ms, not opens) < (known.time_ms, not known.opens):
-            mine[connection] = First(time_ms, opens)
+            firsts[connection] = First(time_ms, opens)
 
     def merge(self, other: ConnectionLog) -> None:
         """Takes what another part of the same broker's log shows."""

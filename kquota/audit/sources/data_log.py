@@ -134,17 +134,17 @@ class DataLog:
         if not request["acks"]:
             return  # there is no answer with its offsets
         answers = {
-            (_key(topic), each["index"]): each
+            (_key(topic), partition["index"]): partition
             for topic in response["responses"]
-            for each in topic["partitionResponses"]
+            for partition in topic["partitionResponses"]
         }
         rows = _rows()
         for topic in request["topicData"]:
             code = self._topic(topic, "name")
-            for each in topic["partitionData"]:
-                size, answer = each.get("recordsSizeInBytes"), answers[_key(topic), each["index"]]
+            for partition in topic["partitionData"]:
+                size, answer = partition.get("recordsSizeInBytes"), answers[_key(topic), partition["index"]]
                 if answer["errorCode"] == _NONE and size and size > 0:
-                    rows.extend(Appended(since_us, code, each["index"], size, answer["baseOffset"]))
+                    rows.extend(Appended(since_us, code, partition["index"], size, answer["baseOffset"]))
         self.appended += rows
 
     def _add_fetched(
@@ -160,18 +160,18 @@ class DataLog:
             raise ValueError(f"fetch version {version!r} is not known")
         user, client, connection, time_ms = who
         asked = [
-            Part(self._topic(topic, "topic"), each["partition"], each["fetchOffset"], each["partitionMaxBytes"])
+            Part(self._topic(topic, "topic"), part["partition"], part["fetchOffset"], part["partitionMaxBytes"])
             for topic in request["topics"]
-            for each in topic["partitions"]
+            for part in topic["partitions"]
         ] + [
             Part(self._topic(topic, "topic"), index, FORGOTTEN, 0)
             for topic in request.get("forgottenTopicsData") or ()
             for index in topic["partitions"]
         ]
         delivered = [
-            Part(self._topic(topic, "topic"), each["partitionIndex"], each.get("recordsSizeInBytes") or 0, 0)
+            Part(self._topic(topic, "topic"), part["partitionIndex"], part.get("recordsSizeInBytes") or 0, 0)
             for topic in response["responses"]
-            for each in topic["partitions"]
+            for part in topic["partitions"]
         ]
         fetch = Fetched(
             read_us,
@@ -191,8 +191,8 @@ class DataLog:
 
 def table(rows: "array[int]", kind: type[Appended] | type[Fetched] | type[Part]) -> Int64s:
     """Rows of that kind as a table, a row each."""
-    found: Int64s = np.array(rows, np.int64).reshape(-1, len(kind._fields))
-    return found
+    numbers: Int64s = np.array(rows, np.int64).reshape(-1, len(kind._fields))
+    return numbers
 
 
 def _key(topic: Mapping[str, Any]) -> Any:

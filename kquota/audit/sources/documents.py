@@ -30,8 +30,8 @@ def documents(path: str, tally: Tally) -> Iterator[tuple[str, Any]]:
     if damage is not None:
         tally.leave(path, "file", damage.reason)
     position = 0
-    while found := _BEGIN.search(text, position):
-        position = found.start()
+    while match := _BEGIN.search(text, position):
+        position = match.start()
         place = f"line {text.count(chr(10), 0, position) + 1}"
         try:
             document, position = _DECODER.raw_decode(text, position)

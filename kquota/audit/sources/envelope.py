@@ -198,25 +198,25 @@ def message_in(data: bytes, zone: LogZone) -> str | None:
             (value,) = filter(_holds, value.values())
         message = str(value).rstrip("\r\n") if isinstance(value, str) and b'\\"' in data else ""
         start = message.find(START)
-        found = last_moment(message, start, zone) if start >= 0 else None
+        time = last_moment(message, start, zone) if start >= 0 else None
     except (ValueError, OverflowError, RecursionError):
         return None
-    if found is None:
+    if time is None:
         return None
-    if outer is not None and outer.zoned and not found[1]:
-        if zone.shift or apart_ms(outer.moment, found[0]):
+    if outer is not None and outer.zoned and not time[1]:
+        if zone.shift or apart_ms(outer.moment, time[0]):
             raise OtherZone
-        zone.before = found[0]
+        zone.before = time[0]
     is_plain = message.isprintable() and not _MEANING.search(message) and not _MEMBER.search(message, 0, start)
     return message if is_plain else None
 
 
 def unwrap(line: str, zone: tzinfo) -> Request:
     """The request in a line. Raises ValueError with a short reason, RecursionError for JSON nested too deeply."""
-    found = _in_text(line, zone, None, _LEVELS)
-    if found.moment is not None and math.isnan(found.moment):
+    request = _in_text(line, zone, None, _LEVELS)
+    if request.moment is not None and math.isnan(request.moment):
         raise ValueError("the times around the request are days apart: export the message with its own time only")
-    return found
+    return request
 
 
 def _in_text(text: str, zone: tzinfo, outer: _Time | None, levels: int, *, quoted: bool = True) -> Request:
@@ -279,9 +279,9 @@ def _check_names(before: str, request: str, plain: int) -> None:
     `plain` is how many backslashes mean one: in JSON, each is there twice.
     """
     delimited = "\t" in request or _DELIMITED.search(before)
-    found = list(_BACKSLASHES.finditer(request)) if delimited else []
-    odd = {each[1] for each in found if len(each[0]) % (2 * plain) == plain}
-    doubled = found and not any(len(each[0]) % (2 * plain) for each in found)
+    runs = list(_BACKSLASHES.finditer(request)) if delimited else []
+    odd = {run[1] for run in runs if len(run[0]) % (2 * plain) == plain}
+    doubled = runs and not any(len(run[0]) % (2 * plain) for run in runs)
     coded = any(len(code) > 1 for code in odd)
     if doubled or coded or (plain == 1 and odd & _ADDED):
         raise _Quoted(_SEVERAL_MEANINGS)
@@ -323,24 +323,24 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
                 return _in_value(value, zone, None, levels)._replace(origin=NO_SIGNS)
             around = last_moment(text, opening.start(), zone)
             try:
-                found = _in_value(value, zone, outer if around is None else _Time(*around), levels)
+                request = _in_value(value, zone, outer if around is None else _Time(*around), levels)
             except ValueError as error:
                 raise _Quoted(str(error)) from None
-            return _from(found, origin_of(before, text[end:]))
+            return _from(request, origin_of(before, text[end:]))
     if start >= 0:
         return Request(_decoded(text, start)[0], "", _nearest(text, start, zone, outer))
     if mark[0] == COMPLETED:
-        told = text[mark.end() :]
-        if _OLD.match(told):
+        body = text[mark.end() :]
+        if _OLD.match(body):
             _check_rest(text, mark.end())
-        if told.strip() == "{":
+        if body.strip() == "{":
             raise ValueError(SEVERAL_LINES)
-        if told.lstrip().startswith(("{", "\\")) and "isForwarded" in told[:40]:
-            _decoded(told, told.index("{"))  # says where it is malformed
-        if '""' in told and '"' in text[: mark.start()]:
+        if body.lstrip().startswith(("{", "\\")) and "isForwarded" in body[:40]:
+            _decoded(body, body.index("{"))  # says where it is malformed
+        if '""' in body and '"' in text[: mark.start()]:
             raise ValueError("a quote in a name may be there twice: export the lines as JSON")
-        _check_names(text[: mark.start()], told, 1)
-        return Request(None, told, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
+        _check_names(text[: mark.start()], body, 1)
+        return Request(None, body, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
     raise ValueError(NOT_A_LINE)
@@ -365,12 +365,12 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
     if _is_bytes(value):
         value = bytes(value).decode()
     if isinstance(value, str):
-        found = _in_text(value, zone, outer, levels - 1)
-        header = {} if found.fields is None else found.fields.get("requestHeader") or {}
-        names = (found.text.rstrip(), (found.fields or {}).get("principal"), header.get("clientId"))
+        request = _in_text(value, zone, outer, levels - 1)
+        header = {} if request.fields is None else request.fields.get("requestHeader") or {}
+        names = (request.text.rstrip(), (request.fields or {}).get("principal"), header.get("clientId"))
         if any(isinstance(name, str) and _CONTROLS.search(name) for name in names):
             raise _Quoted(_SEVERAL_MEANINGS)  # backslashes of names that were not escaped as quotes were
-        return found
+        return request
     time = _time_of(value, zone)
     nearest = outer if time is None else time
     if isinstance(value, dict):
@@ -378,16 +378,16 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         if "isForwarded" in value and "requestHeader" in value:
             return Request(value, "", None if nearest is None else nearest.moment, origin_in(value))
     holding = [*filter(_holds, _members(value))]
-    texts = [each for each in holding if isinstance(each, str)]
+    texts = [member for member in holding if isinstance(member, str)]
     # Collectors keep the message beside what they made of it, and cut one of both.
     held = [
-        _in_value(each, zone, nearest, levels)
-        for each in holding
-        if not any(each in other for other in texts if isinstance(each, str) and len(each) < len(other))
+        _in_value(member, zone, nearest, levels)
+        for member in holding
+        if not any(member in text for text in texts if isinstance(member, str) and len(member) < len(text))
     ]
     if not held:
         raise ValueError(NOT_A_LINE)
-    if any(each[:2] != held[0][:2] for each in held):
+    if any(request[:2] != held[0][:2] for request in held):
         raise ValueError(SEVERAL_REQUESTS)
     return _from(held[0], origin_in(value))
 
@@ -399,10 +399,10 @@ def _from(request: Request, origin: Mapping[str, str]) -> Request:
 
 def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | None:
     """The time before a request. A local one without its zone is compared with a time around it that has one."""
-    found = last_moment(text, end, zone)
-    if found is None:
+    time = last_moment(text, end, zone)
+    if time is None:
         return None if outer is None else outer.moment
-    moment, zoned = found
+    moment, zoned = time
     if outer is None or zoned or not outer.zoned:
         return moment
     return in_zone_of(outer.moment, moment, zone)
@@ -435,8 +435,8 @@ def _nested(value: dict[str, Any]) -> dict[str, Any]:
     for name, member in value.items():
         *way, last = name.split(".")
         place = whole
-        for each in way:
-            place = place.setdefault(each, {})
+        for step in way:
+            place = place.setdefault(step, {})
             if not isinstance(place, dict):
                 raise ValueError("the collector took the request apart: export the message itself")
         place[last] = member
@@ -446,7 +446,7 @@ def _nested(value: dict[str, Any]) -> dict[str, Any]:
 def _named(value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, dict):
         return value.items()
-    return ((f"{place}", each) for place, each in enumerate(value if isinstance(value, list) else ()))
+    return ((f"{place}", member) for place, member in enumerate(value if isinstance(value, list) else ()))
 
 
 def _members(value: Any) -> Iterable[Any]:
@@ -472,10 +472,10 @@ def _time_of(value: Any, zone: tzinfo) -> _Time | None:
     The time at which something began counts only without another. Where times are days apart, those count that are
     called nothing but a time. Without any, or with several, nobody knows the time: it is no number.
     """
-    found = list(_times(value, zone))
-    found = [each for each in found if _BEGINNING.search(each[0]) is None] or found
-    longest = max((time.digits for _, time in found), default=0)  # systemd's times since the boot are µs, too
-    times = [(name, time) for name, time in found if time.digits in (0, longest)]
+    times = list(_times(value, zone))
+    times = [(name, time) for name, time in times if _BEGINNING.search(name) is None] or times
+    longest = max((time.digits for _, time in times), default=0)  # systemd's times since the boot are µs, too
+    times = [(name, time) for name, time in times if time.digits in (0, longest)]
     if not _agree(times):
         times = [(name, time) for name, time in times if _A_TIME.fullmatch(name)]
         if not times or not _agree(times):
@@ -495,9 +495,9 @@ def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
             ((inner, member),) = _named(member)  # of a database that tells the types of values
             name = inner if _BEGINNING.search(inner) else name
         if isinstance(member, str) and len(member) < 64:
-            found = moment_of(member, zone)
-            if found is not None:
-                yield name, _Time(*found)
+            time = moment_of(member, zone)
+            if time is not None:
+                yield name, _Time(*time)
             elif member.isascii() and member.isdigit() and len(member) in (13, 16, 19):
                 yield name, _Time(epoch_ms(int(member)), True, len(member))
         elif isinstance(member, int | float) and not isinstance(member, bool):

@@ -98,15 +98,15 @@ def read_events(
     clients = []
     starts = np.searchsorted(owners[rows], np.arange(len(names) + 1))
     plain = Counter(map(_plain, names))
-    for each, owner in names.items():
+    for name, owner in names.items():
         start, end = int(starts[owner]), int(starts[owner + 1])
         if start < end:
-            broker, user, client_id, kind = each
-            name, api = _plain(each), _APIS.get(kind, _OTHER_API)
-            if plain[name] > 1:
+            broker, user, client_id, kind = name
+            label, api = _plain(name), _APIS.get(kind, _OTHER_API)
+            if plain[label] > 1:
                 old = "old" if kind == PERMISSIVE else ""
-                name += f" ({', '.join(filter(None, (api, old, broker)))})"
-            client = Client(name, api, brokers=(broker,), closed=False, strict=kind != PERMISSIVE, given=(start, end))
+                label += f" ({', '.join(filter(None, (api, old, broker)))})"
+            client = Client(label, api, brokers=(broker,), closed=False, strict=kind != PERMISSIVE, given=(start, end))
             if kind == CONNECTION:  # it has an ip in place of a client-id
                 clients.append(replace(client, ip=client_id))
             else:

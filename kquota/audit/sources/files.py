@@ -75,13 +75,13 @@ def find(path: str) -> list[File]:
     """
     if path.startswith("file:/"):
         path = unquote(urlsplit(path).path)
-    found = _find_remote(_parse(path)) if _is_remote(path) else _find_local(Path(path))
+    files = _find_remote(_parse(path)) if _is_remote(path) else _find_local(Path(path))
     # The topics may lie beside the logs that are meant, and their segments end in .log, too.
-    topics = {_plain(file.path).parent for file in found if name_of(file.path) == "meta.properties"}
-    found = [file for file in found if topics.isdisjoint(_plain(file.path).parents)]
-    if not found:
+    topics = {_plain(file.path).parent for file in files if name_of(file.path) == "meta.properties"}
+    files = [file for file in files if topics.isdisjoint(_plain(file.path).parents)]
+    if not files:
         raise InputError(f"{path}: a folder without files", hint="give a log file, or a folder of log files")
-    return sorted(found, key=lambda file: file.path)
+    return sorted(files, key=lambda file: file.path)
 
 
 def name_of(path: str) -> str:
@@ -175,8 +175,8 @@ def _find_local(path: Path) -> list[File]:
                 # A pipe would be waited for, and cannot be read in pieces, nor by executors.
                 raise InputError(f"{path}: not a file or a folder", hint="write what comes from a pipe to a file first")
             return [_local_file(path)]
-        found = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
-        return [_local_file(file) for file in found]
+        files = [file for file in path.rglob("*") if file.is_file() and _is_data(file.relative_to(path).as_posix())]
+        return [_local_file(file) for file in files]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
 

@@ -51,7 +51,7 @@ _WORDS: Final = {(FALSE, b"false"): None, (walk.TEXT, b"null"): NOTHING, (COUNT,
 """What words mean where not any value is skipped."""
 _DIGITS: Final = {SKIPPED: walk.NUMBER, walk.INT: walk.INT, walk.TIME: walk.TIME}
 _STRINGS: Final = {SKIPPED: walk.STRING, walk.TEXT: walk.TEXT}
-_VALUES: Final = {b'"': _STRINGS, **{bytes([each]): _DIGITS for each in b"-0123456789"}}
+_VALUES: Final = {b'"': _STRINGS, **{bytes([code]): _DIGITS for code in b"-0123456789"}}
 """What is done with a value, by its first byte and what is wanted of it."""
 _MOST_JOINTS: Final = 1 << 13
 _MOST_MARKS: Final = 32
@@ -82,18 +82,18 @@ class Learner:
     def learn(self, path: int, text: bytes) -> None:
         """Learns the joint that a text begins with, behind the last value of a path."""
         rows, letters, marks, firsts, _, used = self.joints
-        found = _Joint(self, *self._behind[path], text)
-        found.read(is_first=path == 0)
-        if found.at > walk.LONGEST or len(found.marks) > _MOST_MARKS:
-            found.kind, found.at, found.marks = walk.ODD, min(found.at, walk.LONGEST), []
+        joint = _Joint(self, *self._behind[path], text)
+        joint.read(is_first=path == 0)
+        if joint.at > walk.LONGEST or len(joint.marks) > _MOST_MARKS:
+            joint.kind, joint.at, joint.marks = walk.ODD, min(joint.at, walk.LONGEST), []
         number, begin, mark = used.tolist()
-        end, last = begin + len(text[: found.at]), mark + len(found.marks)
-        target = self._paths.setdefault((found.path, found.ending), len(self._paths))
+        end, last = begin + len(text[: joint.at]), mark + len(joint.marks)
+        target = self._paths.setdefault((joint.path, joint.ending), len(self._paths))
         if target == len(self._behind):
-            self._behind.append((tuple(found.frames), found.ending))
-        rows[number] = begin, end - begin, firsts[path], target, found.kind, found.level, found.cell, mark, last
+            self._behind.append((tuple(joint.frames), joint.ending))
+        rows[number] = begin, end - begin, firsts[path], target, joint.kind, joint.level, joint.cell, mark, last
         letters[begin:end] = np.frombuffer(text, np.uint8, end - begin)
-        marks[mark:last] = np.array(found.marks, np.int64).reshape(-1, walk.MARK)
+        marks[mark:last] = np.array(joint.marks, np.int64).reshape(-1, walk.MARK)
         firsts[path] = number
         is_full = end > len(letters) - walk.LONGEST - WIDTH or last > len(marks) - _MOST_MARKS
         used[:] = len(rows) if is_full else number + 1, end, last

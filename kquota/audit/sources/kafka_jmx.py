@@ -72,9 +72,9 @@ def _answers(split: Split, broker: str, tally: Tally) -> Iterator[Reading]:
 def _in_order(bean: str) -> str:
     """The name of an MBean with its properties as Kafka orders them: Jolokia sorts them."""
     domain, _, rest = bean.partition(":")
-    found = dict(_PROPERTY.findall(rest))
-    told = [f"{name}={found[name]}" for name in ("type", "user", "client-id") if name in found]
-    return f"{domain}:{','.join(told)}"
+    properties = dict(_PROPERTY.findall(rest))
+    ordered = [f"{name}={properties[name]}" for name in ("type", "user", "client-id") if name in properties]
+    return f"{domain}:{','.join(ordered)}"
 
 
 def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator[Reading]:
@@ -86,9 +86,9 @@ def _readings(split: Split, broker: str, zone: tzinfo, tally: Tally) -> Iterator
             if line.startswith(HEADER):
                 # A quote inside of a name is escaped: this cuts between names only.
                 columns = [of_mbean(name, broker) for name in line[1:].removesuffix('"').split('","')[1:]]
-            elif (told := _TIME.fullmatch(line)) is not None:
+            elif (match := _TIME.fullmatch(line)) is not None:
                 time_ms = None
-                time_ms = _time_ms(told[1], zone)
+                time_ms = _time_ms(match[1], zone)
             elif columns:
                 yield from _row(line, columns, zone)
             else:
@@ -111,15 +111,15 @@ def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]
 
 def _attribute(line: str, time_ms: int | None, broker: str) -> list[Reading]:
     """A line of its own for an attribute."""
-    found = _ATTRIBUTE.fullmatch(line)
-    if found is None:
+    match = _ATTRIBUTE.fullmatch(line)
+    if match is None:
         raise ValueError("not a line of JmxTool")
-    series = of_mbean(found[1], broker)
+    series = of_mbean(match[1], broker)
     if series is None:
         return []
     if time_ms is None:
         raise ValueError("no time before it")
-    return _reading(series, time_ms, found[2])
+    return _reading(series, time_ms, match[2])
 
 
 def _reading(series: Series, time_ms: int, text: str) -> list[Reading]:

@@ -90,8 +90,8 @@ class Lost:
         self.reason = self.lacks or REASON
         """Why nobody knows."""
         self.of_anybody = self.lacks or _UNREAD
-        for each in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
-            _, key, client = each.split("\0", 2)
+        for note in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
+            _, key, client = note.split("\0", 2)
             self._clients.setdefault(key, set()).add(client)
 
     def __bool__(self) -> bool:
@@ -99,8 +99,8 @@ class Lost:
 
     def may_be_of(self, key: str, client_id: str) -> bool:
         """Whether one may be charged to a counter of that client-id; an empty one is a counter of all."""
-        found = self._clients.get(key, set())
-        return bool(found) and (not client_id or client_id in found or "" in found or len(found) > _MOST)
+        clients = self._clients.get(key, set())
+        return bool(clients) and (not client_id or client_id in clients or "" in clients or len(clients) > _MOST)
 
     def doubted(self, findings: pa.Table) -> pa.Table:
         """The findings, without a verdict on any counter that one may be charged to."""

@@ -90,8 +90,8 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     stamp = stamps[-1]
     if not re.fullmatch("[0-9-]{10}[ T][0-9:]{8}", stamp["iso"] or "") or stamp["half"] or len(stamp["zone"] or "") > 6:
         return None
-    found = last_moment(text, len(text), zone)
-    if found is None or _moment(stamp, zone) != found[0]:
+    time = last_moment(text, len(text), zone)
+    if time is None or _moment(stamp, zone) != time[0]:
         return None
     spans = (stamp.span(name) for name in ("zone", "fraction"))
     return Layout(stamp.start(), *(max(place, 0) for span in spans for place in span))
@@ -135,13 +135,13 @@ def in_zone_of(collected: float, moment: float, zone: tzinfo) -> float:
     west = off - own // timedelta(milliseconds=1)
     is_zone = _EAST_MS <= west <= _WEST_MS and collected - moment - off < _LATE_MS
     is_zone &= west <= 0 or west % _HOUR_MS == 0 or west in _WEST_HALVES_MS
-    found = moment + off if is_zone else moment
+    shifted = moment + off if is_zone else moment
     if isinstance(zone, LogZone):
         known, before = moment + zone.shift, zone.before
-        if before is not None and (not is_zone or abs(known - before) <= abs(found - before)):
-            found = known
-        zone.shift, zone.before = found - moment, found
-    return found
+        if before is not None and (not is_zone or abs(known - before) <= abs(shifted - before)):
+            shifted = known
+        zone.shift, zone.before = shifted - moment, shifted
+    return shifted
 
 
 def moment_of(text: str, zone: tzinfo) -> tuple[float, bool] | None:
@@ -191,9 +191,9 @@ def _zone(text: str, moment: datetime, zone: tzinfo) -> tzinfo:
     """The zone of a time by its name or offset. Raises ValueError for a name that several zones have."""
     if text == "Z":
         return UTC
-    if found := _OFFSET.fullmatch(text):
-        minutes = int(found[2]) * 60 + int(found[3] or 0)
-        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    if match := _OFFSET.fullmatch(text):
+        minutes = int(match[2]) * 60 + int(match[3] or 0)
+        return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
     if text in _HOURS:
         return timezone(timedelta(hours=_HOURS[text]))
     if "/" in text:

@@ -43,7 +43,7 @@ class Topic(NamedTuple):
     """`hashCode` of its id, where that is told."""
     partitions: int = UNKNOWN
     """Asked for: of a new topic, or from then on; UNKNOWN for the default."""
-    told: int = UNKNOWN
+    total: int = UNKNOWN
     """How many it has, by the answer."""
     placed: int | None = None
     """How many partitions to add come with their brokers."""
@@ -98,28 +98,28 @@ def _parse(fields: Mapping[str, Any], api: str, who: tuple[float, str, str, str]
     strict = _whole(fields["requestHeader"]["requestApiVersion"]) >= STRICT_SINCE[api]
     throttle_ms = _whole(response.get("throttleTimeMs", 0))
     if api == "DELETE_TOPICS":
-        names = [each["name"] for each in request["topics"]] if "topics" in request else request["topicNames"]
+        names = [topic["name"] for topic in request["topics"]] if "topics" in request else request["topicNames"]
         # The name is null of a topic that was asked for by its id, and is not there.
-        deleted = tuple(_answered(each) for each in response["responses"] if each["name"] is not None)
+        deleted = tuple(_answered(answer) for answer in response["responses"] if answer["name"] is not None)
         asked = tuple(_text(name) for name in names if name is not None)
         return TopicRequest(*who, api, strict, throttle_ms, deleted, asked)
     validate_only = bool(request.get("validateOnly"))
     topics = []
     if api == "CREATE_TOPICS":
-        answers = {each["name"]: each for each in response["topics"]}
-        for each in request["topics"]:
-            answer = answers[each["name"]]
-            told = _whole(answer.get("numPartitions", UNKNOWN))
-            size = len(each["assignments"]) or _whole(each["numPartitions"])
-            topics.append(_answered(answer)._replace(partitions=size, told=told))
+        answers = {answer["name"]: answer for answer in response["topics"]}
+        for topic in request["topics"]:
+            answer = answers[topic["name"]]
+            total = _whole(answer.get("numPartitions", UNKNOWN))
+            size = len(topic["assignments"]) or _whole(topic["numPartitions"])
+            topics.append(_answered(answer)._replace(partitions=size, total=total))
     else:
-        answers = {each["name"]: each for each in response["results"]}
-        for each in request["topics"]:
-            answer = answers[each["name"]]
-            found = _SIZE.search(answer.get("errorMessage") or "")
-            told = int(found[1] or found[2]) if found else UNKNOWN
-            placed = None if each["assignments"] is None else len(each["assignments"])
-            topics.append(_answered(answer)._replace(partitions=_whole(each["count"]), told=told, placed=placed))
+        answers = {answer["name"]: answer for answer in response["results"]}
+        for topic in request["topics"]:
+            answer = answers[topic["name"]]
+            match = _SIZE.search(answer.get("errorMessage") or "")
+            total = int(match[1] or match[2]) if match else UNKNOWN
+            placed = None if topic["assignments"] is None else len(topic["assignments"])
+            topics.append(_answered(answer)._replace(partitions=_whole(topic["count"]), total=total, placed=placed))
     return TopicRequest(*who, api, strict, throttle_ms, tuple(topics), validate_only=validate_only)
 
 
@@ -182,7 +182,7 @@ class TopicBook:
                 continue  # failed before the quota was asked
             size = topic.partitions
             if size == UNKNOWN:
-                size = topic.told if topic.told > 0 else self.default_partitions
+                size = topic.total if topic.total > 0 else self.default_partitions
             charged.append((size, topic.error == _QUOTA_EXCEEDED))
             if topic.error == _NONE and not request.validate_only:
                 self._partitions[topic.name] = size
@@ -194,8 +194,8 @@ class TopicBook:
         charged = []
         for name in hash_order(list(topics), string_hash):
             topic = topics[name]
-            if topic.told != UNKNOWN:
-                self._partitions[name] = topic.told
+            if topic.total != UNKNOWN:
+                self._partitions[name] = topic.total
             before = self._partitions.get(name, UNKNOWN)
             size = topic.partitions - before if before != UNKNOWN else UNKNOWN
             if topic.error == _INVALID_REPLICA_ASSIGNMENT:
@@ -255,7 +255,7 @@ def mutations(logs: Iterable[TopicLog], default_partitions: int) -> list[Mutatio
     book = TopicBook(default_partitions)
     charged = []
     # A controller works on one request after the other, in the order in which they are begun with.
-    for request in sorted((each for log in logs for each in log.requests), key=lambda each: each.begun_ms):
+    for request in sorted((request for log in logs for request in log.requests), key=lambda request: request.begun_ms):
         if request.listener in listeners and (charges := book.charge(request)):
             charged.append(Mutation(request.begun_ms, request, charges))
     return in_order(charged)
@@ -269,11 +269,11 @@ def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
     """
     ordered: list[Mutation] = []
     tied: list[Mutation] = []
-    for mutation in [*sorted(charged, key=lambda each: each.time_ms), None]:
+    for mutation in [*sorted(charged, key=lambda mutation: mutation.time_ms), None]:
         if tied and (mutation is None or mutation.time_ms - tied[-1].time_ms > TIE_MS):
-            times = [each.time_ms for each in tied]
-            tied.sort(key=lambda each: each.charges[0].strict and each.charges[0].throttle_ms > 0)
-            ordered += [each._replace(time_ms=time_ms) for each, time_ms in zip(tied, times, strict=True)]
+            times = [peer.time_ms for peer in tied]
+            tied.sort(key=lambda peer: peer.charges[0].strict and peer.charges[0].throttle_ms > 0)
+            ordered += [peer._replace(time_ms=time_ms) for peer, time_ms in zip(tied, times, strict=True)]
             tied = []
         if mutation is not None:
             tied.append(mutation)
@@ -282,13 +282,12 @@ def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
 
 def batches(logs: Sequence[TopicLog], default_partitions: int) -> Iterator[Batch]:
     """What one controller charged, as `mutations`: requests of known size, and the others."""
-    charged = [
-        (each.time_ms, each.request, charge) for each in mutations(logs, default_partitions) for charge in each.charges
-    ]
+    requests = mutations(logs, default_partitions)
+    charged = [(time_ms, request, charge) for time_ms, request, charges in requests for charge in charges]
     for known in (True, False):
-        some = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
-        if some:
-            yield _batch(some, logs[0].broker, complete=known)
+        rows = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
+        if rows:
+            yield _batch(rows, logs[0].broker, complete=known)
 
 
 def _batch(rows: list[tuple[float, TopicRequest, Charge]], broker: str, *, complete: bool) -> Batch:

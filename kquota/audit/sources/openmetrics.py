@@ -43,12 +43,12 @@ def _readings(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Re
     for place, raw in lines(split, tally):
         try:
             text = raw.decode()
-            if (found := _PROMTOOL.fullmatch(text)) is not None:
+            if (match := _PROMTOOL.fullmatch(text)) is not None:
                 # What `promtool query` prints: each value behind its series, or in lines of their own below it.
-                printed = found["series"] or printed
-                if not found["value"]:
+                printed = match["series"] or printed
+                if not match["value"]:
                     continue
-                text = f"{printed} {found['value']} {round(float(found['time']) * 1000)}"
+                text = f"{printed} {match['value']} {round(float(match['time']) * 1000)}"
             yield from parse_line(text, settings.broker)
         except ValueError as error:  # UnicodeDecodeError is one
             reject(tally, DIALECT, split.path, place, error, raw)

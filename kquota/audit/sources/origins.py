@@ -89,7 +89,7 @@ def origin_in(value: Any) -> Mapping[str, str]:
 
 def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, list):  # of attributes, each may have its key and its value
-        pairs = [[*each.values()] if isinstance(each, dict) and len(each) == 2 else (0, each) for each in value]
+        pairs = [[*entry.values()] if isinstance(entry, dict) and len(entry) == 2 else (0, entry) for entry in value]
         value = {str(name or place): member for place, (name, member) in enumerate(pairs) if type(member) is not int}
     if isinstance(value, dict) and depth:
         for name, member in value.items():
@@ -168,13 +168,13 @@ class Origins:
         """Takes the signs of a request's line; what stands in the request as well is none."""
         if not is_anywhere(event.connection):
             return
-        told = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
+        traits = [fields.get(name) for name in ("listener", "securityProtocol", "clientInformation")]
         asked = fields.get("request") if event.api in ("produce", "fetch") else None
         for topic in [*(asked or {}).get("topicData" if event.api == "produce" else "topics", ())][:1]:
-            told += [topic.get(name) for name in ("name", "topic", "topicId")]
-        client = f"{event.api} User:{user_of(event.user, event.connection)} {event.client_id} {event.ip} {told}".lower()
-        about = f"{client} {event.user} {event.connection}".lower()
-        span = _Span(event.time_ms, event.time_ms, frozenset({connection}), frozenset({crc32(client.encode())}), 0)
+            traits += [topic.get(name) for name in ("name", "topic", "topicId")]
+        who = f"{event.api} User:{user_of(event.user, event.connection)} {event.client_id} {event.ip} {traits}".lower()
+        about = f"{who} {event.user} {event.connection}".lower()
+        span = _Span(event.time_ms, event.time_ms, frozenset({connection}), frozenset({crc32(who.encode())}), 0)
         for sign, value in signs.items():
             if len(value) < 3 or value.lower() not in about:
                 self._span(sign, value, span)
@@ -191,12 +191,12 @@ class Origins:
             self._span("file", path, span)
 
     def _span(self, sign: str, value: str, span: _Span) -> None:
-        mine = self._signs.setdefault(sign, {})
-        known = mine.get(value)
+        spans = self._signs.setdefault(sign, {})
+        known = spans.get(value)
         if known is not None:
-            mine[value] = known.with_(span)
-        elif len(mine) < _VALUES:
-            mine[value] = span
+            spans[value] = known.with_(span)
+        elif len(spans) < _VALUES:
+            spans[value] = span
 
     def notes(self) -> Iterator[str]:
         """What to note of them; of a sign of no brokers, only two values that show that."""
@@ -204,14 +204,14 @@ class Origins:
             owners: dict[int, str] = {}
             spans = whole
             for value, span in whole.items():
-                if shared := [owners[each] for each in span.connections if each in owners]:
+                if shared := [owners[connection] for connection in span.connections if connection in owners]:
                     spans = {value: span, shared[0]: whole[shared[0]]}
                     break
                 owners |= dict.fromkeys(span.connections, value)
-            for value, (first, last, *some, again) in spans.items():
-                numbers = (" ".join(map(str, sorted(each))) for each in some)
-                told = (_NOTE, self._broker, sign.replace("\0", " "), value.replace("\0", " "))
-                yield "\0".join((*told, f"{first}", f"{last}", *numbers, f"{again}"))
+            for value, (first, last, *sets, again) in spans.items():
+                numbers = (" ".join(map(str, sorted(members))) for members in sets)
+                texts = (_NOTE, self._broker, sign.replace("\0", " "), value.replace("\0", " "))
+                yield "\0".join((*texts, f"{first}", f"{last}", *numbers, f"{again}"))
 
 
 def check(source: str, noted: Iterable[str]) -> str | None:
@@ -220,10 +220,10 @@ def check(source: str, noted: Iterable[str]) -> str | None:
     Raises UnreadableFile where the lines of one log were written by several brokers at a time.
     """
     doubt = None
-    for told, is_sure in _mixed(noted):
+    for difference, is_sure in _mixed(noted):
         if is_sure:
-            raise several(source, told)
-        doubt = doubt or told
+            raise several(source, difference)
+        doubt = doubt or difference
     return doubt
 
 
@@ -239,10 +239,10 @@ def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
         if is_origin(note):
             _, broker, sign, value, first, last, connections, clients, again = note.split("\0")
             span = _Span(int(first), int(last), _numbers(connections), _numbers(clients), int(again))
-            mine = signs.setdefault((broker, sign), {})
-            mine[value] = mine[value].with_(span) if value in mine else span
-    for (_, sign), mine in sorted(signs.items()):
-        pairs = [*combinations(sorted(mine.items()), 2)]
+            spans = signs.setdefault((broker, sign), {})
+            spans[value] = spans[value].with_(span) if value in spans else span
+    for (_, sign), spans in sorted(signs.items()):
+        pairs = [*combinations(sorted(spans.items()), 2)]
         is_port = sign.startswith("port ")
         if not all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs):
             continue
@@ -254,8 +254,8 @@ def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
             and (is_port or not one.clients.isdisjoint(other.clients))
         ]
         if sizes:
-            told = f"{sign if is_port else 'they are from'} {', '.join(sorted(mine)[:3])}"
-            yield told, is_port or (max(sizes) > 1 and sum(span.again for span in mine.values()) >= _AGAIN)
+            difference = f"{sign if is_port else 'they are from'} {', '.join(sorted(spans)[:3])}"
+            yield difference, is_port or (max(sizes) > 1 and sum(span.again for span in spans.values()) >= _AGAIN)
 
 
 def doubted(why: str) -> str:

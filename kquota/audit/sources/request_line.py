@@ -201,8 +201,8 @@ def share_fetch_size(version: int, throttle_ms: int, response: Mapping[str, Any]
     distinguish an error before the charge from an error after it. So the size is known only for share fetches that
     found nothing.
     """
-    found = throttle_ms > 0 or response["errorCode"] != 0 or len(response["responses"]) > 0
-    return None if found else SHARE_FETCH_EMPTY.get(version)
+    is_hidden = throttle_ms > 0 or response["errorCode"] != 0 or len(response["responses"]) > 0
+    return None if is_hidden else SHARE_FETCH_EMPTY.get(version)
 
 
 def _is_refused(response: Any) -> bool:
@@ -226,7 +226,7 @@ def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[date
     def offset(second: int) -> timedelta:
         return datetime.fromtimestamp(second, zone).utcoffset() or timedelta()
 
-    found = []
+    hours = []
     first, last = first_ms // 1000, last_ms // 1000 + 1
     for day in range(first - _DAY_S, last + _DAY_S, _DAY_S):
         back = offset(day) - offset(day + _DAY_S)
@@ -236,5 +236,5 @@ def repeated_hours(zone: tzinfo, first_ms: int, last_ms: int) -> list[tuple[date
         again = day + change
         if first < again and last > again - back.total_seconds():
             begin = datetime.fromtimestamp(again, zone).replace(tzinfo=None)
-            found.append((begin, begin + back))
-    return found
+            hours.append((begin, begin + back))
+    return hours

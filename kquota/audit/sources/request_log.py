@@ -134,7 +134,7 @@ def _unwrapped(block: Block, zone: LogZone) -> tuple[bytes, list[bytes]]:
     except OtherZone:
         zone.before = before
         return block.padded, []
-    plain = [line if told is None else told.encode() + b"\n" for line, told in zip(lines, messages, strict=True)]
+    plain = [line if text is None else text.encode() + b"\n" for line, text in zip(lines, messages, strict=True)]
     return b"".join(plain) + PADDING, lines
 
 
@@ -177,20 +177,20 @@ class _Rows:
         buffer = np.frombuffer(text, np.uint8)
         at = number = 0
         while at < stop:
-            found = scanner.read(buffer, at, stop, path)
-            self._tally.repeated += found.repeated
-            self._tally.outside += found.outside
-            self._numbers.append(found.numbers)
-            if found.followers:
-                self._tally.spare("follower_fetch", found.followers, found.followers_ns, whole=True)
+            usual = scanner.read(buffer, at, stop, path)
+            self._tally.repeated += usual.repeated
+            self._tally.outside += usual.outside
+            self._numbers.append(usual.numbers)
+            if usual.followers:
+                self._tally.spare("follower_fetch", usual.followers, usual.followers_ns, whole=True)
             if self._connections is not None:
-                for connection, time_ms, opens in found.firsts:
+                for connection, time_ms, opens in usual.firsts:
                     ip = client_address(connection)
                     self._connections.add(ip, connection, time_ms, opens=opens)
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
             headings, heads = [0], [self._pieces.heading]
-            for line, begin in found.odd:
+            for line, begin in usual.odd:
                 data = wrapped[number + line] if wrapped else text[begin : text.index(b"\n", begin) + 1]
                 at_byte = begin if block.whole else sum(map(len, wrapped[: number + line])) or begin
                 place = partial(block.place_of, number + line, at_byte)
@@ -198,9 +198,9 @@ class _Rows:
                 owners += [line] * (len(self.rows) // ROW.size - len(owners))
                 if self._pieces.heading is not heads[-1]:
                     headings, heads = [*headings, line], [*heads, self._pieces.heading]
-            few = np.flatnonzero(np.isin(found.rows[:, 7], np.unique(found.rows[:, 7])[:_LOOKED_AT]))
+            few = np.flatnonzero(np.isin(usual.rows[:, 7], np.unique(usual.rows[:, 7])[:_LOOKED_AT]))
             few = few[:: max(1, len(few) // _LOOKED_AT)]
-            for line, begin in zip(found.lines[few].tolist(), found.begins[few].tolist(), strict=True):
+            for line, begin in zip(usual.lines[few].tolist(), usual.begins[few].tolist(), strict=True):
                 data = wrapped[number + line] if wrapped else text[begin : text.index(b"\n", begin)]
                 before, start, rest = data.decode().partition(START)
                 heading = heads[bisect(headings, line) - 1]
@@ -208,12 +208,12 @@ class _Rows:
                     parsed = parse(data.decode(), self._broker, apart)
                     if signs := {**parsed.origin, **heading}:
                         self._sign(signs, parsed)
-            rows = np.concatenate([found.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
+            rows = np.concatenate([usual.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
             if owners:  # in the order of the log
-                rows = rows[np.argsort(np.concatenate([found.lines, np.array(owners, np.int64)]), kind="stable")]
+                rows = rows[np.argsort(np.concatenate([usual.lines, np.array(owners, np.int64)]), kind="stable")]
             self.rows = whole
             self.rows += rows.tobytes()
-            at, number = found.stop, number + found.count
+            at, number = usual.stop, number + usual.count
 
     def read(self, line: bytes, place: Callable[[], str], path: str) -> None:
         """Adds what a line shows; one that is no request is tallied."""
@@ -309,7 +309,7 @@ class _Rows:
             self._origins.connected(connection, f"log {log + 1} in {split.path}" if log else split.path)
             if connection.client[-1] != REQUEST and is_anywhere(connection.name):
                 clients[connection.client].add(connection.number)
-        if in_turns(numbers[:, 0], numbers[:, 1], (sorted(mine) for mine in clients.values() if len(mine) > 1)):
+        if in_turns(numbers[:, 0], numbers[:, 1], (sorted(peers) for peers in clients.values() if len(peers) > 1)):
             raise several(split.path, "connections of one client share its numbers of requests")
         noted = set(self._origins.notes())
         check(split.path, noted)
@@ -327,7 +327,7 @@ class _Rows:
         ends = np.append(starts[1:], len(table)) - 1
         kinds = np.minimum.reduceat(table[order, 1] % UNSIZED, starts)
         firsts, lasts_ms = table[order[starts]].T[[7, 2, 3, 0]], table[order[ends], 0]
-        lists = [each.tolist() for each in (*firsts, lasts_ms, kinds, ends - starts, logs[order[starts]])]
+        lists = [column.tolist() for column in (*firsts, lasts_ms, kinds, ends - starts, logs[order[starts]])]
         for number, user, client, first_ms, last_ms, kind, again, log in zip(*lists, strict=True):
             name = names[number]
             who = (user_of(self._names.users.names[user], name), self._names.clients.names[client])

@@ -153,8 +153,8 @@ def _throttled(text: str | None, took: Mapping[str, float], response: str) -> tu
         held = max(held, 0.0)
     else:
         held = took["throttle"]
-    told = _THROTTLE.search(response)
-    return None if told is None else int(told["throttle"]), held
+    match = _THROTTLE.search(response)
+    return None if match is None else int(match["throttle"]), held
 
 
 def _produce(request: str, version: int, client_id: str) -> tuple[int, int, bool]:
@@ -166,11 +166,11 @@ def _produce(request: str, version: int, client_id: str) -> tuple[int, int, bool
     if body["sizes"] is None:
         return 0, acks, False
     sizes = list(_PARTITION_SIZE.finditer(body["sizes"]))
-    if sum(len(each[0]) for each in sizes) != len(body["sizes"]):
+    if sum(len(partition[0]) for partition in sizes) != len(body["sizes"]):
         return 0, acks, False
     topics: dict[str, list[int]] = {}
-    for each in sizes:
-        topics.setdefault(each["topic"], []).append(int(each["size"]))
+    for partition in sizes:
+        topics.setdefault(partition["topic"], []).append(int(partition["size"]))
     data = [
         {"name": topic, "partitionData": [{"recordsSizeInBytes": size} for size in sizes]}
         for topic, sizes in topics.items()
@@ -186,23 +186,23 @@ def _fetch(response: str, version: int) -> int | None:
     if not starts and ",responses=[]" not in response and "{responses=[]" not in response:
         return None
     topics = []
-    found = 0
+    count = 0
     for number, start in enumerate(starts):
         end = starts[number + 1].start() if number + 1 < len(starts) else len(response)
         partitions = []
-        for each in _FETCHED.finditer(response, start.end(), end):
-            if each["end"] is not None and int(each["end"]) == _UNBOUNDED:
+        for partition in _FETCHED.finditer(response, start.end(), end):
+            if partition["end"] is not None and int(partition["end"]) == _UNBOUNDED:
                 return None
             partitions.append(
                 {
-                    "recordsSizeInBytes": _records(each),
+                    "recordsSizeInBytes": _records(partition),
                     "records": None,
-                    "abortedTransactions": [None] * (each["aborted"] or "").count("producer_id="),
+                    "abortedTransactions": [None] * (partition["aborted"] or "").count("producer_id="),
                 }
             )
-        found += len(partitions)
+        count += len(partitions)
         topics.append({"topic": start["topic"], "partitions": partitions})
-    if found != response.count("record_set=") or "_tagged_fields={0=" in response:
+    if count != response.count("record_set=") or "_tagged_fields={0=" in response:
         return None
     return fetch_response_size(version, {"responses": topics})
 

@@ -152,8 +152,8 @@ class Requests:
             self._largest >>= 1
             self._timeless = self._timeless[self._timeless <= self._largest]
         known, counts = np.unique(self._timeless, return_counts=True)
-        mine = counts[np.searchsorted(known, keys[keys <= self._largest])]
-        if np.count_nonzero((mine > 1) & (mine < FEW)) >= max(ENOUGH, _MANY * len(mine)):
+        repeats = counts[np.searchsorted(known, keys[keys <= self._largest])]
+        if np.count_nonzero((repeats > 1) & (repeats < FEW)) >= max(ENOUGH, _MANY * len(repeats)):
             raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
 
     def shown(self, columns: Int64s, path: str) -> Iterator[str]:
@@ -197,15 +197,15 @@ class Requests:
     def sketch(self) -> set[str]:
         """What other tasks are to know of them."""
         parts = enumerate([*self._before, self._sketch])
-        return {f"{part} {key:x} {path}" for part, mine in parts for key, path in mine.items()}
+        return {f"{part} {key:x} {path}" for part, sketch in parts for key, path in sketch.items()}
 
 
 def check(sketches: Iterable[Iterable[str]]) -> None:
     """Raises InputError where tasks, or parts of them, have the same requests: their rates would be added up."""
     known: dict[str, str] = {}
     common: Counter[tuple[str, ...]] = Counter()
-    for each in sorted(note for sketch in sketches for note in sketch):
-        _, key, path = each.split(" ", 2)
+    for note in sorted(note for sketch in sketches for note in sketch):
+        _, key, path = note.split(" ", 2)
         if key in known:
             common[tuple(dict.fromkeys((known[key], path)))] += 1
         known.setdefault(key, path)
@@ -243,7 +243,7 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     if not many.any() or (len(connections) > 1 and whole * _DENSE < len(np.unique(numbers)) > _DENSE * len(numbers)):
         return 0
     steps, owner, inside = np.diff(numbers), owner[1:], np.diff(owner) == 0
-    single, jumps = (np.bincount(owner[inside & each], minlength=len(counts)) for each in (steps <= 1, steps > _JUMP))
+    single, jumps = (np.bincount(owner[inside & mask], minlength=len(counts)) for mask in (steps <= 1, steps > _JUMP))
     numbered = np.bincount(owners[own], minlength=len(counts)) > 0
     lacking = (numbered & (counts < _WHOLE * spans)) | ((single >= _DENSE * counts) & (jumps >= _JUMPS))
     if counts.max() < ENOUGH or (counts < _SPARSE * spans)[many].all():
@@ -259,11 +259,11 @@ def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]
     """
     order = np.argsort(connection, kind="stable")
     connections, numbers = connection[order], number[order]
-    for mine in clients:
-        starts, ends = (np.searchsorted(connections, mine[:_PAIRED], side) for side in ("left", "right"))
+    for client in clients:
+        starts, ends = (np.searchsorted(connections, client[:_PAIRED], side) for side in ("left", "right"))
         for one, other in combinations([np.unique(numbers[a:b]) for a, b in zip(starts, ends, strict=True)], 2):
             first, last = max(one[0], other[0]), min(one[-1], other[-1])
-            one, other = (each[(first <= each) & (each <= last)] for each in (one, other))
+            one, other = (sequence[(first <= sequence) & (sequence <= last)] for sequence in (one, other))
             if len(one) * len(other) >= _BY_CHANCE * (last - first + 1) > 0 and not np.isin(one, other).any():
                 return True
     return False

@@ -63,11 +63,11 @@ def gather(readings: Iterable[Reading], *, ceiling: bool = True, slack_ms: int =
     rows: dict[Series, list[Reading]] = {}
     for reading in readings:
         rows.setdefault(reading.series, []).append(reading)
-    for series, mine in rows.items():
+    for series, of_series in rows.items():
         yield Samples(
             series,
-            np.array([reading.end_ms for reading in mine], np.int64),
-            np.array([reading.value for reading in mine], np.float64),
+            np.array([reading.end_ms for reading in of_series], np.int64),
+            np.array([reading.value for reading in of_series], np.float64),
             ceiling,
             slack_ms,
         )

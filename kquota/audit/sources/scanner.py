@@ -113,7 +113,7 @@ class Scanner:
         cells = np.empty(_LINES * SLOTS + _ITEMS * walk.CELLS, np.int64)
         room = np.array([_LINES * SLOTS, _ITEMS, SLOTS])
         scratch, bases, state = np.zeros(walk.LONGEST, np.uint8), np.zeros(3, np.int64), np.zeros(6, np.int64)
-        self._found = walk.Found(cells, cells.view(np.float64), room, scratch, bases, state)
+        self._store = walk.Store(cells, cells.view(np.float64), room, scratch, bases, state)
         numbers = np.zeros((_TEXTS, 3), np.int64), np.zeros(_LETTERS, np.uint8)
         layouts = np.zeros((_TEXTS, 6), np.int64)
         self._texts = walk.Texts(np.empty(4 * _TEXTS, np.int32), *numbers, np.zeros(2, np.int64), layouts)
@@ -182,13 +182,13 @@ class Scanner:
 
         `buffer` goes on behind `stop`, an end of a line, by WIDTH such ends.
         """
-        state, texts = self._found.state, self._texts
+        state, texts = self._store.state, self._texts
         state[:3] = start, 0, 0
         while True:
-            reason = walk.walk(buffer, stop, _START, self._learner.joints, texts, self._found)
+            reason = walk.walk(buffer, stop, _START, self._learner.joints, texts, self._store)
             at, _, _, length, joint, place = state.tolist()
             if reason == walk.NEW_SHAPE:
-                self._learn(int(self._found.cells[int(state[1]) * SLOTS + walk.SHAPE]), bytes(buffer[at : at + length]))
+                self._learn(int(self._store.cells[int(state[1]) * SLOTS + walk.SHAPE]), bytes(buffer[at : at + length]))
             elif reason == walk.NEW_JOINT:
                 line = bytes(buffer[place : place + walk.LONGEST])
                 self._learner.learn(joint, line[: line.find(b"\n") + 1 or None])
@@ -217,10 +217,10 @@ class _Reading:
     """Some lines on the way from columns to rows."""
 
     def __init__(self, scanner: Scanner, buffer: Any) -> None:
-        self.scanner, self.buffer, found = scanner, buffer, scanner._found
-        self.stop, self.count, items = found.state[:3].tolist()
-        self._rows = found.cells[: self.count * SLOTS].reshape(-1, SLOTS)
-        self._items = found.cells[_LINES * SLOTS :][: items * walk.CELLS].reshape(-1, walk.CELLS)
+        self.scanner, self.buffer, store = scanner, buffer, scanner._store
+        self.stop, self.count, items = store.state[:3].tolist()
+        self._rows = store.cells[: self.count * SLOTS].reshape(-1, SLOTS)
+        self._items = store.cells[_LINES * SLOTS :][: items * walk.CELLS].reshape(-1, walk.CELLS)
         self._lines = np.ascontiguousarray(self._rows.T)
         self.usual_lines = self._lines[walk.USUAL] == 1
 
@@ -234,9 +234,9 @@ class _Reading:
 
     def meant(self, meaning: _Meaning, numbers: Int64s) -> Int64s:
         """The numbers of texts of usual lines; without one a line is not usual."""
-        found = meaning.of(self.scanner, np.where(self.usual_lines, numbers, walk.UNSET))
-        self.refuse(found == _INVALID)
-        return found
+        meant = meaning.of(self.scanner, np.where(self.usual_lines, numbers, walk.UNSET))
+        self.refuse(meant == _INVALID)
+        return meant
 
     def refuse(self, lines: Any) -> None:
         """These are not usual."""
@@ -310,7 +310,7 @@ class _Reading:
             int(follows.sum()),
             int(spent_ns[follows].sum()),
             np.stack(
-                [each[read] for each in (connections, correlation, own.astype(np.int64), spent_ns, time_ms)], axis=1
+                [column[read] for column in (connections, correlation, own.astype(np.int64), spent_ns, time_ms)], axis=1
             ),
             firsts,
         )

@@ -94,15 +94,15 @@ class Unpacked(io.RawIOBase):
 
 def _up_to_the_damage(member: Any, packed: bytes, size: int) -> bytes:
     """What comes of the most of the packed bytes that can be unpacked."""
-    good, bad, found = 0, len(packed), b""
+    good, bad, unpacked = 0, len(packed), b""
     while good < bad - 1:
         middle = (good + bad) // 2
         try:
-            found = member.copy().decompress(packed[:middle], size)
+            unpacked = member.copy().decompress(packed[:middle], size)
             good = middle
         except zlib.error:
             bad = middle
-    return found
+    return unpacked
 
 
 def damage_of(stream: IO[bytes]) -> Damage | None:

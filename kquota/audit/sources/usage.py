@@ -248,7 +248,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
 
     texts = (block.text for block in blocks(split, tally, _CSV_BYTES))
     first = next(texts, b"").removeprefix(BOM_UTF8)  # the first value begins behind it
-    header = b"" if (found := _HEADER.match(first)) is None else found[0]
+    header = b"" if (match := _HEADER.match(first)) is None else match[0]
     if reason := _fault(header):
         cure = " (iconv -f CP1252 -t UTF-8 makes it of what Windows writes)" if reason == _NOT_UTF8 else ""
         raise InputError(f"{split.path}: not a CSV file with a header: {reason}{cure}")
@@ -281,8 +281,8 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         lines = text
         if _fault(text):
             number = before + _count_lines(header) + 1
-            each = enumerate(text.splitlines(keepends=True), number)  # at \n, \r\n and \r, as Arrow
-            lines = b"".join(_checked(line, split.path, f"line {number}", tally) for number, line in each)
+            numbered = enumerate(text.splitlines(keepends=True), number)  # at \n, \r\n and \r, as Arrow
+            lines = b"".join(_checked(line, split.path, f"line {number}", tally) for number, line in numbered)
         try:
             table = csv.read_csv(io.BytesIO(header + lines), read_whole, row_by_row, as_texts)
         except pa.ArrowInvalid as error:
@@ -532,8 +532,8 @@ def _to_batch(
 
 def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
     """Which rows are of the APIs that are wanted."""
-    found = np.array([*map(wanted, api.values), False])
-    return found[api.codes] if found.any() else np.zeros(len(api.codes), bool)
+    is_wanted = np.array([*map(wanted, api.values), False])
+    return is_wanted[api.codes] if is_wanted.any() else np.zeros(len(api.codes), bool)
 
 
 def _addresses(ips: Column) -> Column:
@@ -630,8 +630,8 @@ _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.t
 def _checked_texts(codes: Int32s, values: list[bytes]) -> Column:
     """The column with what is not UTF-8 as such."""
     bad = np.array([not _is_utf8(value) for value in values])
-    found = np.where((codes >= 0) & bad[codes], _NOT_TEXT, codes).astype(np.int32)
-    return Column(found, [value.decode(errors="replace") for value in values])
+    checked = np.where((codes >= 0) & bad[codes], _NOT_TEXT, codes).astype(np.int32)
+    return Column(checked, [value.decode(errors="replace") for value in values])
 
 
 def _known(column: Column, otherwise: str = "") -> Column:

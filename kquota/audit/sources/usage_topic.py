@@ -50,12 +50,12 @@ def ends(topic: str, consumer: Any, kafka: Any, timeout_s: float) -> dict[int, t
     """
     where = f"topic {topic}"
     with librdkafka.errors(where):
-        found = consumer.list_topics(topic, timeout_s).topics[topic]
-        if found.error is not None:
-            raise librdkafka.error_of(found.error, where)
+        metadata = consumer.list_topics(topic, timeout_s).topics[topic]
+        if metadata.error is not None:
+            raise librdkafka.error_of(metadata.error, where)
         return {
             partition: consumer.get_watermark_offsets(kafka.TopicPartition(topic, partition), timeout_s)
-            for partition in sorted(found.partitions)
+            for partition in sorted(metadata.partitions)
         }
 
 

@@ -76,7 +76,7 @@ class Joints(NamedTuple):
     """How many joints, letters and marks there are; and paths."""
 
 
-class Found(NamedTuple):
+class Store(NamedTuple):
     """The slots of lines, one line after the other, then the cells of items; `times` are the same bytes as doubles."""
 
     cells: Any
@@ -139,9 +139,9 @@ def plain(typing, buffer, place):
     """How many bytes come before a quote, a backslash, a control or a byte beyond ASCII, WIDTH at most."""
 
     def code(context, builder, signature, args):
-        found = _loaded(context, builder, signature, args, _VECTOR)
-        stops = builder.or_(builder.icmp_unsigned("==", found, _all(34)), builder.icmp_unsigned("==", found, _all(92)))
-        return _first(builder, builder.or_(stops, builder.icmp_signed("<", found, _all(32))))
+        text = _loaded(context, builder, signature, args, _VECTOR)
+        stops = builder.or_(builder.icmp_unsigned("==", text, _all(34)), builder.icmp_unsigned("==", text, _all(92)))
+        return _first(builder, builder.or_(stops, builder.icmp_signed("<", text, _all(32))))
 
     return types.int64(buffer, types.int64), code
 
@@ -286,10 +286,10 @@ def fits(buffer, at, joints, joint):
 
 
 @inlined
-def marked(found, mark):
+def marked(store, mark):
     """Keeps what a joint shows by itself; whether that is usual."""
-    cells, state, level = found.cells, found.state, mark[MARK_LEVEL]
-    cell = found.bases[level] + mark[MARK_CELL]
+    cells, state, level = store.cells, store.state, mark[MARK_LEVEL]
+    cell = store.bases[level] + mark[MARK_CELL]
     if mark[MARK_ITEM] == VALUE:
         if cells[cell] != UNSET:
             return False
@@ -297,19 +297,19 @@ def marked(found, mark):
         return True
     cells[cell] += 1
     if mark[MARK_ITEM] != COUNTED:
-        if state[2] == found.items[1]:
+        if state[2] == store.items[1]:
             return False
-        base = found.items[0] + state[2] * CELLS
+        base = store.items[0] + state[2] * CELLS
         state[2] += 1
-        parent = (found.bases[level] - found.items[0]) // CELLS if level > 0 else BAD
+        parent = (store.bases[level] - store.items[0]) // CELLS if level > 0 else BAD
         cells[base], cells[base + 1], cells[base + 2] = mark[MARK_ITEM], state[1], parent
         cells[base + 3], cells[base + 4], cells[base + 5] = UNSET, UNSET, UNSET
-        found.bases[level + 1] = base
+        store.bases[level + 1] = base
     return True
 
 
 @inlined
-def walked(buffer, at, joints, texts, found):
+def walked(buffer, at, joints, texts, store):
     """Behind an object whose first key is there; the place of a joint that is new, if that is in `state`."""
     path = 0
     while True:
@@ -319,33 +319,33 @@ def walked(buffer, at, joints, texts, found):
             while joint > 0 and not fits(buffer, at, joints, joint):
                 joint = joints.rows[joint, NEXT]
             if joint == 0:
-                found.state[4] = path
+                store.state[4] = path
                 return at
             joints.guesses[path] = joint
         row = joints.rows[joint]
         at += row[LENGTH]
         for mark in range(row[MARKS], row[MARKS_END]):
-            if not marked(found, joints.marks[mark]):
+            if not marked(store, joints.marks[mark]):
                 return BAD
-        kind, path, cell = row[KIND], row[PATH], found.bases[row[LEVEL]] + row[CELL]
+        kind, path, cell = row[KIND], row[PATH], store.bases[row[LEVEL]] + row[CELL]
         if kind == END:
             return at
-        if kind == ODD or (kind in (INT, TIME, TEXT) and found.cells[cell] != UNSET):
+        if kind == ODD or (kind in (INT, TIME, TEXT) and store.cells[cell] != UNSET):
             return BAD
         begin = at
         if kind <= TIME:
             at, value, places = number(buffer, at)
             if kind == INT:
-                found.cells[cell] = value
+                store.cells[cell] = value
                 at = BAD if places > 0 else at
             elif kind == TIME:  # of no more than 15 digits, it is what any reader makes of them
-                found.times[cell] = value / POWERS[min(places, 15)]
+                store.times[cell] = value / POWERS[min(places, 15)]
                 at = BAD if value < 0 or at - begin > 15 + (places > 0) else at
         else:
             at = string_end(buffer, at)
             if kind == TEXT and at >= 0:
-                found.cells[cell] = number_of(texts, buffer, begin, at)
-                at = BAD if found.cells[cell] < 0 else at
+                store.cells[cell] = number_of(texts, buffer, begin, at)
+                at = BAD if store.cells[cell] < 0 else at
         if at < 0:
             return BAD
 
@@ -378,9 +378,9 @@ def tail_end(buffer, at):
 
 
 @inlined
-def stamped(buffer, at, start, texts, found, first):
+def stamped(buffer, at, start, texts, store, first):
     """Keeps the time before an object; DONE, NEW_SHAPE for a shape that is not known, BAD for one without a time."""
-    length, scratch, lines = start - at, found.scratch, found.cells
+    length, scratch, lines = start - at, store.scratch, store.cells
     if length > LONGEST // 8:
         return BAD
     for place in range(length):
@@ -404,19 +404,19 @@ def stamped(buffer, at, start, texts, found, first):
 
 
 @entry
-def walk(buffer, stop, start_text, joints, texts, found):
+def walk(buffer, stop, start_text, joints, texts, store):
     """Walks over lines up to `stop`, which is behind the end of one; why it stopped.
 
     `start_text` is the beginning of an object, which is looked for: with WIDTH bytes behind it.
     """
-    state, cells, slots, opening = found.state, found.cells, found.items[2], len(start_text) - WIDTH
+    state, cells, slots, opening = store.state, store.cells, store.items[2], len(start_text) - WIDTH
     at, guess = state[0], state[3]
     reason = DONE
     while at < stop:
         first, begun = state[1] * slots, state[2]
         if (
-            first + slots > found.items[0]
-            or 2 * begun > found.items[1]
+            first + slots > store.items[0]
+            or 2 * begun > store.items[1]
             or texts.used[0] + 512 > len(texts.entries)
             or texts.used[1] + 16 * LONGEST > len(texts.letters)
         ):
@@ -435,14 +435,14 @@ def walk(buffer, stop, start_text, joints, texts, found):
                 start += 1
         end = np.int64(BAD)
         if start >= 0:
-            how = stamped(buffer, at, start, texts, found, first)
+            how = stamped(buffer, at, start, texts, store, first)
             if how == NEW_SHAPE:
                 reason, guess = how, start - at
                 break
             if how == DONE:
                 guess = start - at
-                found.bases[0], state[4] = first, BAD
-                end = walked(buffer, start + 1, joints, texts, found)
+                store.bases[0], state[4] = first, BAD
+                end = walked(buffer, start + 1, joints, texts, store)
                 if state[4] >= 0:
                     state[5], state[2] = end, begun
                     end = np.int64(BAD)
