@@ -18,7 +18,7 @@ from kquota.audit.sources import ReadSettings, files, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.errors import InputError
 from tests.audit import oracle
-from tests.audit.request_lines import fields, line
+from tests.audit.request_lines import STAMP, fields, line
 from tests.audit.test_job import QUOTAS, many_events, many_findings
 
 EVENTS = many_events()
@@ -100,7 +100,7 @@ def test_a_folder_in_s3(s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) ->
     """Its files without hidden ones, large ones in pieces; the broker is the name of the last folder."""
     monkeypatch.setattr(sources, "LINE_SPLIT_BYTES", 5000)
     monkeypatch.setattr(sources, "BLOCK_BYTES", 700)
-    log = "".join(line(fields(sendTimeMs=number / 10)) for number in range(50)).encode()
+    log = "".join(line(fields()).replace(STAMP, f"2026-05-04 10:20:{second},456") for second in range(10, 60)).encode()
     put(s3, "logs/all/broker 1/kafka-request.log", log)
     other = log.replace(b"10.0.0.2:50000", b"10.0.0.3:50000")
     put(s3, "logs/all/broker-2/kafka-request.log.gz", gzip.compress(other))
