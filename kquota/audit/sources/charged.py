@@ -135,11 +135,7 @@ SCHEMA: Final[dict[str, Mapping[str, Key]]] = {
         "response": Key(OBJECT, RESPONSE, _PRODUCED),
         "clientInformation": Key(OBJECT, INFORMATION, {"softwareName": Key(TEXT, SOFTWARE)}),
     },
-    "FETCH": {
-        **OTHERS,
-        "request": Key(OBJECT, REQUEST, _FETCH),
-        "response": Key(OBJECT, RESPONSE, _FETCHED),
-    },
+    "FETCH": {**OTHERS, "request": Key(OBJECT, REQUEST, _FETCH), "response": Key(OBJECT, RESPONSE, _FETCHED)},
     "SHARE_FETCH": {
         **OTHERS,
         "response": Key(OBJECT, RESPONSE, {"errorCode": Key(INT, ERROR), "responses": Key(COUNT, ANSWERED)}),

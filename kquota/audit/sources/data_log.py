@@ -191,8 +191,7 @@ class DataLog:
 
 def table(rows: "array[int]", kind: type[Appended] | type[Fetched] | type[Part]) -> Int64s:
     """Rows of that kind as a table, a row each."""
-    numbers: Int64s = np.array(rows, np.int64).reshape(-1, len(kind._fields))
-    return numbers
+    return np.array(rows, np.int64).reshape(-1, len(kind._fields))
 
 
 def _key(topic: Mapping[str, Any]) -> Any:

@@ -399,8 +399,7 @@ def _from(request: Request, origin: Mapping[str, str]) -> Request:
 
 def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | None:
     """The time before a request. A local one without its zone is compared with a time around it that has one."""
-    time = last_moment(text, end, zone)
-    if time is None:
+    if (time := last_moment(text, end, zone)) is None:
         return None if outer is None else outer.moment
     moment, zoned = time
     if outer is None or zoned or not outer.zoned:

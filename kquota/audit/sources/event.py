@@ -93,8 +93,7 @@ def check_moment(event: UsageEvent) -> UsageEvent:
 
 def position_of(topic: Any, partition: int, offset: int) -> int:
     """A number for the first partition in a fetch and its offset; the same in every process."""
-    position: int = position_in(crc32(f"{topic}".encode()), partition, offset)
-    return position
+    return int(position_in(crc32(f"{topic}".encode()), partition, offset))
 
 
 def position_in(topic: Any, partition: Any, offset: Any) -> Any:
@@ -108,7 +107,6 @@ def client_address(connection: str) -> str:
 
     Before 1.0 there is no index. Amazon MSK masks the local address (`INTERNAL_IP`). IPv6 addresses have no brackets.
     """
-    match = _ADDRESSES.fullmatch(connection)
-    if match is None:
+    if (match := _ADDRESSES.fullmatch(connection)) is None:
         raise ValueError(f"the connection is not one: {connection[:60]!r}")
     return match["client"]

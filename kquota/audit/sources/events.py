@@ -167,8 +167,7 @@ def _owners(batch: Batch, names: dict[_Name, int]) -> Int64s:
             texts.append(part.values[place])
         client_id, user, broker = texts
         numbers.append(names.setdefault((broker, user, client_id, code), len(names)))
-    owners: Int64s = np.array(numbers, np.int64)[inverse]
-    return owners
+    return np.array(numbers, np.int64)[inverse]
 
 
 def spread_events(workload: Workload, grid_ms: int, window_seconds: int) -> Workload:

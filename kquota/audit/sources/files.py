@@ -155,7 +155,7 @@ def open_for_arrow(path: str) -> Any:
         system, base = _system(_root(uri))
         return system.open_input_file(base + unquote(uri.path))
     except OSError as error:
-        raise UnreadableFile(f"{path}: {_reason(error)}") from None
+        raise UnreadableFile(f"{path}: {first_line(error)}") from None
 
 
 def _is_remote(path: str) -> bool:
@@ -199,7 +199,7 @@ def _find_remote(uri: SplitResult) -> list[File]:
             return [File(shown, top.size)]
         infos = system.get_file_info(fs.FileSelector(top.path, recursive=True))
     except OSError as error:
-        raise InputError(f"{shown}: {_reason(error)}") from None
+        raise InputError(f"{shown}: {first_line(error)}") from None
     return [
         File(urlunsplit(uri._replace(path=quote(info.path[len(base) :]))), info.size)
         for info in infos
@@ -236,9 +236,10 @@ def _system(root: str) -> tuple[Any, str]:
     try:
         system, base = fs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{root}: {_reason(error)}") from None
+        raise InputError(f"{root}: {first_line(error)}") from None
     return system, base.rstrip("/")
 
 
-def _reason(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, without its details."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -111,11 +111,9 @@ def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]
 
 def _attribute(line: str, time_ms: int | None, broker: str) -> list[Reading]:
     """A line of its own for an attribute."""
-    match = _ATTRIBUTE.fullmatch(line)
-    if match is None:
+    if (match := _ATTRIBUTE.fullmatch(line)) is None:
         raise ValueError("not a line of JmxTool")
-    series = of_mbean(match[1], broker)
-    if series is None:
+    if (series := of_mbean(match[1], broker)) is None:
         return []
     if time_ms is None:
         raise ValueError("no time before it")

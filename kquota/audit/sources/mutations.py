@@ -164,8 +164,7 @@ class TopicBook:
 
     def charge(self, request: TopicRequest) -> list[Charge]:
         """What the next request was charged, in the order of the charges."""
-        topics = _TOPICS[request.api](self, request)
-        if not topics:
+        if not (topics := _TOPICS[request.api](self, request)):
             return []
         if request.strict:
             # A wait of less than half a millisecond is told as 0, and is a rejection all the same.
@@ -285,8 +284,7 @@ def batches(logs: Sequence[TopicLog], default_partitions: int) -> Iterator[Batch
     requests = mutations(logs, default_partitions)
     charged = [(time_ms, request, charge) for time_ms, request, charges in requests for charge in charges]
     for known in (True, False):
-        rows = [row for row in charged if (row[2].partitions != UNKNOWN) is known]
-        if rows:
+        if rows := [row for row in charged if (row[2].partitions != UNKNOWN) is known]:
             yield _batch(rows, logs[0].broker, complete=known)
 
 

@@ -91,8 +91,7 @@ def identity_of(event: UsageEvent, names: Names) -> int:
     """As `requests.identity` of a column of them. Raises ValueError for a text that names no connection."""
     connection, api = names.connections[event.connection], crc32(event.api.upper().encode())
     parts = (connection, event.number, api, event.time_ms, event.request_ns)
-    key: int = identity(*(part & _64_BITS for part in parts))
-    return key
+    return int(identity(*(part & _64_BITS for part in parts)))
 
 
 _64_BITS: Final = (1 << 64) - 1

@@ -16,16 +16,7 @@ import numpy as np
 
 from kquota.audit import sources
 from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
-from kquota.audit.sources import (
-    CONTROLLER,
-    PADDING,
-    Block,
-    ReadSettings,
-    Split,
-    blocks,
-    broker_of,
-    line_splits,
-)
+from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
@@ -185,8 +176,7 @@ class _Rows:
                 self._tally.spare("follower_fetch", usual.followers, usual.followers_ns, whole=True)
             if self._connections is not None:
                 for connection, time_ms, opens in usual.firsts:
-                    ip = client_address(connection)
-                    self._connections.add(ip, connection, time_ms, opens=opens)
+                    self._connections.add(client_address(connection), connection, time_ms, opens=opens)
             whole, self.rows = self.rows, bytearray()
             owners: list[int] = []
             headings, heads = [0], [self._pieces.heading]
@@ -208,7 +198,7 @@ class _Rows:
                     parsed = parse(data.decode(), self._broker, apart)
                     if signs := {**parsed.origin, **heading}:
                         self._sign(signs, parsed)
-            rows = np.concatenate([usual.rows, np.frombuffer(bytes(self.rows), np.int64).reshape(-1, ROW.size // 8)])
+            rows = np.concatenate([usual.rows, self._table()])
             if owners:  # in the order of the log
                 rows = rows[np.argsort(np.concatenate([usual.lines, np.array(owners, np.int64)]), kind="stable")]
             self.rows = whole

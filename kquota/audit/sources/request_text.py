@@ -20,13 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kquota.audit.batch import UNKNOWN
-from kquota.audit.sources.event import (
-    UsageEvent,
-    check_moment,
-    check_times,
-    client_address,
-    position_of,
-)
+from kquota.audit.sources.event import UsageEvent, check_moment, check_times, client_address, position_of
 from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared
 from kquota.core.simulation.apis import APIS
@@ -159,8 +153,7 @@ def _throttled(text: str | None, took: Mapping[str, float], response: str) -> tu
 
 def _produce(request: str, version: int, client_id: str) -> tuple[int, int, bool]:
     """(size, acks, whether the size is exact) of a produce request. Raises ValueError."""
-    body = _PRODUCE.match(request)
-    if body is None:
+    if (body := _PRODUCE.match(request)) is None:
         raise ValueError("truncated or malformed request")
     acks = int(body["acks"])
     if body["sizes"] is None:

@@ -45,8 +45,7 @@ class Reading(NamedTuple):
 
 def reading(series: Series, end_ms: int, value: float) -> Iterator[Reading]:
     """The value of a series; nothing of one that says nothing. Raises ValueError for one that cannot be."""
-    counted = checked(series.nature, end_ms, value)
-    if counted is not None:
+    if (counted := checked(series.nature, end_ms, value)) is not None:
         yield Reading(series, end_ms, counted)
 
 

@@ -41,7 +41,7 @@ from kquota.audit.batch import (
     is_text,
 )
 from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines
-from kquota.audit.sources.files import File, UnreadableFile, name_of, open_for_arrow
+from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
@@ -117,7 +117,7 @@ def _up_to_the_damage(split: Split, tables: Iterator[pa.RecordBatch], tally: Tal
         if isinstance(error, OSError) and error.errno:
             raise UnreadableFile(f"{split.path}: {os.strerror(error.errno)}") from None
         what = "row group" if _format(name_of(split.path)) == "parquet" else "stripe"
-        reason = f"{what} {split.start + 1} is damaged: {_first_line(error)}"
+        reason = f"{what} {split.start + 1} is damaged: {first_line(error)}"
         tally.leave(split.path, f"{what} {split.start + 1}", reason, max(split.rows - rows, 1))
 
 
@@ -182,7 +182,7 @@ def _not_a(file: File, what: str, error: Exception) -> InputError:
     """The error for a file that Arrow does not open."""
     if isinstance(error, OSError) and error.errno:
         return UnreadableFile(f"{file}: {os.strerror(error.errno)}")
-    return InputError(f"{file}: not {'an' if what == 'ORC' else 'a'} {what} file: {_first_line(error)}")
+    return InputError(f"{file}: not {'an' if what == 'ORC' else 'a'} {what} file: {first_line(error)}")
 
 
 def _require_texts(file: File, schema: pa.Schema) -> None:
@@ -198,11 +198,9 @@ def _not_text(source: str, name: str, its_type: pa.DataType) -> InputError:
 
 def require_columns(file: File | str, names: Sequence[str]) -> None:
     """Raises InputError when a column is missing that a usage table must have, or one of it is there twice."""
-    twice = [name for name in COLUMNS if names.count(name) > 1]
-    if twice:
+    if twice := [name for name in COLUMNS if names.count(name) > 1]:
         raise InputError(f"{file}: column {', '.join(twice)} is there more than once")
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in names]:
         raise InputError(
             f"{file}: column {', '.join(missing)} is missing",
             hint=f"a usage table has {', '.join(REQUIRED)} and optionally broker, client_id, request_time_ns, …",
@@ -256,7 +254,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
     try:
         names = csv.open_csv(io.BytesIO(header), read_options=read_whole).schema.names
     except pa.ArrowInvalid as error:
-        raise InputError(f"{split.path}: not a CSV file with a header: {_first_line(error)}") from None
+        raise InputError(f"{split.path}: not a CSV file with a header: {first_line(error)}") from None
     require_columns(split.path, names)
     present = [name for name in COLUMNS if name in names]
     before = 0  # the lines between the header and the text
@@ -286,7 +284,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         try:
             table = csv.read_csv(io.BytesIO(header + lines), read_whole, row_by_row, as_texts)
         except pa.ArrowInvalid as error:
-            raise InputError(f"{split.path}: not a CSV file: {_first_line(error)}") from None
+            raise InputError(f"{split.path}: not a CSV file: {first_line(error)}") from None
         yield from table.to_batches()
         before += _count_lines(text)
 
@@ -344,10 +342,9 @@ def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally)
     for place, line in records:
         try:
             row = json.loads(line)
+            problem = _json_problem(row)
         except (ValueError, RecursionError) as error:
-            tally.reject(source, place, _why_not_json(error), line.decode(errors="replace").rstrip("\n"))
-            continue
-        problem = _json_problem(row)
+            problem = _why_not_json(error)
         if problem:
             tally.reject(source, place, problem, line.decode(errors="replace").rstrip("\n"))
             continue
@@ -653,7 +650,3 @@ def _cell(column: pa.Array, row: int) -> Any:
 def _fingerprints(column: Column) -> Int64s:
     ids = [connection_id(text) if text else NO_CONNECTION for text in column.values]
     return np.array(ids or [0], np.int64)[column.codes]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
