@@ -78,6 +78,7 @@ LAYOUT = {"level": "DEBUG", "loggerName": "kafka.request.logger", "message": "Co
         pytest.param(f"2026-05-04T10:20:31.000111222Z stdout F {line(fields())}", MOMENT, id="CRI"),
         pytest.param(f"[2026-05-04 10:20:31,000] [{STAMP}] Completed request:{JSON}", MOMENT, id="two in brackets"),
         pytest.param(f"<135>May  4 10:20:31 host kafka[1]: {line(fields())}", MOMENT, id="syslog"),
+        pytest.param(compact({"timestamp": {"seconds": 1777890030, "nanos": 456000000}, **LAYOUT}), MOMENT, id="Cloud"),
         pytest.param(
             compact({"instant": {"epochSecond": 1777890030, "nanoOfSecond": 456000000}, **LAYOUT}), MOMENT, id="log4j2"
         ),

@@ -487,6 +487,10 @@ def _agree(times: Sequence[tuple[str, _Time]]) -> bool:
     return not moments or max(moments) - min(moments) < _DAY_MS
 
 
+_INSTANTS: Final = {frozenset(names): names for names in (("epochSecond", "nanoOfSecond"), ("seconds", "nanos"))}
+"""The members of a time in log4j2's layout of JSON, and in Google Cloud's entries."""
+
+
 def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
     for outer, whole in _named(value):
         name, member = outer, whole
@@ -503,8 +507,8 @@ def _times(value: Any, zone: tzinfo) -> Iterator[tuple[str, _Time]]:
             large = 1e12 <= member < 4e12 or 1e15 <= member < 4e15 or 1e18 <= member < 4e18
             if large or (1e9 <= member < 4e9 and (isinstance(member, float) or _TIMED.search(name))):
                 yield name, _Time(epoch_ms(member), True)
-        elif isinstance(member, dict) and member.keys() == {"epochSecond", "nanoOfSecond"}:
-            seconds, nanos = member["epochSecond"], member["nanoOfSecond"]
+        elif isinstance(member, dict) and (names := _INSTANTS.get(frozenset(member))):
+            seconds, nanos = (member[part] for part in names)
             if type(seconds) is int and type(nanos) is int:
                 # log4j2's default clock has milliseconds, whatever the unit of the field.
                 yield name, _Time(seconds * 1000 + nanos / 1e6 + (0.5 if nanos % 1_000_000 == 0 else 0), True)
