@@ -191,8 +191,29 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     with contextlib.suppress(RuntimeError):  # no directory to write to: compiled in each process then
         if isinstance(function, FunctionType) and (folder or is_packed(function.__module__)):
             function = unpacked(function, Path(folder) if folder else None)
-        return numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(**options)(function)
+        compiled._cache = _cache()(function)
+        return compiled
     return numba.njit(**options)(function)
+
+
+@functools.cache
+def _cache() -> Callable[[Any], Any]:
+    """numba's cache, without machine code of an older kquota.
+
+    numba reads for which types there is some before it compares the time of the source, and fails where these are gone.
+    """
+    from numba.core.caching import FunctionCache
+
+    class Cache(FunctionCache):  # type: ignore[misc]
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:  # whatever pickle makes of it
+                self.flush()
+                return None
+
+    return Cache
 
 
 def is_kept(function: Any) -> bool:

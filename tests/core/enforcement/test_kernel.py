@@ -217,6 +217,17 @@ def test_a_named_cache_serves_archives_and_folders_alike(tmp_path: Path) -> None
     assert said[0][2] == said[1][2]
 
 
+def test_machine_code_of_an_older_kquota_is_made_anew(tmp_path: Path) -> None:
+    """Its types had other names, and an audit ended with an internal error until somebody emptied the cache."""
+    command = [sys.executable, "-c", LIMIT]
+    own = os.environ | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    first = subprocess.check_output(command, env=own, text=True).split()
+    for index in tmp_path.rglob("*.nbi"):
+        index.write_bytes(index.read_bytes().replace(b"numba.core.types", b"numba.core.ttypes"))
+    said = [subprocess.check_output(command, env=own, text=True).split()[:2] for _ in range(2)]
+    assert said == [[first[0], "0"], [first[0], "1"]]
+
+
 def test_only_the_functions_of_a_kernel_can_be_called_from_python() -> None:
     """The others are compiled without a wrapper, which takes longer to compile than most of them."""
     compiled: Any = kernel(Mode.COMPILED)
