@@ -324,7 +324,7 @@ class Connection:
         security = self.security
         if isinstance(error, TimeoutError):
             hint = None if self._offered else "check the address, and that it is a Kafka broker"
-            return Lost(f"no answer within {deadline.seconds:.3g} s", hint, timed_out=True)
+            return Lost(f"no answer within {round(deadline.seconds, 1):g} s", hint, timed_out=True)
         if security.tls is not None:
             import ssl
 
@@ -426,7 +426,7 @@ def _connect(server: Server, deadline: Deadline) -> socket.socket:
         else:
             return connected
     if isinstance(failure, TimeoutError):
-        raise Lost(f"no connection within {deadline.seconds:.3g} s", "check the address", timed_out=True)
+        raise Lost(f"no connection within {round(deadline.seconds, 1):g} s", "check the address", timed_out=True)
     raise Lost(reason_of(failure), "check the address, and that a broker listens there", refused=True)
 
 
