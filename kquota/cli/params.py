@@ -477,7 +477,7 @@ class Writing:
         """
         why, access = self.message or planned, self.access
         if needs_reason and why is None and (context := requiring_reason(access)) is not None:
-            whose = " (its rule is the cluster's, however that is named)" if access.context is None else ""
+            whose = " (its rule is the cluster's, also by the address of a server)" if access.context is None else ""
             raise click.UsageError(f"the context {context} requires a reason: give -m TEXT, such as a ticket{whose}")
         book = session.journal(self.journal, access)
         return replace(book, message=why, file=None if file is None else _with_commit(file))

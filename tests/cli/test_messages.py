@@ -73,11 +73,15 @@ def test_a_context_can_require_a_reason(kquota: Kquota, there: dict[str, str], t
     refused = kquota(*alter, KQUOTA_CONFIG=str(config), **there)
     assert refused.code == 2
     assert "requires a reason: give -m" in refused.err
-    # Whoever names the cluster by its address is asked as well.
-    by_address = (*alter[:1], "--zookeeper", address, *alter[3:])
-    refused = kquota(*by_address, KQUOTA_CONFIG=str(config), **there)
-    assert (refused.code, "the context prod requires a reason: give -m" in refused.err) == (2, True)
-    assert "its rule is the cluster's" in refused.err
+    # Whoever names the cluster by the address of one of its servers is asked as well.
+    server, _, chroot = address.partition("/")
+    config.write_text(config.read_text().replace(address, f"'gone.invalid:2181,{address}'"))
+    for same in (address, f"{server.replace('127.0.0.1', 'LOCALHOST')}/{chroot}/"):
+        by_address = (*alter[:1], "--zookeeper", same, *alter[3:])
+        refused = kquota(*by_address, KQUOTA_CONFIG=str(config), **there)
+        assert (refused.code, "the context prod requires a reason: give -m" in refused.err) == (2, True)
+        assert "its rule is the cluster's" in refused.err
+    config.write_text(config.read_text().replace("gone.invalid:2181,", ""))
     # A recording says so before it connects and asks.
     config.write_text(config.read_text() + "  brokers: {bootstrap-server: '127.0.0.1:1', require-message: true}\n")
     assert kquota("record", "--context", "brokers", KQUOTA_CONFIG=str(config), **there).code == 2
