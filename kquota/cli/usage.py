@@ -168,7 +168,7 @@ class Asked:
         time_zone(self.log_timezone)
         since_ms, until_ms = self._epoch_ms(self.since, -math.inf), self._epoch_ms(self.until, math.inf)
         if since_ms >= until_ms:
-            raise click.UsageError("--since is before --until")
+            raise click.UsageError("--since has to be before --until")
         facts = session.with_release(self.facts, (self.named.live if against == "live" else self.named).access)
         broker = session.load_broker_settings(facts)
         topic = None if self.topic is None else self.topic_client()

@@ -74,7 +74,7 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     ("options", "says"),
     [
         ("--since yesterday", "'yesterday' is not a time such as"),
-        ("--since 2026-01-02 --until 2026-01-02", "--since is before --until"),
+        ("--since 2026-01-02 --until 2026-01-02", "--since has to be before --until"),
     ],
 )
 def test_a_time_is_one(kquota: Kquota, options: str, says: str) -> None:

@@ -67,7 +67,10 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     # A log of exempt requests is usage, too: nobody is charged for it.
     if quality.events == quality.exempt == 0 and not any(map(len, tables[0])):
         if quality.outside:
-            raise InputError(f"{what}: none of {quality.outside} records is of the time that is asked about")
+            raise InputError(
+                f"{what}: none of {quality.outside} records is of the time that is asked about",
+                hint="'kquota audit' with the files alone shows of which time they are",
+            )
         if quality.rejected:
             first = next((reject for reject in quality.rejects if reject.reason != NOT_A_LINE), quality.rejects[0])
             raise InputError(
