@@ -82,8 +82,8 @@ NO_BROKER = _question(
 )
 DELETED_DEFAULT = _question(
     "deleted-default",
-    "A plan would delete the value of a default entity: clients without a quota of their own would have no limit, or"
-    " that of another default.",
+    "A plan would delete the value of a default entity, which alter and delete do only by its name: clients without a"
+    " quota of their own would have no limit, or that of another default.",
 )
 TAKES_OVER = _warning(
     "takes-over",
