@@ -261,8 +261,13 @@ _WITHIN: Final = {
 def _meant(word: str, known: Collection[str]) -> str:
     if _WITHIN.get(word) in known:
         return f"write {_WITHIN[word]}: {{{word}: …}}"
+    return close_to(word, known) or f"keys: {', '.join(known)}"
+
+
+def close_to(word: str, known: Collection[str]) -> str:
+    """Whether the nearest of the known words is meant; empty where none is near."""
     close = difflib.get_close_matches(word, known, n=1)
-    return _did_you_mean(close[0]) if close else f"keys: {', '.join(known)}"
+    return _did_you_mean(close[0]) if close else ""
 
 
 def _did_you_mean(word: str) -> str:

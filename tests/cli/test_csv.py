@@ -147,6 +147,15 @@ def test_headings_are_checked() -> None:
             read("t", head + "\na,b,c,d\n")
 
 
+def test_a_slip_in_a_heading_is_no_column_to_leave_out() -> None:
+    with pytest.raises(InputError) as raised:
+        read("t", "user;producer_byte_rat;consumer_byte_rate\na;5MB;5MB\n")
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith(
+        "did you mean producer_byte_rate? Else plan, apply, lint and import leave others out"
+    )
+
+
 def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp_path: Path) -> None:
     text = "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: a}\n  values: {producer_byte_rate: 10MB}\n"
     (tmp_path / "q.yaml").write_text(

@@ -16,7 +16,7 @@ from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.validation import MOST
+from kquota.documents.validation import MOST, close_to
 from kquota.errors import InputError, placed, together
 
 _NAMES: Final = tuple(kind.value for kind in EntityType)
@@ -139,13 +139,15 @@ def _columns(cells: list[str], where: str, ignored: Collection[str]) -> list[str
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
     headings = f"the headings are {', '.join(filter(None, columns))}"
-    leave = "; plan, apply, lint and import leave others out by --ignore-column "
+    leave = " plan, apply, lint and import leave others out by --ignore-column "
     for number, column in enumerate(columns):
         if cells[number].strip() in ignored or not any(columns[number:]):
             continue
         if column not in read or column in columns[:number]:
             wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
-            hint = _HINT if wide and not {*map(str, QuotaKey)} & set(columns) else f"{_HINT}{leave}{column!r}"
+            meant = close_to(column, [name for name in read if name not in columns])
+            hint = f"{meant} Else" if meant else f"{_HINT};"
+            hint = f"{hint}{leave}{column!r}" if not wide or {*map(str, QuotaKey)} & set(columns) else meant or _HINT
             raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=hint)
     behind = f"{where}, column {len(columns) + 1}"
     if wide and not {*map(str, QuotaKey)} & set(columns):
