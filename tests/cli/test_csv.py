@@ -116,6 +116,11 @@ def test_a_mistake_is_named_with_line_and_column(rows: str, message: str) -> Non
     assert raised.value.message.startswith(message)
 
 
+def test_a_row_without_a_name_is_at_the_first_column_of_names() -> None:
+    with pytest.raises(InputError, match=r"^t, line 2, column 2 \(user\): INVALID_REQUEST: an entity needs"):
+        csv.read("t", "tenant,user,client-id,producer_byte_rate\nx,,,5MB\n", ["tenant"])
+
+
 def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
     rates = read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
     assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})

@@ -181,7 +181,7 @@ def _add(
         number = columns.index(column) if column in columns else 0
         return placed(f"{where}, column {number + 1} ({columns[number]})")
 
-    with within(next((kind for kind in _NAMES if row.get(kind)), "")):
+    with within(min(filter(columns.__contains__, _NAMES), key=lambda kind: not row.get(kind), default="")):
         entity = Entity(*(_name(row.get(kind, "")) for kind in _NAMES))
     held = quotas.setdefault(entity, {})
     if "key" in columns:
