@@ -113,6 +113,13 @@ _ADVICE = {
 
 _PERHAPS = {
     "throttled": "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now.",
+    "compare": "'kquota diff' compares two clusters, files or plans.",
+    "status": "'kquota doctor' checks the cluster and the login, 'kquota top' shows who is throttled now.",
+    "throttle": "'kquota top' shows who is throttled now, 'kquota audit' who is throttled in a log.",
+    "log": "'kquota history' shows the writes, 'kquota record' switches request logs on.",
+    "completion": "'kquota help completion' explains the Tab key.",
+    "validate": "'kquota lint' checks a quotas file.",
+    "monitor": "'kquota top' shows who is throttled now, 'kquota exporter' serves it to Prometheus.",
     "leases": "'kquota history --leases' lists the values that end, 'kquota help temporary' explains them.",
 }
 """Words that people try first, and what may be meant."""

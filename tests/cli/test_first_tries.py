@@ -181,6 +181,13 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
         ),
         ("throttled", "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now."),
         ("leases", "'kquota history --leases'"),
+        ("compare a b", "'kquota diff'"),
+        ("status", "'kquota doctor'"),
+        ("throttle", "'kquota top'"),
+        ("log", "'kquota history'"),
+        ("completion", "'kquota help completion'"),
+        ("validate q.yaml", "'kquota lint'"),
+        ("monitor", "'kquota top'"),
     ],
 )
 def test_a_first_try_gets_the_line_to_write(words: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
