@@ -291,7 +291,9 @@ def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
         return
     warn_unreadable(pages)
     if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
-        message = f"quotas changed since this was recorded ({first_of(changes)} UTC), and these are the quotas of now"
+        message = (
+            f"quotas changed during or since the recording ({first_of(changes)} UTC), and these are the quotas of now"
+        )
         warn(f"{message}: --quotas-journal {book.folder} counts the changes")
 
 

@@ -89,7 +89,7 @@ def test_a_change_of_live_quotas_is_said(kquota: Kquota, chroot: str, tmp_path: 
     done = kquota("audit", "now.csv", *where, "--in-force")
 
     assert done.code == 0
-    assert ("quotas changed since this was recorded (" in done.err) == (begin < 0)
+    assert ("quotas changed during or since the recording (" in done.err) == (begin < 0)
     assert ("--quotas-journal " in done.err) == (begin < 0)
 
 
