@@ -105,6 +105,7 @@ def _words(a: str, b: str) -> Words:
     """With the names of both sides, so that a report says what it compares."""
 
     def heading(side: str, name: str) -> str:
+        name = name if len(name) <= _LONGEST_NAME else name.rpartition("://")[2]
         return f"{side}: {name}" if len(name) <= _LONGEST_NAME and _PLAIN.fullmatch(name) else side
 
     title = f"Quotas of {code(a)} (A) and {code(b)} (B)"
