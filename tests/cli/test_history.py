@@ -86,6 +86,9 @@ def test_history_says_until_when_a_recording_runs(kquota: Kquota, tmp_path: Path
     begun = Journal(tmp_path).read().entries[0].id
     Journal(tmp_path).begin(Entry("", "kafka://h:1", "undo", 0, Plan(()), undoes=begun))
     assert "  undo     1 logger  " in rows(kquota, "--journal", str(tmp_path))[0]
+    assert (
+        "LEVEL MEANWHILE" in kquota("history", Journal(tmp_path).read().entries[-1].id, "--journal", str(tmp_path)).out
+    )
     assert "unfinished, until 2100-01-01 00:00:00" in runs
     assert "  1 logger  " in runs
     assert "unfinished" in over

@@ -124,8 +124,9 @@ def command(
             yield Note(f"no entries in the journal {book.folder}{'' if book.folder == CLUSTER else others}")
         if id is not None:
             yield ""
-            if entries[0].levels:
-                yield _levels(entries[0])
+            recording = next((entry for entry in pages.entries if entry.id == entries[0].undoes), entries[0])
+            if recording.levels:
+                yield _levels(recording)
             else:
                 yield from plan_view(entries[0].plan, {}).parts("table")
 
