@@ -150,11 +150,11 @@ def _columns(comparison: Comparison, changes: Sequence[Change], key: str = "QUOT
 
     return [
         (Column(key, style="cyan", whole=True), lambda change: change.key.value),
-        (Column("LIMIT", number=True, spare=1), lambda change: _moved(functools.partial(_limit, change.key), change)),
-        (Column("DELAYED", number=True, spare=4 if delays else 0), _delayed),
-        delays and (Column("MUTED", number=True, spare=3), predicted("muted_share")),
-        delays and (Column("LONGEST", number=True, spare=2), predicted("throttle_time_max_ms")),
-        delays and (Column("DELIVERED", number=True), _delivered),
+        (Column("LIMIT", number=True, spare=2), lambda change: _moved(functools.partial(_limit, change.key), change)),
+        (Column("DELAYED", number=True, spare=1 if delays else 0), _delayed),
+        delays and (Column("MUTED", number=True, spare=5), predicted("muted_share")),
+        delays and (Column("LONGEST", number=True, spare=3), predicted("throttle_time_max_ms")),
+        delays and (Column("DELIVERED", number=True, spare=4), _delivered),
         behind and (Column("BEHIND", number=True, spare=7), lambda change: _behind(change) or ("-",)),
     ]
 

@@ -244,7 +244,7 @@ def test_no_table_is_wider_than_the_terminal(
         ("top --metrics b1=page.prom --quotas sampled.json --once --all", "COUNTER KEY SET FOR LIMIT RATE"),
         ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED WHEN"),
         ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
-        ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELIVERED"),
+        ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELAYED"),
     ],
 )
 def test_who_which_quota_and_how_much_stay(
