@@ -69,6 +69,7 @@ def test_history_of_a_cluster(kquota: Kquota, zed: Any, chroot: str) -> None:
     assert kquota("history", "1", "--cluster", chroot).code == 2
     assert len(rows(kquota, "--zookeeper", chroot)) == 1
     assert "is like that" in kquota("history", "--zookeeper", "elsewhere:2181").err
+    assert len(rows(kquota)) == len(rows(kquota, KQUOTA_BOOTSTRAP_SERVER="elsewhere:9092"))
 
 
 def test_an_empty_history_names_its_journal(kquota: Kquota, tmp_path: Path) -> None:

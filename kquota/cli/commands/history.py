@@ -51,9 +51,10 @@ def command(
 ) -> View:
     """Show kquota's writes, and what became of each.
 
-    The newest write comes first; -o json has the oldest first. An address shows the writes to that cluster alone. With
-    an ID, what that one changed: its number in the first column, its whole ID, or its fingerprint. A file of the
-    journal that cannot be read is shown as such, and hides no other; the exit code is 3 then.
+    The newest write comes first; -o json has the oldest first. An address among the options shows the writes to that
+    cluster alone; one in the environment or of a context narrows nothing. With an ID, what that one changed: its
+    number in the first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is shown as
+    such, and hides no other; the exit code is 3 then.
 
     \b
     Examples:
