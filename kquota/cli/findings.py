@@ -433,7 +433,7 @@ def _peak(finding: Finding) -> tuple[str, str]:
 def _delayed(finding: Finding) -> tuple[str, ...]:
     """Which of the requests would be throttled if they came as they were recorded."""
     if finding.basis is not Basis.REQUESTS:
-        return finding.verdict.value, f"of {finding.events:,} {finding.basis.value}"
+        return finding.verdict.value, f"of {finding.events:,}", finding.basis.value
     if finding.throttled_events is None:
         # Throttled by the prediction: at the times at which they were recorded, nobody knows how many.
         return "some" if finding.throttled else finding.verdict.value, f"of {finding.events:,}"

@@ -12,11 +12,11 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from kquota.cli.findings import audited_view
+from kquota.cli.findings import _delayed, audited_view
 from kquota.cli.report import words
 from kquota.cli.text import Column, Layout, print_table, set_layout
 from kquota.cli.views import Csv, show
-from kquota.core.findings.finding import Finding
+from kquota.core.findings.finding import Basis, Finding
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from tests.cli.test_report import recorded
 
@@ -89,6 +89,11 @@ def test_the_audit_fits(width: int, told: bool, monkeypatch: pytest.MonkeyPatch)
     assert "300 kB/s" in text
     assert ("42 %" in text) or not told
     assert "CLIENTS" in head or width < 200
+
+
+def test_connections_are_counted_in_a_narrow_cell() -> None:
+    found = replace(recorded()[0].found[0], basis=Basis.CONNECTIONS)
+    assert _delayed(found) == (found.verdict.value, f"of {found.events:,}", "connections")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
