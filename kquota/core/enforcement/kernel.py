@@ -9,6 +9,7 @@ import contextlib
 import enum
 import functools
 import hashlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -287,6 +288,25 @@ def is_packed(module: str) -> bool:
     return spec is not None and isinstance(spec.loader, zipimporter)
 
 
+def _source(module: str) -> str:
+    """The source of a module that is imported. Raises RuntimeError without one."""
+    spec = sys.modules[module].__spec__
+    loader = None if spec is None else spec.loader
+    text = loader.get_source(module) if isinstance(loader, zipimporter | InspectLoader) else None
+    if text is None:
+        raise RuntimeError(f"{module} has no source")
+    return text
+
+
+@functools.cache
+def _digest(module: str) -> str:
+    """Of the sources of a module and of those that it imports from, whose constants are in its machine code."""
+    source = _source(module)
+    imported = sorted(set(re.findall(r"^from (kquota\.[\w.]+) import", source, re.MULTILINE)))
+    text = "\0".join([sys.version, source, *map(_source, imported)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def unpacked(function: FunctionType, cache: Path | None = None) -> FunctionType:
     """The function as one of a file below the cache, `~/.cache` by default; its globals stay the same.
 
@@ -295,14 +315,9 @@ def unpacked(function: FunctionType, cache: Path | None = None) -> FunctionType:
 
     Raises RuntimeError when there is no place to write to, or no source.
     """
-    loader = sys.modules[function.__module__].__spec__.loader  # type: ignore[union-attr]
-    text = loader.get_source(function.__module__) if isinstance(loader, zipimporter | InspectLoader) else None
-    if text is None:
-        raise RuntimeError(f"{function.__module__} has no source")
-    source = text.encode()
-    digest = hashlib.sha256(sys.version.encode() + source).hexdigest()[:16]
+    source = _source(function.__module__).encode()
     try:
-        folder = (cache or Path.home() / ".cache") / f"kquota-{digest}"
+        folder = (cache or Path.home() / ".cache") / f"kquota-{_digest(function.__module__)}"
         file = folder / f"{function.__module__}.py"
         if not file.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

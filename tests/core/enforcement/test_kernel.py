@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kquota.audit.engines.package import write_package
 from kquota.core.enforcement import Generation, Mode, MutationSensor, QuotaWindows, kernel
 from kquota.core.enforcement import kernel as kernel_function
-from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _fingerprint, _functions
+from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _digest, _fingerprint, _functions, _source
 from kquota.core.enforcement.kind import FETCH, REQUEST
 from kquota.core.enforcement.replay import Charged
 from kquota.core.quotas.quota import Value
@@ -226,6 +226,20 @@ def test_machine_code_of_an_older_kquota_is_made_anew(tmp_path: Path) -> None:
         index.write_bytes(index.read_bytes().replace(b"numba.core.types", b"numba.core.ttypes"))
     said = [subprocess.check_output(command, env=own, text=True).split()[:2] for _ in range(2)]
     assert said == [[first[0], "0"], [first[0], "1"]]
+
+
+def test_machine_code_is_of_the_modules_that_it_takes_constants_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit of them met old code, as the file of the function was the same."""
+    module = Charged.__module__
+    before = _digest(module)
+    _digest.cache_clear()
+    assert _digest(module) == before
+    monkeypatch.setitem(
+        vars(sys.modules[Kernel.__module__]), "_source", lambda name: _source(name) + "#" * (name != module)
+    )
+    _digest.cache_clear()
+    assert _digest(module) != before
+    _digest.cache_clear()
 
 
 def test_only_the_functions_of_a_kernel_can_be_called_from_python() -> None:
