@@ -86,7 +86,9 @@ def recommendations(
     rows = {name: row for name, row in rows.items() if wanted.selects(row["clients"])}
     undetermined = [row for row in rows.values() if row["verdict"] == Verdict.UNDETERMINED.value]
     resolutions = _resolutions(rows, settings.quotas.latest, wanted)
-    outranked = {name: some for name, some in resolutions.items() if all(_outranks(one, wanted.scope) for one in some)}
+    outranked = {
+        name: some for name, some in resolutions.items() if some and all(_outranks(one, wanted.scope) for one in some)
+    }
     usages = {name: some for name, some in _usages(measured, rows, wanted).items() if name not in outranked}
     left_out = Counter(QuotaKey(row["key"]) for row in undetermined)
     if not usages:
