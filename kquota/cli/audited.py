@@ -15,7 +15,7 @@ from kquota.audit.run import Audit
 from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, count, flag, gathered, path, value
-from kquota.cli.report import MOST, Report, check_report, write_report
+from kquota.cli.report import MOST, check_report
 from kquota.cli.report.words import share, throttled_clients
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import Column, code, duration, many, markdown, period, safe
@@ -139,7 +139,11 @@ def answered(
         result.write(wanted.out)
         wrote(wanted.out)
     if wanted.report is not None:
-        _write_report(wanted.report, result, settings, comparison, asked.quarantine)
+        from kquota.cli.report.page import write_report
+
+        called, kept = click.get_current_context().meta[_CALLED], str(asked.quarantine)
+        write_report(wanted.report, result, settings, command=called, quarantine=kept, comparison=comparison)
+        wrote(wanted.report)
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if auditing.fails(wanted.fail_on, _answers(result, comparison)):
         code = ExitCode.DIFFERENT
@@ -237,26 +241,6 @@ def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:
     if comparison is not None:
         return answers | comparison.answers
     return answers | {"undetermined"} if result.undetermined else answers
-
-
-def _write_report(
-    path: Path, result: AuditResult, settings: AuditSettings, comparison: Comparison | None, quarantine: Path
-) -> None:
-    report = Report(
-        list(result.found),
-        result.timelines,
-        result.quality,
-        auditing.reasons(result.rejects),
-        settings,
-        result.engine,
-        click.get_current_context().meta[_CALLED],
-        str(quarantine),
-        comparison,
-        result.quotas,
-        [*auditing.doubts_of(result.quality, settings.read.zone)],
-    )
-    write_report(report, path)
-    wrote(path)
 
 
 _CSV = """broker=0.broker user=0.user client_id=0.client_id requests=0.requests events=1.events

@@ -10,17 +10,20 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kquota.audit.batch import Reject
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.cli.findings import audited_view, summary
-from kquota.cli.report import MOST, Report, check_report, words, write_report
+from kquota.cli.report import MOST, check_report, words
+from kquota.cli.report.page import write_report
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -49,17 +52,17 @@ def recorded() -> tuple[AuditResult, AuditSettings]:
     return local.audit(plan_splits([str(LOG)], "request-log"), settings, "the recorded log", processes=1), settings
 
 
-def recorded_report(**changes: Any) -> Report:
-    """The report of the recorded log, with other values where they are given."""
-    result, settings = recorded()
-    report = Report(result.found, result.timelines, result.quality, (), settings, result.engine, "kquota audit x.log")
-    return replace(report, **changes)
+def changed_result(**changes: Any) -> Any:
+    """What a report shows of the recorded log, with other values where they are given."""
+    result, _ = recorded()
+    names = ("found", "timelines", "quality", "rejects", "engine", "quotas")
+    return SimpleNamespace(**{name: getattr(result, name) for name in names} | changes)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(recorded_report(), path)
+    write_report(path, *recorded(), command="kquota audit x.log")
     return path
 
 
@@ -71,7 +74,7 @@ def test_the_page_in_a_browser(page: Path, browser: Browser, width: int) -> None
     assert (browser.troubles, browser.requests) == ([], [])
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     drawn = browser.evaluate(f"{CHARTS}.map(svg => svg.querySelectorAll('.mark-rect path').length)")
-    timelines = recorded_report().timelines.values()
+    timelines = recorded()[0].timelines.values()
     # Two bars where the rate is over the limit, one elsewhere, and one for the delay.
     expected = [sum(3 if one.peak_rate > one.limit else 2 for one in line.bins) for line in timelines]
     assert sorted(drawn) == sorted(expected)
@@ -95,9 +98,9 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     browser.open(page)
     text = " ".join(browser.evaluate("document.body.innerText").split())
 
-    worst = next(found for found in recorded_report().findings if found.throttled)
+    worst = next(found for found in recorded()[0].found if found.throttled)
     assert f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
-    alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
+    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
     assert (
         f"User alice: {words.suffering(alice)} (2026-11-20 14:23:05 to 14:27:04 UTC),"
         " by the quota producer_byte_rate of user=alice: 300 kB/s." in text
@@ -107,23 +110,23 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert "4,625 delayed, 2.0 s at the longest" in text
     assert f"alice billing-1 59.8 MB 83 % 6,558 {alice.clients[0].throttled_events:,}" in text
     assert "user frank request_percentage of user=frank 0.5 % ≥ 0.78 %, ≥ 155 % of the limit" in text
-    assert f"{recorded_report().quality.events:,} requests" in text
+    assert f"{recorded()[0].quality.events:,} requests" in text
     assert "kquota audit x.log" in text
     # The next step is the one that the table has, without the page that is there already.
-    step = words.next_step(recorded_report().findings, reported=True)
+    step = words.next_step(recorded()[0].found, reported=True)
     assert step == "'kquota recommend' proposes limits that are enough"
     assert f"Next: {step.replace(chr(39), '')}. 2026-11-20" in text
     assert browser.evaluate("[...document.querySelectorAll('header code')].map(one => one.textContent)") == [
         "kquota recommend"
     ]
     order = browser.evaluate("[...document.querySelectorAll('article h3')].map(h => h.firstChild.textContent.trim())")
-    throttled = [found for found in recorded_report().findings if found.throttled]
+    throttled = [found for found in recorded()[0].found if found.throttled]
     assert order == [f"{number}. {found.subject}" for number, found in enumerate(throttled, 1)]
     assert [found.harm for found in throttled] == sorted((found.harm for found in throttled), reverse=True)
 
 
 def test_a_rate_as_it_was_held_back_is_not_all_that_was_wanted() -> None:
-    alice = next(found for found in recorded_report().findings if found.sensor == "alice:")
+    alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
     assert alice.prediction is not None
     got, wanted = Interval.exactly(52_600), Interval(52_600, None, None)
     held_back = replace(alice, prediction=replace(alice.prediction, delivered_per_s=got, wanted_per_s=wanted))
@@ -170,11 +173,11 @@ def test_the_page_for_those_who_do_not_see_it(page: Path, browser: Browser) -> N
     assert browser.evaluate("document.documentElement.lang") == "en"
 
 
-def hostile() -> Report:
-    """Names that are markup, wherever a name can be, long ones, and every part of a page."""
-    report = recorded_report()
-    rows = list(report.findings)
-    timelines = dict(report.timelines)
+def write_hostile(path: Path) -> None:
+    """A page with names that are markup, wherever a name can be, long ones, and every part of a page."""
+    result, settings = recorded()
+    rows = list(result.found)
+    timelines = dict(result.timelines)
     worst, edge = (next(row for row in rows if row.sensor == sensor) for sensor in ("alice:", ":sensor-gw"))
     for row, sensor, broker in ((worst, f"{urllib.parse.quote(EVIL)}:", EVIL), (edge, f":{EVIL * 3}", "1")):
         line = timelines.pop(row.name)
@@ -190,21 +193,15 @@ def hostile() -> Report:
         ClientChange(QuotaKey.REQUEST_PERCENTAGE, "", "app", 9, unknown, held, Outcome.UNDETERMINED),
     )
     comparison = Comparison(changes, (), 5)
-    return replace(
-        report,
-        findings=rows,
-        timelines=timelines,
-        reasons=[(EVIL, 3)],
-        command=EVIL,
-        quarantine=EVIL,
-        quality=replace(report.quality, rejected=3),
-        comparison=comparison,
-    )
+    rejects = [Reject("x.log", "line 1", EVIL, "")] * 3
+    quality = replace(result.quality, rejected=3)
+    made = changed_result(found=rows, timelines=timelines, rejects=rejects, quality=quality)
+    write_report(path, made, settings, command=EVIL, quarantine=EVIL, comparison=comparison)
 
 
 def test_names_are_text(tmp_path: Path, browser: Browser) -> None:
     """Nothing in a name becomes an element, a request or a script; long ones do not widen the page."""
-    write_report(hostile(), tmp_path / "hostile.html")
+    write_hostile(tmp_path / "hostile.html")
     for width in WIDTHS:
         browser.open(tmp_path / "hostile.html", width=width)
         assert browser.evaluate("document.documentElement.scrollWidth") == width
@@ -233,9 +230,8 @@ def test_a_short_trouble_and_a_limit_that_was_lifted(tmp_path: Path, browser: Br
     )
     settings = AuditSettings(QuotaHistory((low, high), (trouble + 180_000,)), per_client=True, timelines=MOST)
     result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
-    report = Report(result.found, result.timelines, result.quality, (), settings, "local", "kquota audit")
 
-    write_report(report, tmp_path / "page.html")
+    write_report(tmp_path / "page.html", result, settings, command="kquota audit")
     browser.open(tmp_path / "page.html")
 
     assert browser.troubles == []
@@ -264,9 +260,8 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
     rows = [f"{1_700_000_000_000 + 100 * n},alice,produce,1000,1000000" for n in range(50)]
     usage.write_text("\n".join(["time_ms,user,api,bytes,request_time_ns", *rows]))
     result = local.audit(plan_splits([str(usage)], "auto"), settings, "usage.csv", processes=1)
-    report = Report(result.found, result.timelines, result.quality, (), settings, "local", "kquota audit")
 
-    write_report(report, tmp_path / "page.html")
+    write_report(tmp_path / "page.html", result, settings, command="kquota audit")
 
     delayed = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody is delayed."
     assert delayed in (tmp_path / "page.html").read_text()
@@ -284,11 +279,11 @@ def test_a_calm_report(tmp_path: Path, browser: Browser) -> None:
     """Where nobody is delayed it says so; who is near the limit is named."""
     rows = [
         replace(row, peak_rate=0.9 * row.limit, peak_rate_max=0.9 * row.limit)
-        for row in recorded_report().findings
+        for row in recorded()[0].found
         if not row.throttled and not row.undetermined
     ]
     settings = replace(recorded()[1], generation=Generation.N_BY_START, windows=QuotaWindows(5, 3))
-    write_report(recorded_report(findings=rows, timelines={}, settings=settings), tmp_path / "page.html")
+    write_report(tmp_path / "page.html", changed_result(found=rows, timelines={}), settings, command="kquota audit")
     browser.open(tmp_path / "page.html")
     text = browser.evaluate("document.body.innerText")
 

@@ -6,13 +6,14 @@ cannot be made to run the names that are in it. What a chart would tell on hover
 """
 
 from pathlib import Path
+from typing import Final
 
 import click
 
-from kquota.cli.report.content import MOST as MOST
-from kquota.cli.report.content import Report as Report
 from kquota.errors import InputError, MissingDependency
-from kquota.files import replacing
+
+MOST: Final = 8
+"""Counters that get a chart."""
 
 
 def check_report(path: Path) -> None:
@@ -29,15 +30,3 @@ def check_report(path: Path) -> None:
         import vl_convert  # noqa: F401
     except ImportError as error:
         raise MissingDependency(f"--report needs {error.name}", extra="audit") from None
-
-
-def write_report(report: Report, path: Path) -> None:
-    """Writes the page. Raises InputError where it cannot be written."""
-    from kquota.cli.report.page import render
-
-    page = render(report)
-    try:
-        with replacing(path) as aside:
-            aside.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the report: {error.strerror or error}") from None

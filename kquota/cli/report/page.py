@@ -1,23 +1,30 @@
-"""The page itself: the values of a report in the words of `words`, put into the template."""
+"""The page itself: the result of an audit in the words of `words`, put into the template."""
 
 from __future__ import annotations
 
 import re
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kquota import __version__
-from kquota.cli.report import words
-from kquota.cli.report.content import MOST, Report
+from kquota.cli import auditing
+from kquota.cli.report import MOST, words
 from kquota.cli.text import many, moment, rate_text, records_text, safe
 from kquota.core.findings.finding import Finding
+from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
+from kquota.errors import InputError
+from kquota.files import replacing
 
 if TYPE_CHECKING:
+    from kquota.audit.batch import Tally
     from kquota.audit.ledger.timeline import Timeline
+    from kquota.audit.result import AuditResult
+    from kquota.audit.settings import AuditSettings
 
 
 MOST_ROWS: Final = 200
@@ -28,8 +35,20 @@ NEAR: Final = 0.8
 """A peak of this share of the limit is near it."""
 
 
-def render(report: Report) -> str:
-    """The whole page as HTML."""
+def write_report(
+    path: Path,
+    result: AuditResult,
+    settings: AuditSettings,
+    *,
+    command: str,
+    quarantine: str = "",
+    comparison: Comparison | None = None,
+) -> None:
+    """Writes the page of an audit that this command line makes again. Raises InputError where it cannot be written.
+
+    `quarantine` is the file with the records that could not be read, and `comparison` what these quotas change, where
+    others were replayed beside them.
+    """
     environment = Environment(
         loader=PackageLoader("kquota.cli.report", "."),
         autoescape=True,
@@ -45,8 +64,13 @@ def render(report: Report) -> str:
         "many": many,
         "whole": _whole,
     }
-    page: str = environment.get_template("page.html").render(_values(report))
-    return page
+    given = {"command": command, "quarantine": quarantine, "comparison": comparison}
+    page = environment.get_template("page.html").render(_values(result, settings) | given)
+    try:
+        with replacing(path) as aside:
+            aside.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot write the report: {error.strerror or error}") from None
 
 
 def _whole(text: str) -> Markup:
@@ -66,20 +90,23 @@ def _shown(value: Any) -> Any:
     return value if isinstance(value, Markup) or not isinstance(value, str) else safe(value)
 
 
-def _values(report: Report) -> dict[str, Any]:
-    rows = report.findings
-    quality = report.quality
+def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
+    rows, quality = [*result.found], result.quality
     throttled = [row for row in rows if row.throttled]
     undetermined = [row for row in rows if row.undetermined]
     calm = [row for row in rows if not row.throttled and not row.undetermined]
     near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
     bases = {row.basis.value for row in rows}
-    first, last = _period(report)
+    first, last = _period(quality)
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
     return {
-        "report": report,
+        "findings": rows,
+        "settings": settings,
+        "engine": result.engine,
         "quality": quality,
+        "reasons": auditing.reasons(result.rejects),
+        "doubts": [*auditing.doubts_of(quality, settings.read.zone)],
         "version": __version__,
         "totals": words.totals(rows),
         "answer": words.answer(rows, quality.answers),
@@ -96,22 +123,26 @@ def _values(report: Report) -> dict[str, Any]:
         "near": near,
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
-        "charts": {row.name: _chart(report, row) for row in throttled[:MOST] if row.name in report.timelines},
+        "charts": {
+            row.name: _chart(row, result.timelines[row.name], quality)
+            for row in throttled[:MOST]
+            if row.name in result.timelines
+        },
         "read": records_text(quality.events, bases),
         "mutations": any(row.key is QuotaKey.CONTROLLER_MUTATION_RATE for row in rows),
         "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
-        "quotas": [f"{text[0].upper()}{text[1:]}." for text in words.verdict_lines(report.quotas)],
+        "quotas": [f"{text[0].upper()}{text[1:]}." for text in words.verdict_lines(result.quotas)],
         "changes_meanwhile": [
             (f"{moment(time_ms)} UTC", reason)
-            for time_ms, reason in islice(report.settings.quotas.changes_within(first, last), MOST_ROWS)
+            for time_ms, reason in islice(settings.quotas.changes_within(first, last), MOST_ROWS)
         ],
     }
 
 
-def _period(report: Report) -> tuple[int, int]:
+def _period(quality: Tally) -> tuple[int, int]:
     """The first and the last event; 0 where there are exempt requests only."""
-    return report.quality.first_ms or 0, report.quality.last_ms or 0
+    return quality.first_ms or 0, quality.last_ms or 0
 
 
 def _peak(row: Finding) -> float:
@@ -119,12 +150,11 @@ def _peak(row: Finding) -> float:
     return share_of_limit(row.peak_rate_max or row.peak_rate, row.limit) or 0.0
 
 
-def _chart(report: Report, row: Finding) -> dict[str, Any]:
+def _chart(row: Finding, timeline: Timeline, quality: Tally) -> dict[str, Any]:
     """The chart of a counter with a timeline, and the same as numbers in wider bins."""
     from kquota.audit.ledger.timeline import width_of
 
-    timeline = report.timelines[row.name]
-    first, last = timeline.around or _period(report)
+    first, last = timeline.around or _period(quality)
     # What is drawn holds no name: Vega escapes text, and there is none but numbers and units.
     wide, narrow = (
         Markup(_drawn(row.key, timeline, first, last, width))  # noqa: S704 - made here, of numbers
