@@ -142,11 +142,9 @@ def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
 
 def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
     """How brokers are taken to enforce, as documents say it."""
-    return {
-        "generation": settings.generation.value,
-        "quota_window_num": settings.windows.samples,
-        "quota_window_size_seconds": settings.windows.window_seconds,
-    }
+    return picked(
+        settings, "generation quota_window_num=windows.samples quota_window_size_seconds=windows.window_seconds"
+    )
 
 
 def data_of(quality: Tally) -> dict[str, Any]:

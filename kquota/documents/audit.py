@@ -120,11 +120,8 @@ def _sizes_from(finding: Finding) -> Document | None:
     """Where the sizes of throttled fetches come from; None where there were none."""
     if not finding.estimated_events:
         return None
-    return {
-        "batches": finding.rebuilt_events,
-        "retry": finding.estimated_events - finding.rebuilt_events,
-        "reproduced_share": finding.rebuilt_share,
-    }
+    retry = finding.estimated_events - finding.rebuilt_events
+    return {"batches": finding.rebuilt_events, "retry": retry, "reproduced_share": finding.rebuilt_share}
 
 
 def prediction_document(prediction: Prediction) -> Document:

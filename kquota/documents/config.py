@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, headed, line_of, read_document, read_text, to_yaml, write_text
 from kquota.errors import InputError
 from kquota.state import CLUSTER
+
+ADDRESSES: Final = ("bootstrap_server", "bootstrap_controller", "zookeeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,8 @@ class Context:
     @property
     def addresses(self) -> Mapping[str, str]:
         """The addresses that are given, by the name of their option."""
-        given = {
-            "bootstrap-server": self.bootstrap_server,
-            "bootstrap-controller": self.bootstrap_controller,
-            "zookeeper": self.zookeeper,
-        }
-        return {option: address for option, address in given.items() if address is not None}
+        given = ((name.replace("_", "-"), getattr(self, name)) for name in ADDRESSES)
+        return {option: address for option, address in given if address is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ def picked(value: Any, names: str) -> Document:
     return {name: plain(at(value, path)) for name, path in paths(names)}
 
 
+def present(**parts: Any) -> Document:
+    """The parts that there are: what is None is left out."""
+    return {name: part for name, part in parts.items() if part is not None}
+
+
 def each(values: Iterable[Any], names: str) -> list[Document]:
     """The documents of values, as `picked` makes them."""
     return [picked(value, names) for value in values]

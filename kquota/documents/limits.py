@@ -15,7 +15,7 @@ from kquota.core.resolve.reach import OTHER, ClientName
 from kquota.core.resolve.resolver import Resolution
 from kquota.core.simulation.result import METRICS, CounterResult, Simulation
 from kquota.core.simulation.workload import Brokers
-from kquota.documents.derive import each, picked, plain, utc
+from kquota.documents.derive import each, picked, plain, present, utc
 from kquota.documents.encoding import Document, headed
 
 _CONNECTION: Final = QuotaKey.CONNECTION_CREATION_RATE
@@ -59,8 +59,7 @@ def resolution_document(
             }
             for resolution in resolutions
         ],
-        **({} if brokers is None else {"brokers": brokers}),
-        **({} if caveats is None else {"caveats": plain(caveats)}),
+        **present(brokers=brokers, caveats=plain(caveats)),
     }
 
 
@@ -78,16 +77,9 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
         **headed("simulation"),
         "duration_ms": result.duration_ms,
         "requests": result.events,
-        "enforcement": {
-            "generation": generation.value,
-            "quota.window.num": brokers.windows.samples,
-            "quota.window.size.seconds": brokers.windows.window_seconds,
-            "controller.quota.window.num": brokers.controller_windows.samples,
-            "controller.quota.window.size.seconds": brokers.controller_windows.window_seconds,
-        },
+        "enforcement": {"generation": generation.value, **picked(brokers, _WINDOWS)},
         "ranges": result.ranges,
-        **({"notes": [*result.notes]} if result.notes else {}),
-        **({"unlimited": [*result.unlimited]} if result.unlimited else {}),
+        **present(notes=plain(result.notes) or None, unlimited=plain(result.unlimited) or None),
         "clients": each(result.clients, _CLIENT),
         "counters": [_counter(counter) for counter in result.counters],
         "acceptors": [
@@ -122,6 +114,9 @@ def simulation_document(result: Simulation, brokers: Brokers, generation: Genera
     }
 
 
+_WINDOWS: Final = """quota.window.num=windows.samples quota.window.size.seconds=windows.window_seconds
+    controller.quota.window.num=controller_windows.samples
+    controller.quota.window.size.seconds=controller_windows.window_seconds"""
 _CLIENT: Final = """name group broker user client-id=client_id ip api unit active_ms requests offered delivered rejected
     waiting offered_rate delivered_rate delivering_ms delivered_range delivered_until_ms rejections
     throttled_requests=throttled throttle_time_ms=throttle_ms throttle_time_range_ms=throttle_range_ms

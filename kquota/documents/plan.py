@@ -13,7 +13,7 @@ from kquota.core.change.plan import Action, ApplyReport, Change, Cluster, Object
 from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.documents.derive import each, picked, plain
+from kquota.documents.derive import each, picked, plain, present
 from kquota.documents.encoding import Document, headed, read_document, read_text
 from kquota.documents.quotas import read_entity, read_values
 from kquota.errors import InputError, placed
@@ -51,15 +51,13 @@ def plan_document(
             }
             for change in plan.changes
         ],
-        **({} if plan.message is None else {"message": plan.message}),
+        **present(message=plan.message),
         "ignored": plain(plan.ignored),
         "objections": objection_documents(plan.objections),
         "cluster": plain(plan.cluster),
         **({} if sides is None else {"a": sides[0], "b": sides[1]}),
-        **({} if unnamed is None else {"unnamed": unnamed}),
-        **({} if brokers is None else {"brokers": brokers}),
-        **({} if findings is None else {"findings": each(findings, _FINDING)}),
-        **({} if comparison is None else {"comparison": comparison}),
+        **present(unnamed=unnamed, brokers=brokers),
+        **present(findings=None if findings is None else each(findings, _FINDING), comparison=comparison),
     }
 
 

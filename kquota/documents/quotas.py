@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from kquota.core.change.review import Guards
-from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import (
     DRAFT_BURST,
@@ -32,7 +31,7 @@ from kquota.core.quotas.selector import Pattern, Selector, expression
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.derive import plain
 from kquota.documents.encoding import Document, headed, line_of, mistakes_in, parse, read_text, to_flow
-from kquota.documents.foreign import csv, refuse_others
+from kquota.documents.foreign import csv, divided, refuse_others, stored_only
 from kquota.documents.validation import MOST, Mistake, refuse
 from kquota.errors import InputError, placed, together
 
@@ -85,18 +84,7 @@ def value_text(key: QuotaKey, value: Value) -> str | int | float:
 
 def writable(snapshot: QuotaSnapshot) -> tuple[QuotaSnapshot, tuple[Problem, ...]]:
     """What a file can say of the quotas, and a problem for what a cluster may hold and kquota does not write."""
-    quotas: dict[Entity, Values] = {}
-    unsaid: list[Problem] = []
-    for entity, values in snapshot.items():
-        kept = dict(values)
-        for key, value in values.items():
-            try:
-                Alteration(entity, {key: value})
-            except InputError as error:
-                del kept[key]
-                unsaid.append(Problem(str(entity), error.message))
-        quotas[entity] = kept
-    return QuotaSnapshot(quotas), tuple(unsaid)
+    return divided(snapshot, lambda entity: None, stored_only)
 
 
 def quotas_text(snapshot: QuotaSnapshot) -> str:

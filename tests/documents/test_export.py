@@ -38,7 +38,7 @@ def test_what_a_file_cannot_say_is_named() -> None:
     snapshot = QuotaSnapshot({ALICE: {PRODUCER: 0, CONSUMER: 5}, BOB: {REQUEST: float("nan")}})
     said, unsaid = writable(snapshot)
     assert dict(said) == {ALICE: {CONSUMER: 5}}
-    assert [problem.where for problem in unsaid] == ["user=alice", "user=bob"]
+    assert [problem.where for problem in unsaid] == ["user=alice: producer_byte_rate", "user=bob: request_percentage"]
 
 
 FILE = """\
@@ -221,7 +221,7 @@ def test_what_was_not_asked_for_and_what_no_file_can_say_stays(tmp_path: Path) -
     path.write_text(FILE, encoding="utf-8")
     assert updated(path, QuotaSnapshot({ALICE: NOW[ALICE]}), asked=lambda entity: entity == ALICE).text == FILE
     change = updated(path, QuotaSnapshot({**NOW, BOB: {CONSUMER: 0, PRODUCER: 1000}}))
-    assert (change.text, [problem.where for problem in change.unsaid]) == (FILE, ["user=bob"])
+    assert (change.text, [problem.where for problem in change.unsaid]) == (FILE, ["user=bob: consumer_byte_rate"])
 
 
 @pytest.mark.parametrize(

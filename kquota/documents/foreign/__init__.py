@@ -31,7 +31,7 @@ class Exported:
 
 def divided(
     snapshot: QuotaSnapshot, entity_rule: EntityRule, value_rule: ValueRule
-) -> tuple[QuotaSnapshot, list[Problem]]:
+) -> tuple[QuotaSnapshot, tuple[Problem, ...]]:
     """What a format can say of the quotas, and a problem for each entity or value that it cannot."""
     quotas: dict[Entity, Values] = {}
     unsaid: list[Problem] = []
@@ -43,7 +43,7 @@ def divided(
         reasons = {key: value_rule(key, value) for key, value in values.items()}
         unsaid.extend(Problem(f"{entity}: {key}", why) for key, why in reasons.items() if why is not None)
         quotas[entity] = {key: value for key, value in values.items() if reasons[key] is None}
-    return QuotaSnapshot(quotas), unsaid
+    return QuotaSnapshot(quotas), tuple(unsaid)
 
 
 _LOG = "Kafka's request log"
@@ -130,12 +130,18 @@ def resources(data: Document) -> list[tuple[tuple[str | int, ...], Document]]:
     return [((), data)] if items is None else [(("items", number), item) for number, item in enumerate(items)]
 
 
-def as_double(key: QuotaKey, value: Value) -> str | None:
-    """The rule of tools that send every value as a double (AlterClientQuotas does), and of what kquota would read."""
+def stored_only(key: QuotaKey, value: Value) -> str | None:
+    """The rule of kquota's own files: a cluster may hold what kquota does not write, such as 0."""
     try:
-        number = check_value(key, value)
+        check_value(key, value)
     except InputError as error:
         return error.message.removeprefix(f"{key}: ")
-    if key.value_type.integral and int(float(number)) != number:
-        return f"{format_number(number)} has more digits than the double that the tool makes of it"
     return None
+
+
+def as_double(key: QuotaKey, value: Value) -> str | None:
+    """The rule of tools that send every value as a double (AlterClientQuotas does), and of what kquota would read."""
+    reason = stored_only(key, value)
+    if reason is None and key.value_type.integral and int(float(value)) != value:
+        return f"{format_number(value)} has more digits than the double that the tool makes of it"
+    return reason

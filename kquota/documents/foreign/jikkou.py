@@ -56,7 +56,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
             "  configs:\n"
             + "".join(f"    {_KEYS[key]}: {format_value(key, value)}\n" for key, value in values.items()),
         ]
-    return Exported("".join(texts), tuple(unsaid))
+    return Exported("".join(texts), unsaid)
 
 
 # Jikkou puts every file through Jinja, and every resource that it has read once more: no escape outlives both.

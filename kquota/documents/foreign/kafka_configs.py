@@ -39,7 +39,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
     for entity, values in quotas.items():
         pairs = ",".join(f"{key}={format_value(key, value)}" for key, value in values.items())
         text += f'"$KAFKA_CONFIGS" "$@" --alter {_options(entity)} --add-config {pairs}\n'
-    return Exported(_HEAD + ("" if text.isascii() else _LOCALE) + text, tuple(unsaid))
+    return Exported(_HEAD + ("" if text.isascii() else _LOCALE) + text, unsaid)
 
 
 def _no_argument(entity: Entity) -> str | None:

@@ -42,7 +42,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
         for key, value in values.items():
             lines += [f"      - key: {key}", f'        value: "{format_value(key, value)}"']
     body = "\n".join(["quotas:", *lines]) if lines else "quotas: []"
-    return Exported(f"{head}{body}\n", tuple(unsaid))
+    return Exported(f"{head}{body}\n", unsaid)
 
 
 def _no_name(entity: Entity) -> str | None:
@@ -81,16 +81,14 @@ def read(name: str, text: str) -> QuotaSnapshot:
     return reading.snapshot(f"{name}: no document in it", understood=bool(documents))
 
 
-_KINDS = {kind.value: kind for kind in EntityType}
-
-
 def _entity(parts: list[dict[str, str]]) -> Entity:
-    foreign = next((part["type"] for part in parts if part["type"] not in _KINDS), None)
-    if foreign is not None:
-        raise Unread(f"Kafka has no quotas by {foreign}")
-    names: dict[EntityType, Name] = {
-        _KINDS[part["type"]]: DEFAULT if part["name"] == DEFAULT.value else part["name"] for part in parts
-    }
+    names: dict[EntityType, Name] = {}
+    for part in parts:
+        try:
+            kind = EntityType(part["type"])
+        except ValueError:
+            raise Unread(f"Kafka has no quotas by {part['type']}") from None
+        names[kind] = DEFAULT if part["name"] == DEFAULT.value else part["name"]
     if len(names) < len(parts):
         raise InputError("an entity type is given twice")
     return Entity.of(names)

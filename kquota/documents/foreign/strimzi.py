@@ -43,7 +43,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
             f"  labels:\n    strimzi.io/cluster: my-cluster\nspec:\n{spec}  quotas:\n",
             *(f"    {_KEYS[key]}: {format_value(key, value)}\n" for key, value in values.items()),
         ]
-    return Exported("".join(texts), tuple(unsaid))
+    return Exported("".join(texts), unsaid)
 
 
 def _identity(user: str, *, taken: bool) -> tuple[str, str]:

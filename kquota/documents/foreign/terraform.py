@@ -35,7 +35,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
             *(f'    "{key}" = {format_value(key, value)}\n' for key, value in values.items()),
             "  }\n}\n",
         ]
-    return Exported("".join(texts), tuple(unsaid))
+    return Exported("".join(texts), unsaid)
 
 
 def _string(text: str) -> str:
