@@ -197,16 +197,7 @@ def connect(
         access = Access.of_context(load_config().context(context))
         if access.zookeeper and access.bootstrap_server:
             raise InputError(f"context {context!r} has two addresses", hint="give one of them instead of the context")
-    access = replace(
-        access,
-        command_config=_file(command_config) or access.command_config,
-        zk_tls_config_file=_file(zk_tls_config_file) or access.zk_tls_config_file,
-        zk_jaas_file=_file(zk_jaas_file) or access.zk_jaas_file,
-        timeout_s=access.timeout_s if timeout_s is None else timeout_s,
-        patient=patient,
-    )
+    files = zip(FILES, (command_config, zk_tls_config_file, zk_jaas_file), strict=True)
+    given: dict[str, Any] = {name: Path(path) for name, path in files if path is not None}
+    access = replace(access, timeout_s=access.timeout_s if timeout_s is None else timeout_s, patient=patient, **given)
     return access.open(access.security() if security is None else security)
-
-
-def _file(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)

@@ -13,7 +13,7 @@ from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, quiet, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
-from kquota.cli.views import DRY_RUN, Csv, Document, Note, Part, View, changes_table, check_sorting, show
+from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, check_sorting, show
 from kquota.cli.writing import terms_of
 from kquota.core.change.lint import unreached
 from kquota.core.change.plan import Objection
@@ -177,16 +177,6 @@ COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
 def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
     """What changed or would, per entity and key."""
     results = altered.results
-
-    def document() -> Document:
-        return alter_document(
-            results,
-            dry_run=dry_run,
-            objections=altered.plan.objections,
-            cluster=altered.plan.cluster,
-            journal=altered.entries if isinstance(altered, Altered) else (),
-        )
-
     changes = [
         (result.entity, key, _before(result, key), result.after.get(key))
         for result in results
@@ -196,9 +186,6 @@ def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
         or key in result.unusable
         or (key in result.blind and result.error is None)
     ]
-
-    def csv() -> Csv:
-        return Csv([name.lower() for name in COLUMNS], [(str(entity), *rest) for entity, *rest in changes])
 
     def shown(key: QuotaKey, value: Value | str | None) -> str:
         return "-" if value is None else value if isinstance(value, str) else limit_text(key, value)
@@ -218,7 +205,17 @@ def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
         elif dry_run:
             yield Note(DRY_RUN, by=say)
 
-    return View(screen=screen, document=document, csv=csv)
+    return View(
+        screen=screen,
+        csv=lambda: Csv([*map(str.lower, COLUMNS)], [(str(entity), *rest) for entity, *rest in changes]),
+        document=lambda: alter_document(
+            results,
+            dry_run=dry_run,
+            objections=altered.plan.objections,
+            cluster=altered.plan.cluster,
+            journal=altered.entries if isinstance(altered, Altered) else (),
+        ),
+    )
 
 
 _FEW = 5

@@ -1,6 +1,6 @@
 """What `kquota describe` and `kquota alter` do to brokers (`--broker`, `--entity-type brokers`)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kquota.access import Access
 from kquota.cli import consent, session
@@ -38,11 +38,15 @@ def described(broker: Broker | None, access: Access) -> View:
         for config in configs
         for setting in (config, *config.hidden)
     ]
+
+    def screen(layout: Callable[[BrokerSnapshot], Table]) -> Sequence[Part]:
+        return [layout(snapshot) if any(snapshot.values()) else Note("no configs are set")]
+
     return View(
-        screen=lambda: _table(snapshot),
+        screen=lambda: screen(_table),
         document=lambda: brokers_document(snapshot),
         csv=lambda: csv_of(shown, _CSV),
-        others={"wide": lambda: _wide(snapshot), "name": lambda: map(broker_text, snapshot)},
+        others={"wide": lambda: screen(_wide), "name": lambda: map(broker_text, snapshot)},
     )
 
 
@@ -70,13 +74,10 @@ def alter(
 
 
 _CSV = "broker=0 config=1.name value=2.value source=2.source effective=3 set_as=2.name"
-_NOTHING: Sequence[Part] = (Note("no configs are set"),)
 
 
-def _wide(snapshot: BrokerSnapshot) -> Sequence[Part]:
+def _wide(snapshot: BrokerSnapshot) -> Table:
     """A row for each broker, a column for each config."""
-    if not any(snapshot.values()):
-        return _NOTHING
     names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
     columns = [Column("BROKER", style="cyan", whole=True), *(Column(name.upper(), number=True) for name in names)]
     rows = [
@@ -84,19 +85,17 @@ def _wide(snapshot: BrokerSnapshot) -> Sequence[Part]:
         for broker, configs in snapshot.items()
         for values in [{config.name: config.value for config in configs}]
     ]
-    return [Table(columns, rows)]
+    return Table(columns, rows)
 
 
-def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
+def _table(snapshot: BrokerSnapshot) -> Table:
     """A row for each config of each broker."""
-    if not any(snapshot.values()):
-        return _NOTHING
 
     def hidden(config: BrokerConfig) -> str:
         settings = (f"{humanize(setting.name, setting.value)} ({setting.source.value})" for setting in config.hidden)
         return ", ".join(settings) or "-"
 
-    table = table_of(
+    return table_of(
         [(broker, config) for broker, configs in snapshot.items() for config in configs],
         [
             (Column("BROKER", style="cyan", whole=True), lambda row: broker_text(row[0])),
@@ -107,7 +106,6 @@ def _table(snapshot: BrokerSnapshot) -> Sequence[Part]:
             (Column("SHADOWS", style="dim"), lambda row: hidden(row[1])),
         ],
     )
-    return [table]
 
 
 def _beside(config: BrokerConfig, configs: Sequence[BrokerConfig]) -> str:

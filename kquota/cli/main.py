@@ -279,60 +279,53 @@ _FILE_TO_WRITE = re.compile(r"['(](?=\S+\.(?:ya?ml|json)\b)(\S+)(?:' is not one 
 
 def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
-    if isinstance(error, click.NoSuchOption) and error.option_name == "-v":
-        advice = "'kquota -V' shows the version, --debug shows where an error came from"
-        return click.UsageError(f"No such option '-v': {advice}", error.ctx)
-    if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT and error.ctx is not None:
-        meant = _MEANT[error.option_name]
-        if any(meant in param.opts for param in error.ctx.command.params):
-            example = " A length of time, such as --for 2h." if meant == "--for" else ""
-            message = f"No such option {error.option_name!r}. Did you mean {meant!r}?{example}"
-            return click.UsageError(message, error.ctx)
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        instead = _ADVICE.get((str(error.ctx.info_name), error.option_name))
-        if instead is not None:
-            return click.UsageError(f"No such option {error.option_name!r}: {instead}", error.ctx)
-        return _closest(error, error.ctx)
-    file = _FILE_TO_WRITE.search(error.message)
-    if (
-        file is not None
-        and error.ctx is not None
-        and any("--out" in param.opts and param.metavar == "FILE" for param in error.ctx.command.params)
-    ):
-        message = error.format_message().rstrip(".")
-        return click.UsageError(f"{message}. A file is written with --out {file[1]}", error.ctx)
-    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
-    if extra is None or error.ctx is None:
+    ctx = error.ctx
+    if ctx is None:
         return error
-    options = {option for param in error.ctx.command.params for option in param.opts}
-    whole = _as_options(extra[1].split(), argv, error.ctx, options)
-    if whole is not None:
-        return click.UsageError(f"{error.message}. Did you mean: {whole}", error.ctx)
-    if "--add-config" in options:
+    if isinstance(error, click.NoSuchOption):
+        option = error.option_name
+        return click.UsageError(f"No such option {option!r}{_instead_of(option, ctx)}", ctx)
+    file = _FILE_TO_WRITE.search(error.message)
+    if file is not None and any("--out" in param.opts and param.metavar == "FILE" for param in ctx.command.params):
+        message = error.format_message().rstrip(".")
+        return click.UsageError(f"{message}. A file is written with --out {file[1]}", ctx)
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
+    if extra is None:
+        return error
+    options = {option for param in ctx.command.params for option in param.opts}
+    if whole := _as_options(extra[1].split(), argv, ctx, options):
+        advice = f"Did you mean: {whole}"
+    elif "--add-config" in options:
         advice = "Configs are one list, entities are options: --user NAME --add-config KEY=VALUE,KEY=VALUE"
     elif "--user" in options:
         advice = "Entities are options: --user NAME, --client NAME, --ip ADDRESS"
     else:
         return error
-    return click.UsageError(f"{error.message}. {advice}", error.ctx)
+    return click.UsageError(f"{error.message}. {advice}", ctx)
 
 
-def _closest(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
-    """The error with the options that are really alike, the closest first."""
+def _instead_of(option: str, ctx: click.Context) -> str:
+    """What to write in place of an option that there is not: what people mean by it, else what is really alike."""
     import difflib
 
     from kquota.core.quotas.quota import QuotaKey
 
-    message = f"No such option {error.option_name!r}."
-    key = error.option_name.lstrip("-").replace("-", "_")
-    if key in map(str, QuotaKey) and any("--add-config" in param.opts for param in ctx.command.params):
-        return click.UsageError(f"{message} Did you mean: --add-config {key}=VALUE", ctx)
-    if ctx.parent is None and error.option_name in _OF_CLUSTERS:
-        return click.UsageError(f"{message} Give it after the command: kquota COMMAND {error.option_name} …", ctx)
-    known = [option[2:] for param in ctx.command.params for option in param.opts if option.startswith("--")]
-    close = difflib.get_close_matches(error.option_name.lstrip("-"), known, n=2, cutoff=0.7)
-    alike = " or ".join(repr(f"--{name}") for name in close)
-    return click.UsageError(f"{message} Did you mean {alike}?" if close else message, ctx)
+    options = [name for param in ctx.command.params for name in param.opts]
+    meant = _MEANT.get(option)
+    if option == "-v":
+        return ": 'kquota -V' shows the version, --debug shows where an error came from"
+    if meant in options:
+        return f". Did you mean {meant!r}?{' A length of time, such as --for 2h.' if meant == '--for' else ''}"
+    if advice := _ADVICE.get((str(ctx.info_name), option)):
+        return f": {advice}"
+    key = option.lstrip("-").replace("-", "_")
+    if key in map(str, QuotaKey) and "--add-config" in options:
+        return f". Did you mean: --add-config {key}=VALUE"
+    if ctx.parent is None and option in _OF_CLUSTERS:
+        return f". Give it after the command: kquota COMMAND {option} …"
+    known = [name[2:] for name in options if name.startswith("--")]
+    close = difflib.get_close_matches(option.lstrip("-"), known, n=2, cutoff=0.7)
+    return f". Did you mean {' or '.join(repr(f'--{name}') for name in close)}?" if close else "."
 
 
 _OF_CLUSTERS = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--context", "--command-config")

@@ -105,7 +105,7 @@ class Selection:
                     "--entity-name or --entity-default must be specified with each --entity-type (KIP-55 leaves "
                     "the name out for the default, which Kafka never took: give --entity-default)"
                 )
-            entities.append(Entity(*map(names.get, (EntityType.USER, EntityType.CLIENT_ID, EntityType.IP))))
+            entities.append(Entity(*map(names.get, EntityType)))
         return entities
 
     def filters(self, *, strict: bool) -> tuple[QuotaFilter, ...]:
@@ -152,10 +152,6 @@ def _in_order(about: str, *names: str, **how: Any) -> Decorator:
     return click.option(*names, callback=entity_order.keep, expose_value=False, help=about, **how)
 
 
-def _given_by(kind: EntityType, names: tuple[str, ...], defaults: bool) -> list[tuple[EntityType, tuple[Match, ...]]]:
-    return [(kind, matches) for matches in (names, (DEFAULT,) if defaults else ()) if matches]
-
-
 _ENTITIES: Any = by(
     _stack(
         _in_order(
@@ -193,10 +189,9 @@ def _selection(
     Raises click.UsageError where the words cannot be meant (a type twice, a name without a type, both forms mixed,
     several users with several clients), InputError for a broker's id that is none.
     """
-    short = [
-        *_given_by(EntityType.USER, user, user_defaults),
-        *_given_by(EntityType.CLIENT_ID, client, client_defaults),
-        *_given_by(EntityType.IP, ip, ip_defaults),
+    by_type = zip(EntityType, (user, client, ip), (user_defaults, client_defaults, ip_defaults), strict=True)
+    short: list[tuple[EntityType, tuple[Match, ...]]] = [
+        (kind, matches) for kind, names, default in by_type for matches in (names, (DEFAULT,) * default) if matches
     ]
     ordered = entity_order.given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
@@ -256,13 +251,9 @@ def _about(
 ) -> Selection:
     """What is looked for in the journal: one of the entities, or of each type one of the names; `<default>` as well."""
     chosen: dict[EntityType, tuple[Match, ...]] = {}
-    for kind, names, defaults in (
-        (EntityType.USER, user, user_defaults),
-        (EntityType.CLIENT_ID, client, client_defaults),
-        (EntityType.IP, ip, ip_defaults),
-    ):
-        matches = [DEFAULT if name == DEFAULT.value else name for name in names] + [DEFAULT] * defaults
-        if matches:
+    by_type = zip(EntityType, (user, client, ip), (user_defaults, client_defaults, ip_defaults), strict=True)
+    for kind, names, default in by_type:
+        if matches := [DEFAULT if name == DEFAULT.value else name for name in names] + [DEFAULT] * default:
             chosen[kind] = tuple(dict.fromkeys(matches))
     return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 

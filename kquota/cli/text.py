@@ -48,7 +48,7 @@ def entity_text(entity: Entity) -> str:
     """The canonical text form for people, safe to print: a name that would read as several parts is quoted."""
     if _PLAIN.fullmatch(str(entity)):
         return str(entity)
-    alone = ((kind.value, str(Entity(**{kind.name.lower(): name}))) for kind, name in entity.parts)
+    alone = ((kind.value, str(Entity.of({kind: name}))) for kind, name in entity.parts)
     return ",".join(f"{kind}={_quoted(text.partition('=')[2])}" for kind, text in alone)
 
 

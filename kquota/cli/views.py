@@ -237,23 +237,15 @@ def shown_as(*formats: str, takes_output: bool = False, tables: bool = True) -> 
             answer = function(*args, **given, **({"output": output} if takes_output else {}))
             return show(answer, output) if isinstance(answer, View) else answer
 
-        options = [_output(formats), *((_NO_HEADERS, _SORT_BY) if laid_out else ())]
+        about = "Output format on stdout."
+        chosen = click.Choice(formats)
+        output = click.option("-o", "--output", type=chosen, default=formats[0], show_default=True, help=about)
+        options = [output, *((_NO_HEADERS, _SORT_BY) if laid_out else ())]
         for option in reversed(options):
             command = option(command)
         return command  # type: ignore[return-value]
 
     return decorate
-
-
-def _output(formats: Sequence[str]) -> Callable[[F], F]:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Output format on stdout.",
-    )
 
 
 _NO_HEADERS = click.option("--no-headers", is_flag=True, help="Print tables without their headings.")

@@ -323,7 +323,7 @@ def read_entity(parts: Document) -> Entity:
             raise InputError(f"the {kind.value} of an entity is no name")
         return DEFAULT if isinstance(raw, dict) else raw
 
-    return Entity(user=name(EntityType.USER), client_id=name(EntityType.CLIENT_ID), ip=name(EntityType.IP))
+    return Entity(*map(name, EntityType))
 
 
 def read_values(values: Document) -> dict[QuotaKey, Value]:

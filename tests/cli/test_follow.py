@@ -111,8 +111,7 @@ def test_quotas_that_cannot_be_read_for_a_while(
     """It is said once, the quotas of before count meanwhile, and a refusal ends it."""
     monkeypatch.setattr(follow, "_QUOTAS_S", 0)
     before, after = ({PRODUCER: value} for value in (100, 200))
-    quotas = follow.LiveQuotas(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
-    watched = follow._Watched(quotas)
+    watched = follow._Watched(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
     watched._latest = QuotaSnapshot({ALICE: before})
     settings = AuditSettings(QuotaHistory.of(watched._latest))
     follower = Follower([str(tmp_path)], settings, live=watched.live())

@@ -169,12 +169,11 @@ def described(
 
         return Csv(HEADINGS, rows(snapshot))
 
-    def nothing() -> Sequence[Part]:
-        return [Note(safe(without))]
+    nothing = [Note(safe(without))]
 
     def table() -> Sequence[Part]:
         if not snapshot:
-            return nothing()
+            return nothing
         columns = [Column("ENTITY", style="cyan"), Column("KEY", whole=True), Column("VALUE", number=True)]
         rows = (
             (name, key, limit_text(key, value))
@@ -186,7 +185,7 @@ def described(
 
     def wide() -> Sequence[Part]:
         if not snapshot and not mechanisms:
-            return nothing()
+            return nothing
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
         columns = [Column("ENTITY", style="cyan", whole=True)]
         columns += [Column(key.value.upper(), number=True) for key in keys]

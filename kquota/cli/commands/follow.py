@@ -90,17 +90,6 @@ options = gathered("follow", Following)
 """Adds the options for following, as the argument `follow`."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveQuotas:
-    """The quotas of a cluster, whose changes count while usage is followed."""
-
-    variant: int
-    """Which quotas of the settings they are."""
-    access: Access
-    enforced: Callable[[QuotaSnapshot], QuotaSnapshot]
-    """The part of quotas that the brokers enforce."""
-
-
 @click.command("follow", cls=audited.Command)
 @usage.asked_to_follow
 @audited.options
@@ -129,7 +118,7 @@ def command(asked: usage.Asked, wanted: audited.Wanted, follow: Following, outpu
     follow.check(asked.usage)
     lines = follow.until_idle is None
     show = {"json": show_json, "table": show_text, "wide": show_text}.get(output)
-    live = _live(asked, settings, wanted.against)
+    live = _live(asked, wanted.against)
     followed, seen = _follow(asked.usage, settings, follow, show if lines else None, live)
 
     def run(given: AuditSettings) -> AuditResult:
@@ -142,14 +131,14 @@ def command(asked: usage.Asked, wanted: audited.Wanted, follow: Following, outpu
     return audited.answered(asked, wanted, seen, run, output, in_a_line=lines)
 
 
-def _live(asked: usage.Asked, settings: AuditSettings, against: str | None) -> LiveQuotas | None:
+def _live(asked: usage.Asked, against: str | None) -> _Watched | None:
     """The quotas whose changes count while files are followed: those of a cluster, unless a journal leads to them."""
     variant = 1 if against == "live" else 0
     access = asked.named.live.access if variant else asked.named.access
     if access is None or asked.quotas_journal is not None:
         return None
     known = asked.facts.settings()
-    return LiveQuotas(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
+    return _Watched(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
 
 
 class _News(NamedTuple):
@@ -161,17 +150,20 @@ class _News(NamedTuple):
 
 
 class _Watched:
-    """The quotas of a cluster, watched by a thread of its own: no slow answer holds up the log."""
+    """The quotas of a cluster, watched by a thread of its own: no slow answer holds up the log.
 
-    def __init__(self, quotas: LiveQuotas) -> None:
-        self._quotas = quotas
+    `variant` says which quotas of the settings they are. `enforced` gives the part of quotas that the brokers enforce.
+    """
+
+    def __init__(self, variant: int, access: Access, enforced: Callable[[QuotaSnapshot], QuotaSnapshot]) -> None:
+        self._variant, self._access, self._enforced = variant, access, enforced
         self._news: SimpleQueue[_News] = SimpleQueue()
         self._over = threading.Event()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            watching = QuotaWatch(stack.enter_context(open_backend(self._quotas.access)), _QUOTAS_S)
+            watching = QuotaWatch(stack.enter_context(open_backend(self._access)), _QUOTAS_S)
             # What cannot be read of the quotas was said when they were read first.
             self._latest = replace(watching.start(), problems=())
             thread = threading.Thread(target=self._run, args=(watching,), daemon=True)
@@ -188,7 +180,7 @@ class _Watched:
         """The quotas as they begin, for a follower."""
         from kquota.audit.follow.follow import Live
 
-        return Live(self._quotas.variant, QuotaHistory.of(self._latest), self._quotas.enforced)
+        return Live(self._variant, QuotaHistory.of(self._latest), self._enforced)
 
     def begin(self, follower: Follower, folder: Path | None) -> None:
         """Has the present quotas count, where a checkpoint ended with others."""
@@ -244,7 +236,7 @@ def _follow(
     settings: AuditSettings,
     following: Following,
     show: Callable[[Episode], None] | None,
-    live: LiveQuotas | None,
+    live: _Watched | None,
 ) -> tuple[AuditResult, AuditSettings]:
     """Follows the files until it is stopped or nothing comes; `show` gets each episode.
 
@@ -255,7 +247,7 @@ def _follow(
     from kquota.audit.follow import sinks
     from kquota.audit.follow.follow import SETTLE_MS, Follower
 
-    with stoppable() as stop, ExitStack() as opened, nullcontext() if live is None else _Watched(live) as quotas:
+    with stoppable() as stop, ExitStack() as opened, nullcontext() if live is None else live as quotas:
         paths = usage.paths if usage.topic is None else (usage.topic,)
         follower = Follower(
             paths,

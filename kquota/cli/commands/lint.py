@@ -115,14 +115,13 @@ def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatte
 def found_view(findings: Sequence[Finding], file: Path | None, line: Line) -> View:
     """Findings in lint's formats."""
     name = None if file is None else file.as_posix()
-
-    def sarif() -> Iterator[Part]:
-        yield Raw(to_json(sarif_document(findings, __version__, name, line)))
-
     return View(
         screen=lambda: _screen(findings, file, line),
         document=lambda: lint_document(findings, line),
-        others={"sarif": sarif, "github": lambda: _github(findings, name, line)},
+        others={
+            "sarif": lambda: [Raw(to_json(sarif_document(findings, __version__, name, line)))],
+            "github": lambda: _github(findings, name, line),
+        },
     )
 
 

@@ -9,7 +9,7 @@ from kquota.cli.contexts import Given
 from kquota.cli.grammar import Group
 from kquota.cli.options import choice, declared
 from kquota.cli.text import Column, safe
-from kquota.cli.views import Document, Note, Part, View, shown_as, table_of
+from kquota.cli.views import Note, Part, View, shown_as, table_of
 from kquota.core.change.migration import Finding, compare
 from kquota.documents.clusters import commands, migration_document
 
@@ -64,13 +64,9 @@ def check(
     for quotas in (snapshot, kraft):
         session.warn_problems(quotas)
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
-
-    def document() -> Document:
-        return migration_document(findings, zookeeper, bootstrap_server)
-
     return View(
         screen=lambda: _screen(findings, zookeeper, bootstrap_server),
-        document=document,
+        document=lambda: migration_document(findings, zookeeper, bootstrap_server),
         asked=f"--fail-on {fail_on}" if findings and fail_on else "",
     )
 

@@ -154,18 +154,15 @@ def command(
         enforcement = auditing.enforcement_of(settings)
         return recommendation_document(recommended, auditing.data_of(measured.quality), enforcement, measured.engine)
 
-    def counted(part: Part) -> Sequence[Part]:
-        return [part, Note(_answer(recommended)), *_left_open(recommended, wanted)]
-
-    def encoded() -> Sequence[Part]:
-        return counted(Raw(to_json(document())))
-
-    def file() -> Sequence[Part]:
-        return counted(Raw(recommendation_text(recommended)))
+    def counted(text: str) -> Sequence[Part]:
+        return [Raw(text), Note(_answer(recommended)), *_left_open(recommended, wanted)]
 
     return View(
         screen=screen,
-        others={"json": encoded, "yaml": file},
+        others={
+            "json": lambda: counted(to_json(document())),
+            "yaml": lambda: counted(recommendation_text(recommended)),
+        },
         code=ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK,
     )
 

@@ -225,9 +225,6 @@ def resolved(
     `path_of` gives the path of an entity's znode, None for a cluster without ZooKeeper.
     """
 
-    def tree() -> Sequence[Part]:
-        return [_explanation(user, client, ip, resolutions, brokers, caveats)]
-
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield _table(resolutions, brokers, path_of, wide=wide)
         if all(item.limit is None for item in resolutions):
@@ -237,7 +234,10 @@ def resolved(
         screen=screen,
         document=lambda: resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats),
         csv=lambda: csv_of([with_path(item, path_of) for item in resolutions], CSV),
-        others={"tree": tree, "wide": functools.partial(screen, wide=True)},
+        others={
+            "tree": lambda: [_explanation(user, client, ip, resolutions, brokers, caveats)],
+            "wide": functools.partial(screen, wide=True),
+        },
     )
 
 

@@ -15,6 +15,7 @@ from kquota.cli.options import declared, flag, gathered, path, value, values
 from kquota.cli.progress import progress
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
+from kquota.documents.derive import picked, present
 from kquota.errors import Refused
 from kquota.sandbox import SandboxState, Server, ZooKeeper
 from kquota.state import state_folder
@@ -145,14 +146,11 @@ def _running(state: SandboxState, server: Server) -> View:
     if users := _users(state):
         options = f"--bootstrap-server {state.login} --command-config {[*users.values()][-1]}"
         note(f"its users are {', '.join(users)}: kquota probe produce --topic load --create-topic {options}")
-    fields: dict[str, Any] = {"connect": state.connect, "pid": state.pid, "directory": state.directory}
+    fields = picked(state, "connect pid directory")
     fields["log"] = str(Path(state.directory, server.log_file))
     if server.request_log is not None:
         fields["request_log"] = str(Path(state.directory, server.request_log))
-    if state.metrics is not None:
-        fields["metrics"] = state.metrics
-    if state.login is not None:
-        fields |= {"login": state.login, "users": users}
+    fields |= present(metrics=state.metrics, login=state.login, users=None if state.login is None else users)
     return View(screen=lambda: [state.connect], document=lambda: _document(running=True, **fields))
 
 

@@ -31,7 +31,7 @@ from kquota.cli.text import Column, age, entity_text, first_of, layout, many, mo
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sorting, show, shown_as, table_of
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.use import Enforcers, State, Use
+from kquota.core.findings.use import State, Use
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -152,15 +152,13 @@ def command(
         raise click.UsageError("--interval is at least 1s")
     brokers = watched.enforcers(facts)
     looked = _followed(logs, log_timezone, live, facts) if logs else live.open(source.cluster.timeout_s)
-    screen = _Screen(
-        Watching(looked, brokers), watched.quotas_reader(source, facts), wanted, lambda: session.count_brokers(source)
-    )
+    screen = _Screen(Watching(looked, brokers), watched.quotas_reader(source, facts), wanted, source)
     if subject is not None:
-        return _explained(subject, screen, looked, brokers, source)
+        return _explained(subject, screen)
     if once:
         return screen.look()
     if output == "table" and sys.stdout.isatty() and keys.can_be_read():
-        return _at_the_keys(screen, looked, brokers, source, interval / 1000, count)
+        return _at_the_keys(screen, interval / 1000, count)
     return _again_and_again(screen, interval / 1000, count, output)
 
 
@@ -183,7 +181,7 @@ class _Screen:
     watching: Watching
     read_quotas: Callable[[], QuotaSnapshot]
     wanted: _Wanted
-    count_brokers: Callable[[], int | None]
+    cluster: session.QuotaSource
     quotas_ms: int = 0
     _quotas: QuotaSnapshot | None = None
     _lost: str | None = None
@@ -197,6 +195,11 @@ class _Screen:
                 raise
             self._lost = error.message
         return self.watching.look(self._quotas)
+
+    def explained(self, uses: Sequence[Use], seen: Seen) -> Iterator[str]:
+        """What is known about one counter, a line each."""
+        explanation = explain(uses, seen, self.watching.source, self.watching.brokers)
+        return _explanation(explanation, cluster_words(self.cluster.access))
 
     def look(self, *, patient: bool = False) -> View:
         """One look as an answer."""
@@ -273,7 +276,7 @@ class _Screen:
         `uses` are the counters that the filters let through, or those of the `subject`.
         """
         read = len({use.counter.broker for use in seen.uses})
-        of = self.count_brokers()
+        of = session.count_brokers(self.cluster)
         unknown = sum(use.state is State.UNKNOWN for use in uses)
         newest: dict[str | None, float] = {}
         for use in seen.uses:
@@ -431,20 +434,12 @@ class _Explained(NamedTuple):
     lines: list[str]
 
 
-def _at_the_keys(
-    screen: _Screen,
-    source: LiveSource,
-    brokers: Enforcers,
-    quotas: session.QuotaSource,
-    interval_s: float,
-    count: int | None,
-) -> int:
+def _at_the_keys(screen: _Screen, interval_s: float, count: int | None) -> int:
     """Looks until somebody at the terminal has enough, or so many times."""
     from rich.live import Live
 
     check_sorting([column.heading for column in _COLUMNS])
     board = Board(_COLUMNS, layout(), everything=screen.wanted.everything)
-    address = cluster_words(quotas.access)
     seen = screen.seen()
     drawn, messages = console(sys.stdout), io.StringIO()
     asked: Future[Seen] | Future[_Explained] | None = None
@@ -465,7 +460,7 @@ def _at_the_keys(
 
     def explaining(uses: Sequence[Use], view: Seen) -> list[str]:
         try:
-            return [*map(str, _explanation(explain(uses, view, source, brokers), address))]
+            return [*screen.explained(uses, view)]
         except KquotaError as error:
             return [error.message]
 
@@ -542,14 +537,13 @@ def _unread(look: Look) -> str:
     return f"{many(len(look.unread), *look.unread_are)} not understood: {place}: {why}"
 
 
-def _explained(
-    subject: str, screen: _Screen, source: LiveSource, brokers: Enforcers, quotas: session.QuotaSource
-) -> View:
+def _explained(subject: str, screen: _Screen) -> View:
     """The answer of --explain: each counter that the subject is charged to, the nearest to its limit first."""
     wanted = Entity.parse(subject if "=" in subject else f"user={subject}")
     seen = screen.seen()
-    selected = tuple(tuple(filter(screen.wanted.selects, uses)) for uses in concerning(wanted, seen, brokers))
-    charged, possible = selected[0], [use for use in selected[1] if _is_hot(use)]
+    held = concerning(wanted, seen, screen.watching.brokers)
+    charged, others = (tuple(filter(screen.wanted.selects, uses)) for uses in held)
+    possible = [*filter(_is_hot, others)]
     if not charged and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
         if seen.missing:
@@ -558,16 +552,15 @@ def _explained(
             nobody.append(_unread(seen.look))
         raise InputError("; ".join(nobody), hint="'kquota top --all' shows all; a counter is gone after an idle hour")
     limited = [use for use in charged if use.limit is not None]
-    explanations = [explain(uses, seen, source, brokers) for uses in together(limited) or together(charged)[:1]]
+    explanations = [[*screen.explained(uses, seen)] for uses in together(limited) or together(charged)[:1]]
     now_ms = now()
-    address = cluster_words(quotas.access)
 
     def lines() -> Iterator[Part]:
-        yield Note(_ages(source.name, charged, screen.quotas_ms, now_ms))
+        yield Note(_ages(screen.watching.source.name, charged, screen.quotas_ms, now_ms))
         yield from _left_out(seen)
         yield from screen.doubts(charged)
         for explanation in explanations:
-            yield from _explanation(explanation, address)
+            yield from explanation
         if possible:
             names = dict.fromkeys(f"{safe(use.counter.subject)} ({use.counter.key}, {_state(use)})" for use in possible)
             yield "may be charged to these counters as well, whose clients the source does not name:"
@@ -587,8 +580,7 @@ _MOST_BROKERS = 5
 """The brokers that an explanation names, the worst first."""
 
 
-def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[Part]:
-    """What is known about one counter, a line each."""
+def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[str]:
     worst = explained.uses[0]
     counter, key = worst.counter, worst.counter.key
     states, brokers = Counter(map(_state, explained.uses)), len(explained.uses)

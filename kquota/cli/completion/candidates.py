@@ -93,8 +93,7 @@ def entities(ctx: click.Context, incomplete: str) -> Items:
     kind = EntityType(part["type"])
     head = f"{part['head']}{kind.value}="
     known = known_names(ctx)
-    only = {EntityType.USER: "user", EntityType.CLIENT_ID: "client_id", EntityType.IP: "ip"}[kind]
-    texts = [str(Entity(**{only: name})).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
+    texts = [str(Entity.of({kind: name})).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
     words = [head + text for text in (DEFAULT.value, *texts)] + known.get("entity", [])
     # user=alice, goes on with the other type of a pair.
     name, comma, begun = part["name"].rpartition(",")
