@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from kquota.audit.run import Audit
 from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import choice, count, flag, gathered, path, value
+from kquota.cli.options import choice, count, flag, group, path, value
 from kquota.cli.report import MOST, check_report
 from kquota.cli.report.words import share, throttled_clients
 from kquota.cli.streams import note, wrote
@@ -76,8 +76,8 @@ class Wanted:
     )
 
 
-options = gathered("wanted", Wanted)
-"""Adds the options that say what is wanted of an audit, as the argument `wanted`."""
+WANTED: Any = group(Wanted)
+"""The options that say what is wanted of an audit."""
 
 
 def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | None = None) -> AuditSettings:

@@ -1,10 +1,12 @@
 """How command lines are read: the classes of kquota's commands, and of groups of them."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import click
+
+from kquota.cli.options import declared
 
 _MOST: Final = 20
 """More options than these do not help whoever reads them."""
@@ -60,6 +62,11 @@ def _help_all(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None
 _HELP_ALL = click.Option(
     ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help="Show all options."
 )
+
+
+def command(name: str, kind: type[Command] = Command) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a command of a function, with the options that its parameters declare."""
+    return lambda function: click.command(name, cls=kind)(declared(function))
 
 
 class Group(click.Group):

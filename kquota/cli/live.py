@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from kquota.brokers import BrokerFacts
 from kquota.cli import session
-from kquota.cli.options import gathered, value, values
+from kquota.cli.options import group, value, values
 from kquota.cli.security import prometheus_credentials
 from kquota.core.findings.use import Enforcers
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -47,8 +48,8 @@ class Asked:
         return Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
 
 
-source_options = gathered("live", Asked)
-"""`--metrics`, `--prometheus` and `--prometheus-match`, as the argument `live`."""
+ASKED: Any = group(Asked)
+"""`--metrics`, `--prometheus` and `--prometheus-match`."""
 
 
 def enforcers(facts: BrokerFacts) -> Enforcers:

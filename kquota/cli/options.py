@@ -1,7 +1,7 @@
 """Options where they are taken: the default of a parameter says which option of the command line gives it.
 
 One declaration has the option's name, its type, its help and what the command gets. `declared` reads a command's
-declarations, and `gathered` the declarations of a value that several commands take.
+declarations, and `group` the declarations of a value that several commands take.
 """
 
 from __future__ import annotations
@@ -11,20 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Decorator(Protocol):
-    """What adds options to a command, or makes one argument of several."""
-
-    def __call__(self, function: F, /) -> F: ...
-
-
-class _Declared(NamedTuple):
+class _Option(NamedTuple):
     """What gives a parameter: a decorator of click, which takes the names and how it is meant."""
 
     decorator: Callable[..., Callable[..., Any]]
@@ -38,6 +32,26 @@ class _Declared(NamedTuple):
         return added
 
 
+class _Group(NamedTuple):
+    """Options that make one value: by the name of each, its declaration; what is None there is left out."""
+
+    make: Callable[..., object]
+    declared: Mapping[str, Any]
+
+    def add(self, name: str, function: F) -> F:
+        """The command with the options, whose value is its argument of that name.
+
+        This is the door: behind it, a command has typed values and no options by name.
+        """
+
+        @functools.wraps(function)
+        def command(*args: Any, **given: Any) -> Any:
+            taken = {option: how and given.pop(option) for option, how in self.declared.items()}
+            return function(*args, **given, **{name: self.make(**taken)})
+
+        return _add_all(self.declared, command)  # type: ignore[return-value]
+
+
 def option(about: str, *names: str, **how: Any) -> Any:
     """An option, with its help and what click takes; of the parameter `out_json` it is `--out-json` without `names`.
 
@@ -45,12 +59,12 @@ def option(about: str, *names: str, **how: Any) -> Any:
     """
     if "default" in how:
         how.setdefault("show_default", True)
-    return _Declared(click.option, names, {"help": about, **how})
+    return _Option(click.option, names, {"help": about, **how})
 
 
 def argument(**how: Any) -> Any:
     """An argument, as click takes it."""
-    return _Declared(click.argument, (), how)
+    return _Option(click.argument, (), how)
 
 
 def value(metavar: str, about: str, *names: str, **how: Any) -> Any:
@@ -91,53 +105,33 @@ def choice(of: Iterable[str], about: str, *names: str, **how: Any) -> Any:
 
 def by(decorator: Callable[..., Any]) -> Any:
     """What a decorator of its own adds."""
-    return _Declared(lambda _name: decorator, (), {})
+    return _Option(lambda _name: decorator, (), {})
 
 
 def declared(function: F) -> F:
     """Adds to a command what the defaults of its parameters declare, in their order."""
-    return _add_all({name: parameter.default for name, parameter in signature(function).parameters.items()}, function)
+    return _add_all(_declarations(function), function)
 
 
-def gathered(into: str, make: Callable[..., object], **instead: Any) -> Decorator:
-    """Adds what the parameters of `make` declare, and gives the command the value that it makes as `into`.
+def group(make: Callable[..., object], **instead: Any) -> Any:
+    """Several options that make one value: the parameters of `make` declare them.
 
     `instead` has other declarations for some of them; None leaves the parameter out, which is None then.
     """
-    given = {name: parameter.default for name, parameter in signature(make).parameters.items()} | instead
-    left_out = [name for name, declaration in given.items() if declaration is None]
-
-    def made(**taken: Any) -> object:
-        return make(**taken, **dict.fromkeys(left_out))
-
-    return lambda function: _add_all(given, collected(into, made, given.keys() - left_out)(function))
+    return _Group(make, _declarations(make) | instead)
 
 
-def _add_all(given: Mapping[str, Any], function: F) -> F:
-    for name, default in reversed([*given.items()]):
-        if isinstance(default, _Declared):
-            function = default.add(name, function)
+def _declarations(function: Callable[..., object]) -> dict[str, Any]:
+    """What the defaults of a function's parameters declare, by their names."""
+    given = {name: parameter.default for name, parameter in signature(function).parameters.items()}
+    return {name: default for name, default in given.items() if isinstance(default, _Option | _Group)}
+
+
+def _add_all(declarations: Mapping[str, Any], function: F) -> F:
+    for name, declaration in reversed([*declarations.items()]):
+        if declaration is not None:
+            function = declaration.add(name, function)
     return function
-
-
-def collected(into: str, make: Callable[..., object], names: Iterable[str] | None = None) -> Decorator:
-    """Makes one value of these parameters, and gives it to the command as its argument `into`.
-
-    Without `names` they are the parameters that `make` has. This is the door: behind it, a command has typed values
-    and no options by name.
-    """
-
-    taken = [*(signature(make).parameters if names is None else names)]
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def command(*args: Any, **given: Any) -> Any:
-            value = make(**{name: given.pop(name) for name in taken})
-            return function(*args, **given, **{into: value})
-
-        return command  # type: ignore[return-value]
-
-    return decorate
 
 
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 from click.core import ParameterSource
@@ -17,9 +17,9 @@ from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import entity_order, session
-from kquota.cli.contexts import SETTINGS, Given, requiring_reason
+from kquota.cli.contexts import Given, requiring_reason
 from kquota.cli.leases import cluster_words
-from kquota.cli.options import Decorator, F, by, choice, collected, flag, gathered, lasting, option, path, value, values
+from kquota.cli.options import by, choice, flag, group, lasting, option, path, value, values
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, Match, QuotaFilter
@@ -47,15 +47,6 @@ def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], l
     return complete
 
 
-def _stack(*decorators: Decorator) -> Decorator:
-    def decorate(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
-
-
 def on_command_line(name: str) -> bool:
     """Whether that option was given by hand, and not by the environment or a default."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -63,7 +54,7 @@ def on_command_line(name: str) -> bool:
 
 def there(access: Access | None) -> str:
     """The cluster for a command to type next, as ` --context prod`; empty where it was not named by hand."""
-    if access is None or not any(map(on_command_line, _CLUSTER_PARAMETERS)):
+    if access is None or not any(map(on_command_line, _CLUSTER)):
         return ""
     return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
 
@@ -142,30 +133,8 @@ def named(kind: Literal["user", "client", "ip"], about: str, **how: Any) -> Any:
     return option(about, *names, metavar=metavar, shell_complete=completed_by(f"{kind}s"), **how)
 
 
-def _entity_option(about: str) -> Decorator:
-    entities = values("TYPE=NAME[,…]", about, "--entity", shell_complete=completed_by("entities"))
-    return lambda function: entities.add("entities", function)
-
-
-def _in_order(about: str, *names: str, **how: Any) -> Decorator:
-    """An option that goes with an `--entity-type` by its place, and is no parameter."""
-    return click.option(*names, callback=entity_order.keep, expose_value=False, help=about, **how)
-
-
-_ENTITIES: Any = by(
-    _stack(
-        _in_order(
-            "The name that goes with an --entity-type.",
-            "--entity-name",
-            "entity_names",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=completed_by("entity_names"),
-        ),
-        _in_order("The default that goes with an --entity-type.", "--entity-default", count=True),
-        _entity_option("An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."),
-    )
-)
+def _entity(about: str) -> Any:
+    return values("TYPE=NAME[,…]", about, "--entity", shell_complete=completed_by("entities"))
 
 
 def _selection(
@@ -182,7 +151,19 @@ def _selection(
     entity_types: tuple[str, ...] = choice(
         _TYPES, "The long form of the above; repeat it for a pair.", "--entity-type", multiple=True
     ),
-    entities: tuple[str, ...] = _ENTITIES,
+    entity_names: tuple[str, ...] = values(
+        "NAME",
+        "The name that goes with an --entity-type.",
+        "--entity-name",
+        callback=entity_order.keep,
+        shell_complete=completed_by("entity_names"),
+    ),
+    entity_default: int = option(
+        "The default that goes with an --entity-type.", count=True, callback=entity_order.keep
+    ),
+    entities: tuple[str, ...] = _entity(
+        "An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."
+    ),
 ) -> Selection:
     """What the entity options name.
 
@@ -258,14 +239,13 @@ def _about(
     return Selection(chosen, named=tuple(map(Entity.parse, entities)))
 
 
-entity_options = gathered("selection", _selection)
-"""`--user … --entity-default`: which entity, in the words of kafka-configs, as the argument `selection`."""
+ENTITIES: Any = group(_selection)
+"""`--user … --entity-default`: which entity, in the words of kafka-configs."""
 
 
-def about_options(what: str) -> Decorator:
-    """`--user`, `--client` and `--ip` of a command that reads the journal, as the argument `about`."""
-    return gathered(
-        "about",
+def about(what: str) -> Any:
+    """`--user`, `--client` and `--ip` of a command that reads the journal."""
+    return group(
         _about,
         user=named("user", f"{what} this user; repeat it for more.", multiple=True),
         client=named("client", f"{what} this client-id.", multiple=True),
@@ -273,26 +253,23 @@ def about_options(what: str) -> Decorator:
         user_defaults=flag(f"{what} the default of users."),
         client_defaults=flag(f"{what} the default of client-ids."),
         ip_defaults=flag(f"{what} the default of ips."),
-        entities=by(_entity_option(f"{what} this entity, such as user=alice,client-id=app1.")),
+        entities=_entity(f"{what} this entity, such as user=alice,client-id=app1."),
     )
 
 
-match_option = _stack(
-    click.option(
+MATCH: Any = group(
+    NamePatterns,
+    patterns=values(
+        "PATTERN",
+        "Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
         "--match",
-        "patterns",
-        multiple=True,
-        metavar="PATTERN",
-        help="Only entities with a name like that, such as 'team-a-*' or 'client-id=etl-*'; repeat it for more.",
     ),
-    collected("match", NamePatterns),
 )
-"""`--match PATTERN`: shell patterns of names, as the argument `match`."""
-strict_option: Decorator = click.option(
+"""`--match PATTERN`: shell patterns of names."""
+STRICT: Any = option(
+    "--no-strict also matches the entities that have a second part, such as the clients of a user.",
     "--strict/--no-strict",
     default=True,
-    show_default=True,
-    help="--no-strict also matches the entities that have a second part, such as the clients of a user.",
 )
 """`--strict`: the entities that have just the parts that were asked for."""
 
@@ -316,82 +293,66 @@ class ClusterOption(click.Option):
         return record
 
 
-def _cluster_flag(name: str, metavar: str, help_text: str, **more: Any) -> Decorator:
-    variable = {"show_envvar": True} if "envvar" in more else {}
-    return click.option(f"--{name}", cls=ClusterOption, metavar=metavar, help=help_text, **variable, **more)
+def _of_cluster(metavar: str, about: str, **how: Any) -> Any:
+    return value(metavar, about, cls=ClusterOption, show_envvar="envvar" in how, **how)
 
 
-cluster_flags = _stack(
-    _cluster_flag(
-        "context",
+_CLUSTER: Final = {
+    "context": _of_cluster(
         "NAME",
         "A cluster by the name that the configuration file gives it; see 'kquota config'.",
         envvar="KQUOTA_CONTEXT",
         shell_complete=completed_by("context_names"),
     ),
-    _cluster_flag(
-        "bootstrap-server",
-        "HOST:PORT[,…]",
-        "Brokers of the cluster (Kafka 2.6 and later).",
-        envvar="KQUOTA_BOOTSTRAP_SERVER",
+    "bootstrap_server": _of_cluster(
+        "HOST:PORT[,…]", "Brokers of the cluster (Kafka 2.6 and later).", envvar="KQUOTA_BOOTSTRAP_SERVER"
     ),
-    _cluster_flag(
-        "bootstrap-controller",
-        "HOST:PORT[,…]",
-        "KRaft controllers, where no broker serves: they alter quotas and do not show them.",
+    "bootstrap_controller": _of_cluster(
+        "HOST:PORT[,…]", "KRaft controllers, where no broker serves: they alter quotas and do not show them."
     ),
-    _cluster_flag(
-        "command-config",
+    "command_config": _of_cluster(
         "FILE",
         "A client.properties with security settings, as for Kafka's tools.",
         envvar="KQUOTA_COMMAND_CONFIG",
         type=_FILE,
     ),
-    _cluster_flag(
-        "zookeeper",
+    "zookeeper": _of_cluster(
         "HOST:PORT[,…][/CHROOT]",
         "The ZooKeeper ensemble of a cluster that keeps its quotas there.",
         envvar="KQUOTA_ZOOKEEPER",
     ),
-    _cluster_flag("zk-tls-config-file", "FILE", "Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).", type=_FILE),
-    _cluster_flag(
-        "zk-jaas-file",
+    "zk_tls_config_file": _of_cluster("FILE", "Kafka's ZooKeeper TLS properties (zookeeper.ssl.*).", type=_FILE),
+    "zk_jaas_file": _of_cluster(
         "FILE",
         "How to log in to ZooKeeper: a JAAS file with Kafka's context Client. Or set "
         "KQUOTA_ZOOKEEPER_USERNAME, and KQUOTA_ZOOKEEPER_PASSWORD or KQUOTA_ZOOKEEPER_PASSWORD_FILE.",
         envvar="KQUOTA_ZOOKEEPER_JAAS_FILE",
         type=_FILE,
     ),
-    _cluster_flag(
-        "timeout",
+    "timeout": _of_cluster(
         "SECONDS",
         "How long to wait for the connection, and then for each answer. Where it is given, also for a cluster "
         "that is not up yet.",
         type=click.FloatRange(min=0.1),
         default=10.0,
-        show_default=True,
     ),
-)
-"""The cluster options alone, for a command that makes its own value of them."""
-_CLUSTER_PARAMETERS = ("context", *SETTINGS)
-
-
-cluster_options = _stack(
-    cluster_flags, collected("access", lambda **given: Given.of(**given).access(), _CLUSTER_PARAMETERS)
-)
-"""`--zookeeper` or `--bootstrap-server`, and how to get there: the cluster, as the argument `access`."""
-given_cluster_options = _stack(cluster_flags, collected("given", Given.of, _CLUSTER_PARAMETERS))
-"""The same options, as the argument `given`, for a command that may do without a cluster or needs two addresses."""
+}
+GIVEN: Any = group(Given.of, **_CLUSTER)
+"""`--zookeeper` or `--bootstrap-server`, and how to get there; for a command that may do without a cluster or needs two
+addresses.
+"""
+ACCESS: Any = group(lambda **given: Given.of(**given).access(), **_CLUSTER)
+"""The same options, for a command that needs one cluster."""
 QUOTAS: Any = path("Quotas from a file (what 'kquota describe -o json|yaml' prints) instead of the live cluster.")
 """`--quotas`, of a parameter of that name."""
 
 
-def _source(quotas: Path | None = QUOTAS, given: Given = by(given_cluster_options)) -> session.QuotaSource:
+def _source(quotas: Path | None = QUOTAS, given: Given = GIVEN) -> session.QuotaSource:
     return session.QuotaSource(quotas, given)
 
 
-quotas_options = gathered("source", _source)
-"""`--quotas FILE` and the cluster options: where quotas are read from, as the argument `source`."""
+SOURCE: Any = group(_source)
+"""`--quotas FILE` and the cluster options: where quotas are read from."""
 
 
 # --- How to write ---------------------------------------------------------------------------------------------------
@@ -448,7 +409,7 @@ class Writing:
     )
     message: str | None = MESSAGE
     journal: Path = JOURNAL
-    given: Given = by(given_cluster_options)
+    given: Given = GIVEN
     output: str = by(shown_as("table", "json", takes_output=True))
 
     @cached_property
@@ -490,12 +451,12 @@ def _with_commit(file: Path) -> str:
     return f"{file} ({commit})" if commit else str(file)
 
 
-def writing_options(**instead: Any) -> Decorator:
-    """The options of `Writing`, as the argument `writing`; `instead` has other ones, or None for fields without any."""
-    return gathered("writing", Writing, **instead)
+def writing(**instead: Any) -> Any:
+    """The options of `Writing`; `instead` has other ones, or None for fields without any."""
+    return group(Writing, **instead)
 
 
-alter_options = writing_options(
+ALTERING: Any = writing(
     yes=flag("Do not ask where the review has a question; needed without a terminal."),
     force=flag("Write in spite of the review: 'kquota help review' lists what it lifts."),
     output=by(shown_as("table", "json", "yaml", "csv", takes_output=True)),
@@ -515,5 +476,5 @@ def _facts(server_properties: Path | None = SERVER_PROPERTIES, kafka_version: st
     return BrokerFacts(kafka_version, server_properties, on_command_line("kafka_version"))
 
 
-broker_options = gathered("facts", _facts)
-"""`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are, as the argument `facts`."""
+FACTS: Any = group(_facts)
+"""`--server-properties FILE` and `--kafka-version VERSION`: what the brokers are."""

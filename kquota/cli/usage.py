@@ -17,7 +17,7 @@ from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage, settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
 from kquota.cli.contexts import Given
-from kquota.cli.options import argument, by, choice, count, duration, flag, gathered, lasting, path, value
+from kquota.cli.options import argument, choice, count, duration, flag, group, lasting, path, value
 from kquota.cli.streams import note
 from kquota.cli.text import many
 from kquota.core.change.history import QuotaHistory
@@ -124,7 +124,7 @@ class Asked:
         default="auto",
     )
     master: str | None = value("URL", "The Spark master; else local[*], or what spark-submit says.")
-    given: Given = by(params.given_cluster_options)
+    given: Given = params.GIVEN
 
     @cached_property
     def named(self) -> session.QuotaSource:
@@ -249,12 +249,11 @@ class Asked:
         return quotas, None if against is None else session.read_history_file(Path(against))
 
 
-asked_of_all = gathered("asked", Asked)
-"""The argument and the options that say what is audited, as the argument `asked`."""
-asked_to_follow = gathered("asked", Asked, since=None, until=None)
+ASKED: Any = group(Asked)
+"""The argument and the options that say what is audited."""
+ASKED_TO_FOLLOW: Any = group(Asked, since=None, until=None)
 """The same for a command that reads what comes."""
-asked_of_events = gathered(
-    "asked",
+ASKED_OF_EVENTS: Any = group(
     Asked,
     source=_source(_EVENTS, _OF_EVENTS),
     **dict.fromkeys(("prometheus", "prometheus_match", "last", "step", "in_force")),

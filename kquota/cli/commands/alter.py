@@ -12,7 +12,7 @@ from kquota.cli import brokers, grammar, params, session
 from kquota.cli.altering import all_keys, carry_out
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import known_leases
-from kquota.cli.options import declared, flag, path, values
+from kquota.cli.options import flag, path, values
 from kquota.cli.text import entity_text, safe
 from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
@@ -26,12 +26,10 @@ from kquota.errors import InputError
 from kquota.leases import kept
 
 
-@click.command("alter", cls=grammar.Command)
-@params.entity_options
-@declared
-@params.alter_options
+@grammar.command("alter")
 def command(
     *,
+    selection: params.Selection = params.ENTITIES,
     file: Path | None = path(
         "Set what a quotas file (as 'kquota describe -o yaml' prints it) says, for all its entities."
     ),
@@ -44,8 +42,7 @@ def command(
         "KEY[,…]", "Keys to delete; all: every one that is set.", shell_complete=params.completed_by("deletions")
     ),
     strict_delete: bool = flag("It is an error to delete a key that is not set; with all, where none is set."),
-    selection: params.Selection,
-    writing: params.Writing,
+    writing: params.Writing = params.ALTERING,
 ) -> int:
     """Set and delete quotas.
 

@@ -10,7 +10,7 @@ import click
 from kquota.backends import cluster_of
 from kquota.changes import check_cluster, option_of, placed, unwritten
 from kquota.cli import grammar, params, session
-from kquota.cli.options import argument, declared, flag, option
+from kquota.cli.options import argument, flag, option
 from kquota.cli.streams import say
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import carry_out, terms_of
@@ -26,9 +26,7 @@ def _percent(about: str, most: int) -> Any:
     return option(about, type=click.IntRange(0, 100), default=most, metavar="PERCENT")
 
 
-@click.command("apply", cls=grammar.Command)
-@declared
-@params.writing_options(wait=None)
+@grammar.command("apply")
 def command(
     *,
     file: Path = argument(type=click.Path(path_type=Path)),
@@ -40,7 +38,7 @@ def command(
         "Refuse to change or delete more of the cluster's entities, where it has ten or more.", 50
     ),
     no_rollback: bool = flag("When something fails, leave what was done."),
-    writing: params.Writing,
+    writing: params.Writing = params.writing(wait=None),
 ) -> int:
     """Apply a quotas file, or a plan that 'plan --out' kept.
 

@@ -1,16 +1,12 @@
 """`kquota audit`."""
 
-import click
-
-from kquota.cli import audited, auditing, usage
+from kquota.cli import audited, auditing, grammar, usage
 from kquota.cli.views import View, shown_as
 
 
-@click.command("audit", cls=audited.Command)
-@usage.asked_of_all
-@audited.options
+@grammar.command("audit", audited.Command)
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
-def command(asked: usage.Asked, wanted: audited.Wanted, output: str) -> View:
+def command(*, asked: usage.Asked = usage.ASKED, wanted: audited.Wanted = audited.WANTED, output: str) -> View:
     """Show who would be throttled, when, by which quota, how much.
 
     Replays recorded usage (Kafka's request log, a usage table, or samples of monitoring) under the given quotas, by the

@@ -10,6 +10,7 @@ from kquota.access import config_path, load_config
 from kquota.backends.addresses import Address, Servers, without_scheme
 from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
+from kquota.cli.options import declared, flag
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Note, Part, View, shown_as, table_of
@@ -202,10 +203,11 @@ def current_context() -> None:
 
 
 @command.command("view")
-@click.option("--show-origin", is_flag=True, help="Also where each setting comes from.")
-@params.given_cluster_options
+@declared
 @shown_as("table", "json")
-def view(show_origin: bool, given: contexts.Given) -> View:
+def view(
+    *, show_origin: bool = flag("Also where each setting comes from."), given: contexts.Given = params.GIVEN
+) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, effective = given.in_effect()
     place = config_path()

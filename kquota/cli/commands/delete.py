@@ -7,10 +7,8 @@ from kquota.cli.altering import all_keys, carry_out
 from kquota.core.quotas.alteration import Alteration
 
 
-@click.command("delete", cls=grammar.Command)
-@params.entity_options
-@params.alter_options
-def command(selection: params.Selection, writing: params.Writing) -> int:
+@grammar.command("delete")
+def command(*, selection: params.Selection = params.ENTITIES, writing: params.Writing = params.ALTERING) -> int:
     """Delete all quotas of entities.
 
     The same as 'kquota alter --delete-config all': what an entity has besides quotas stays, such as SCRAM credentials,

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
-@click.command("describe", cls=grammar.Command)
-@params.entity_options
-@params.strict_option
-@params.match_option
-@params.quotas_options
+@grammar.command("describe")
 @shown_as("table", "wide", "json", "yaml", "csv", "name", takes_output=True)
 def command(
-    selection: params.Selection, strict: bool, match: NamePatterns, source: session.QuotaSource, output: str
+    *,
+    selection: params.Selection = params.ENTITIES,
+    strict: bool = params.STRICT,
+    match: NamePatterns = params.MATCH,
+    source: session.QuotaSource = params.SOURCE,
+    output: str,
 ) -> View | None:
     """Show the quotas that are set.
 

@@ -18,7 +18,7 @@ from kquota.backends.addresses import scheme_of, unknown
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.leases import ends_of, few, leases_of
-from kquota.cli.options import argument, declared, flag, value
+from kquota.cli.options import argument, flag, value
 from kquota.cli.plans import Labels, Words, plan_view
 from kquota.cli.streams import note
 from kquota.cli.text import code
@@ -46,9 +46,7 @@ _SCHEMES = {"kafka": "bootstrap_server", "zookeeper": "zookeeper"}
 """Addresses as kquota prints them, with the parameter of the option that takes the rest."""
 
 
-@click.command("diff", cls=grammar.Command)
-@declared
-@params.given_cluster_options
+@grammar.command("diff")
 @shown_as("table", "json", "markdown")
 def command(
     *,
@@ -56,7 +54,7 @@ def command(
     b: str | None = argument(required=False, metavar="B"),
     cluster: str | None = value("NAME", "The cluster whose overlays of the files hold."),
     exit_code: bool = flag("Exit with 1 when there is a difference."),
-    given: Given,
+    given: Given = params.GIVEN,
 ) -> View:
     """Show what would turn A into B: clusters, files or plans.
 

@@ -13,7 +13,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given, journal_folder
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.extras import install_command
-from kquota.cli.options import choice, declared
+from kquota.cli.options import choice
 from kquota.cli.security import ask
 from kquota.cli.streams import note
 from kquota.cli.text import many, safe
@@ -26,15 +26,13 @@ from kquota.reconcile import now
 from kquota.state import CLUSTER
 
 
-@click.command("doctor", cls=grammar.Command)
-@declared
-@params.given_cluster_options
+@grammar.command("doctor")
 @shown_as("table", "json", takes_output=True, tables=False)
 def command(
     *,
     fail_on: str | None = choice(["warn"], "Exit with 1 when there is a warning and no failure."),
     journal: Path = params.JOURNAL,
-    given: Given,
+    given: Given = params.GIVEN,
     output: str,
 ) -> int:
     """Check the installation, the settings and the login.

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
@@ -31,12 +29,14 @@ _MARK = "# kquota: "
 """Begins the lines that explain a mistake."""
 
 
-@click.command("edit", cls=grammar.Command)
-@params.entity_options
-@params.strict_option
-@params.match_option
-@params.writing_options(dry_run=None, wait=None, lasts_ms=None)
-def command(selection: params.Selection, strict: bool, match: NamePatterns, writing: params.Writing) -> int:
+@grammar.command("edit")
+def command(
+    *,
+    selection: params.Selection = params.ENTITIES,
+    strict: bool = params.STRICT,
+    match: NamePatterns = params.MATCH,
+    writing: params.Writing = params.writing(dry_run=None, wait=None, lasts_ms=None),
+) -> int:
     """Edit a cluster's quotas, review the plan, and apply it.
 
     The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and

@@ -10,7 +10,7 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few
-from kquota.cli.options import choice, declared, flag, path, value
+from kquota.cli.options import choice, flag, path, value
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
 from kquota.core.quotas.entity import Entity
@@ -24,14 +24,12 @@ from kquota.documents.update import updated
 FORMATS = ("kquota", "kafka-configs", "rpk", "jikkou", "strimzi", "terraform")
 
 
-@click.command("export", cls=grammar.Command)
-@params.entity_options
-@params.strict_option
-@params.match_option
-@declared
-@params.quotas_options
+@grammar.command("export")
 def command(
     *,
+    selection: params.Selection = params.ENTITIES,
+    strict: bool = params.STRICT,
+    match: NamePatterns = params.MATCH,
     format_: str = choice(
         FORMATS,
         "Whose format; JSON of the quotas is 'kquota describe -o json'.",
@@ -44,10 +42,7 @@ def command(
     update: Path | None = path("Bring a quotas file to what the cluster has."),
     cluster: str | None = value("NAME", "With --update: the cluster of the file's overlays that this one is."),
     keep: bool = flag("With --update: keep quotas in the file that the cluster does not have."),
-    selection: params.Selection,
-    strict: bool,
-    match: NamePatterns,
-    source: session.QuotaSource,
+    source: session.QuotaSource = params.SOURCE,
 ) -> int:
     """Write a cluster's quotas as a file, also as another tool's.
 

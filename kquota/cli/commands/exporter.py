@@ -13,7 +13,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import count, declared, flag, lasting, path, value, values
+from kquota.cli.options import count, flag, lasting, path, value, values
 from kquota.cli.streams import note, stoppable, warn
 from kquota.core.change.lint import Facts, lint
 from kquota.core.change.plan import Plan, plan
@@ -30,13 +30,10 @@ _TURN_S = 0.2
 """The longest wait in one piece: in between, a signal is noticed."""
 
 
-@click.command("exporter", cls=grammar.Command)
-@watched.source_options
-@declared
-@params.broker_options
-@params.quotas_options
+@grammar.command("exporter")
 def command(
     *,
+    live: watched.Asked = watched.ASKED,
     against: Path | None = path("A quotas file: exports the drift from it."),
     cluster: str | None = value("NAME", "The cluster of the overlays in the file of --against."),
     listen: str | None = value(
@@ -54,10 +51,9 @@ def command(
     labels: tuple[str, ...] = values(
         "NAME=VALUE", "A label for every sample, such as cluster=prod; repeat it for several.", "--label"
     ),
-    live: watched.Asked,
     journal: Path = params.JOURNAL,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
+    facts: BrokerFacts = params.FACTS,
+    source: session.QuotaSource = params.SOURCE,
 ) -> int:
     """Serve limits, drift, leases and findings to Prometheus.
 

@@ -16,8 +16,8 @@ import click
 from kquota.access import Access
 from kquota.audit.run import Usage
 from kquota.backends.polling import QuotaWatch
-from kquota.cli import audited, auditing, usage
-from kquota.cli.options import count, fine_duration, gathered, lasting, path, values
+from kquota.cli import audited, auditing, grammar, usage
+from kquota.cli.options import count, fine_duration, group, lasting, path, values
 from kquota.cli.session import open_backend
 from kquota.cli.streams import note, safe, stoppable, warn
 from kquota.cli.text import entity_text, many, moment, rate_text
@@ -86,16 +86,15 @@ class Following:
             )
 
 
-options = gathered("follow", Following)
-"""Adds the options for following, as the argument `follow`."""
-
-
-@click.command("follow", cls=audited.Command)
-@usage.asked_to_follow
-@audited.options
-@options
+@grammar.command("follow", audited.Command)
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
-def command(asked: usage.Asked, wanted: audited.Wanted, follow: Following, output: str) -> View:
+def command(
+    *,
+    asked: usage.Asked = usage.ASKED_TO_FOLLOW,
+    wanted: audited.Wanted = audited.WANTED,
+    follow: Following = group(Following),
+    output: str,
+) -> View:
     """Follow a log or a topic: when throttling begins and ends.
 
     Files are read as they grow, are rotated and come anew. A line is printed when a counter begins to throttle its

@@ -35,15 +35,13 @@ def command() -> None:
 
 
 @command.command("prometheus")
-@watched.source_options
 @declared
-@params.broker_options
 def prometheus(
     *,
+    live: watched.Asked = watched.ASKED,
     by: tuple[str, ...] = values("LABEL", "A label by which clusters differ, such as cluster; repeat it."),
     interval: int = _INTERVAL,
-    live: watched.Asked,
-    facts: BrokerFacts,
+    facts: BrokerFacts = params.FACTS,
 ) -> None:
     """Write a rules file: use divided by limit, and alerts with runbooks.
 
@@ -63,10 +61,10 @@ def prometheus(
 
 
 @command.command("grafana")
-@watched.source_options
 @declared
-@params.broker_options
-def grafana(*, interval: int = _INTERVAL, live: watched.Asked, facts: BrokerFacts) -> None:
+def grafana(
+    *, live: watched.Asked = watched.ASKED, interval: int = _INTERVAL, facts: BrokerFacts = params.FACTS
+) -> None:
     """Write a dashboard. Its panels need the rules of 'kquota generate prometheus'.
 
     \b

@@ -146,8 +146,8 @@ def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
 
 
 def _cluster_options() -> str:
-    """The options of `params.cluster_flags` with their help."""
-    command = click.command("cluster")(params.cluster_flags(lambda **_: None))
+    """The options of a cluster with their help."""
+    command = click.command("cluster")(params.GIVEN.add("given", lambda **_: None))
     context = click.Context(command)
     rows = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
     return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in rows], 38)

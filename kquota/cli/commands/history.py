@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,7 +12,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import ADDRESSES, Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.options import argument, by, declared, flag, lasting, value
+from kquota.cli.options import argument, flag, lasting, value
 from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
@@ -28,26 +27,23 @@ from kquota.state import CLUSTER
 
 _WIDE = 120
 """On a terminal of so many columns, each of who, when, what and why has its own."""
-_ABOUT: Any = by(params.about_options("Only writes about"))
 
 
-@click.command("history", cls=grammar.Command)
-@declared
-@params.given_cluster_options
+@grammar.command("history")
 @shown_as("table", "json")
 def command(
     *,
     id: str | None = argument(required=False, shell_complete=params.completed_by("journal_ids")),
     since: int | None = lasting("Only what began in this time until now, as 1h."),
     count: int | None = number_of("Only the newest N.", "-n"),
-    about: params.Selection = _ABOUT,
+    about: params.Selection = params.about("Only writes about"),
     cluster: str | None = value("TEXT", "Only writes to clusters with this in their address, as in CLUSTER."),
     prune: int | None = lasting(
         "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."
     ),
     leases: bool = flag("Only the values that have still to end ('kquota help temporary')."),
     journal: Path = params.JOURNAL,
-    given: Given,
+    given: Given = params.GIVEN,
 ) -> View:
     """Show kquota's writes, and what became of each.
 

@@ -8,7 +8,7 @@ import click
 
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import argument, choice, declared, path
+from kquota.cli.options import argument, choice, path
 from kquota.cli.streams import wrote
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import read_raw_text, write_text
@@ -19,8 +19,7 @@ from kquota.errors import InputError
 FORMATS = ("kafka-configs", "rpk", "jikkou", "strimzi", "terraform", "csv")
 
 
-@click.command("import", cls=grammar.Command)
-@declared
+@grammar.command("import")
 def command(
     *,
     file: Path = argument(type=click.Path(path_type=Path, allow_dash=True)),

@@ -11,7 +11,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.leases import leases_of, note_ends
-from kquota.cli.options import argument, choice, count, declared, value, values
+from kquota.cli.options import argument, choice, count, value, values
 from kquota.cli.plans import finding_lines
 from kquota.cli.text import many, safe
 from kquota.cli.views import Note, Part, Raw, View, shown_as
@@ -26,10 +26,7 @@ from kquota.documents.plan import Line, lint_document, sarif_document, subject
 from kquota.documents.quotas import QuotaFile
 
 
-@click.command("lint", cls=grammar.Command)
-@declared
-@params.match_option
-@params.given_cluster_options
+@grammar.command("lint")
 @shown_as("table", "json", "sarif", "github", tables=False)
 def command(
     *,
@@ -50,8 +47,8 @@ def command(
     fail_on: str | None = choice(
         ["note", "warning", "error"], "Exit with 1 when there is a finding of this severity or above."
     ),
-    match: NamePatterns,
-    given: Given,
+    match: NamePatterns = params.MATCH,
+    given: Given = params.GIVEN,
 ) -> View:
     """Find quotas that have no effect or surprise, in FILE or live.
 

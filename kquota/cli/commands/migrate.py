@@ -25,17 +25,14 @@ def command() -> None:
 
 
 @command.command("check")
-@params.entity_options
-@params.strict_option
 @declared
-@params.given_cluster_options
 @shown_as("table", "json", "yaml")
 def check(
     *,
+    selection: params.Selection = params.ENTITIES,
+    strict: bool = params.STRICT,
     fail_on: str | None = choice(["differences"], "Exit with 1 when anything was found."),
-    selection: params.Selection,
-    strict: bool,
-    given: Given,
+    given: Given = params.GIVEN,
 ) -> View:
     """Compare the quotas in ZooKeeper with the quotas of the migrated brokers.
 

@@ -9,7 +9,7 @@ import click
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, consent, grammar, leases, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import argument, choice, count, declared, flag, path, values
+from kquota.cli.options import argument, choice, count, flag, path, values
 from kquota.cli.plans import Labels, Review, plan_view
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
@@ -27,10 +27,7 @@ from kquota.documents.plan import is_plan, plan_document
 from kquota.errors import InputError
 
 
-@click.command("plan", cls=grammar.Command)
-@declared
-@params.broker_options
-@params.quotas_options
+@grammar.command("plan")
 @shown_as("table", "wide", "json", "markdown", takes_output=True)
 def command(
     *,
@@ -57,8 +54,8 @@ def command(
         " undetermined. May be given several times.",
         multiple=True,
     ),
-    facts: BrokerFacts,
-    source: session.QuotaSource,
+    facts: BrokerFacts = params.FACTS,
+    source: session.QuotaSource = params.SOURCE,
     output: str,
 ) -> int:
     """Show what would give a cluster the quotas of FILE.

@@ -13,7 +13,7 @@ from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import argument, count, declared, flag, lasting, option, path, value
+from kquota.cli.options import argument, count, flag, lasting, option, path, value
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
@@ -30,10 +30,7 @@ from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, amount,
 PROBES = ("produce", "fetch", "request")
 
 
-@click.command("probe", cls=grammar.Command)
-@declared
-@params.broker_options
-@params.cluster_options
+@grammar.command("probe")
 @shown_as("table", "json", "csv", takes_output=True)
 def command(
     *,
@@ -55,8 +52,8 @@ def command(
         "The client.properties of an administrator, who reads the quotas; the probe uses --command-config."
     ),
     yes: bool = flag("Do not ask before anything is sent."),
-    facts: BrokerFacts,
-    access: Access,
+    facts: BrokerFacts = params.FACTS,
+    access: Access = params.ACCESS,
     output: str,
 ) -> int:
     """Load a live broker a little, and check how it throttles.

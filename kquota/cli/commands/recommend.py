@@ -11,7 +11,7 @@ import click
 
 from kquota.cli import auditing, grammar, params, usage
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import choice, declared, flag, option, value, values
+from kquota.cli.options import choice, flag, option, value, values
 from kquota.cli.report.words import quota_kinds, quota_names, verdict_lines
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
@@ -65,12 +65,11 @@ def _share(most: float = 100.0) -> Callable[[str], float]:
     return share
 
 
-@click.command("recommend", cls=grammar.Command)
-@usage.asked_of_events
-@declared
+@grammar.command("recommend")
 @shown_as("table", "wide", "yaml", "json")
 def command(
     *,
+    asked: usage.Asked = usage.ASKED_OF_EVENTS,
     scope: str = choice(
         _SCOPES,
         "The entities to recommend for; default-… is one value for the default, and others where entities need more.",
@@ -103,7 +102,6 @@ def command(
     ),
     confidence: float = option("The confidence of the intervals.", type=_share(99.9), default="95%"),
     lower: bool = flag("Also lower quotas that are higher than needed."),
-    asked: usage.Asked,
 ) -> View:
     """Recommend quotas from recorded usage.
 

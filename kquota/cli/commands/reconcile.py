@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import click
-
 from kquota import reconcile
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import place_of, with_freezes
@@ -23,11 +21,13 @@ from kquota.leases import Lease, Leases, by_place, ending, read_leases
 from kquota.reconcile import now
 
 
-@click.command("reconcile", cls=grammar.Command)
-@params.writing_options(
-    yes=None, force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None, message=None, output=None
-)
-def command(writing: params.Writing) -> int:
+@grammar.command("reconcile")
+def command(
+    *,
+    writing: params.Writing = params.writing(
+        yes=None, force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None, message=None, output=None
+    ),
+) -> int:
     """Revert writes with --for when their time is over.
 
     Run it from cron or a systemd timer, once for each cluster, by any address of the cluster. It reads the journal that

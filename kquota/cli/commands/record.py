@@ -16,7 +16,7 @@ from kquota.access import Access
 from kquota.backends import BrokerLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.options import choice, count, declared, flag, lasting, value, values
+from kquota.cli.options import choice, count, flag, lasting, value, values
 from kquota.cli.options import duration as length
 from kquota.cli.progress import progress
 from kquota.cli.settled import SETTLED, complain, settled_table
@@ -63,14 +63,7 @@ def _size(text: str) -> int:
     raise click.BadParameter(f"{text!r} is not a size, such as 1GB or 500MiB")
 
 
-@click.command("record", cls=grammar.Command)
-@declared
-@params.writing_options(
-    force=flag("Record in spite of the review: 'kquota help review' lists what it lifts."),
-    dry_run=flag("Show the levels, the estimate and the review, and switch nothing."),
-    wait=None,
-    lasts_ms=None,
-)
+@grammar.command("record")
 def command(
     *,
     brokers: tuple[str, ...] = values(
@@ -92,7 +85,12 @@ def command(
         "[ID=]FILE", "In place of its --metrics, a broker's request log that can be read here: it counts both.", "--log"
     ),
     appender: str | None = choice(APPENDERS, "Print the appender for the broker's log4j, and end."),
-    writing: params.Writing,
+    writing: params.Writing = params.writing(
+        force=flag("Record in spite of the review: 'kquota help review' lists what it lifts."),
+        dry_run=flag("Show the levels, the estimate and the review, and switch nothing."),
+        wait=None,
+        lasts_ms=None,
+    ),
 ) -> int:
     """Switch brokers' request logs on for a while, and always back.
 

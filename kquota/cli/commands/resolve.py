@@ -11,7 +11,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, reach, session
 from kquota.cli.leases import note_ends
 from kquota.cli.limits import CSV, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
-from kquota.cli.options import count, declared, flag, value
+from kquota.cli.options import count, flag, value
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Branch, Note, Part, Table, View, csv_of, shown_as, table_of
@@ -38,11 +38,7 @@ def _entity_text(ctx: click.Context, param: click.Parameter, value: str | None) 
     return value
 
 
-@click.command("resolve", cls=grammar.Command)
-@declared
-@params.match_option
-@params.broker_options
-@params.quotas_options
+@grammar.command("resolve")
 @shown_as("table", "wide", "tree", "json", "yaml", "csv", takes_output=True)
 def command(
     *,
@@ -64,9 +60,9 @@ def command(
         "Also show the sum of each limit over N brokers: every broker grants it by itself (but for mutations, which"
         " one controller counts)."
     ),
-    match: NamePatterns,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
+    match: NamePatterns = params.MATCH,
+    facts: BrokerFacts = params.FACTS,
+    source: session.QuotaSource = params.SOURCE,
     output: str,
 ) -> View | None:
     """Explain which quota governs a client, or whom a quota governs.

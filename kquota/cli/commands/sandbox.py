@@ -11,7 +11,7 @@ import click
 from kquota import sandbox
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.grammar import Group
-from kquota.cli.options import declared, flag, gathered, path, value, values
+from kquota.cli.options import declared, flag, group, path, value, values
 from kquota.cli.progress import progress
 from kquota.cli.streams import note
 from kquota.cli.views import Document, View, shown_as
@@ -46,8 +46,7 @@ class Which:
         return ZooKeeper()
 
 
-_started = gathered("which", Which)
-_which = gathered("which", Which, user=None)
+_WHICH: Any = group(Which, user=None)
 
 
 @click.group("sandbox", cls=Group)
@@ -70,12 +69,11 @@ def command() -> None:
 
 @command.command("start")
 @declared
-@_started
 @shown_as("text", "json")
 def start(
     *,
     port: int | None = value("PORT", "The port to serve on; else a free one.", type=click.IntRange(1, 65535)),
-    which: Which,
+    which: Which = group(Which),
 ) -> View:
     """Start the sandbox and print its address; a sandbox that runs already goes on running.
 
@@ -104,16 +102,16 @@ def start(
 
 
 @command.command("stop")
-@_which
-def stop(which: Which) -> None:
+@declared
+def stop(*, which: Which = _WHICH) -> None:
     """Stop the sandbox; its data stays in its folder."""
     note("stopped" if sandbox.stop(which.directory) else _not_running(which))
 
 
 @command.command("status")
-@_which
+@declared
 @shown_as("text", "json")
-def status(which: Which) -> View:
+def status(*, which: Which = _WHICH) -> View:
     """Print the address of a running sandbox; exits with 4 when it does not run."""
     state = sandbox.status(which.directory)
     if state is None:

@@ -9,7 +9,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.options import argument, choice, count, declared, flag, value, values
+from kquota.cli.options import argument, choice, count, flag, value, values
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn
@@ -23,9 +23,7 @@ from kquota.core.simulation.workload import Workload
 from kquota.simulations import Traffic, needed, planned_traffic, ready, recorded_traffic
 
 
-@click.command("simulate", cls=grammar.Command)
-@declared
-@params.given_cluster_options
+@grammar.command("simulate")
 @shown_as("table", "wide", "json", "csv", "markdown")
 def command(
     *,
@@ -48,7 +46,7 @@ def command(
         " May be given twice.",
         multiple=True,
     ),
-    given: Given,
+    given: Given = params.GIVEN,
 ) -> View:
     """Show what brokers would do to a workload.
 

@@ -25,7 +25,7 @@ from kquota.cli.board import Board, Row
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.limits import source
-from kquota.cli.options import by, choice, count, declared, flag, gathered, lasting, value, values
+from kquota.cli.options import choice, count, flag, group, lasting, value, values
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe, short_unit
 from kquota.cli.usage import time_zone
@@ -88,17 +88,11 @@ class _Wanted:
         )
 
 
-_wanted = gathered("wanted", _Wanted)
-
-
-@click.command("top", cls=grammar.Command)
-@watched.source_options
-@declared
-@params.broker_options
-@params.quotas_options
+@grammar.command("top")
 @shown_as("table", "json", takes_output=True)
 def command(
     *,
+    live: watched.Asked = watched.ASKED,
     logs: tuple[str, ...] = values(
         "[BROKER=]PATH",
         "Follow a broker's request log instead, a file or a folder: exact, with the clients of each counter. Repeat it"
@@ -106,7 +100,7 @@ def command(
         "--log",
     ),
     log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC"),
-    wanted: _Wanted = by(_wanted),
+    wanted: _Wanted = group(_Wanted),
     subject: str | None = value(
         "SUBJECT",
         "Explain all counters of user=alice, client-id=app1 or a pair: rule, since when, clients, what lifts it.",
@@ -115,9 +109,8 @@ def command(
     once: bool = flag("Look once."),
     count: int | None = count("End after N looks."),
     interval: int = lasting("How often to look.", default="5s"),
-    live: watched.Asked,
-    facts: BrokerFacts,
-    source: session.QuotaSource,
+    facts: BrokerFacts = params.FACTS,
+    source: session.QuotaSource = params.SOURCE,
     output: str,
 ) -> View | int:
     """Show who is throttled or near it now.

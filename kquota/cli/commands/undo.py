@@ -10,7 +10,7 @@ from kquota.changes import check_cluster, place_of, to_undo, with_freezes
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.options import argument, declared
+from kquota.cli.options import argument
 from kquota.cli.settled import switch_back
 from kquota.cli.streams import note, say
 from kquota.cli.text import age, moment, safe
@@ -25,15 +25,12 @@ from kquota.errors import Conflict, InputError, Refused
 from kquota.reconcile import now
 
 
-@click.command("undo", cls=grammar.Command)
-@declared
-@params.about_options("Only the values of")
-@params.writing_options(force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None)
+@grammar.command("undo")
 def command(
     *,
     ids: tuple[str, ...] = argument(nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids")),
-    about: params.Selection,
-    writing: params.Writing,
+    about: params.Selection = params.about("Only the values of"),
+    writing: params.Writing = params.writing(force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None),
 ) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 

@@ -9,7 +9,7 @@ import click
 from kquota.access import Access
 from kquota.backends.polling import QuotaWatch
 from kquota.cli import grammar, params, session
-from kquota.cli.options import count, declared, fine_duration, lasting
+from kquota.cli.options import count, fine_duration, lasting
 from kquota.cli.streams import note, reader_is_gone, say
 from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
@@ -24,16 +24,14 @@ _TURN_S = 0.5
 """The longest wait in one piece: in between, a reader that left is noticed. Also the pause before trying again."""
 
 
-@click.command("watch", cls=grammar.Command)
-@declared
-@params.cluster_options
+@grammar.command("watch")
 @shown_as("text", "json", takes_output=True)
 def command(
     *,
     interval: int = lasting("How often the cluster is asked.", type=fine_duration, default="1s"),
     count: int | None = count("End after N lines."),
     for_ms: int | None = lasting("End after that time, such as 30m or 2h.", "--for"),
-    access: Access,
+    access: Access = params.ACCESS,
     output: str,
 ) -> None:
     """Follow the changes of quotas.
