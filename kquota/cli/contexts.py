@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -205,27 +204,20 @@ def requiring_reason(access: Access) -> str | None:
 
 def _ruling(access: Access, rule: str) -> Context | None:
     """The context that has that rule for a cluster's writes, also where one of its servers was given instead."""
-    given = _servers(access.bootstrap_server, access.bootstrap_controller, access.zookeeper)
+    from kquota.core.change.plan import servers_of
+
+    given = (access.bootstrap_server, access.bootstrap_controller, access.zookeeper)
+    servers = {server for address in given if address for server in servers_of(address)}
     with contextlib.suppress(InputError):  # the file is not needed
         for context in load_config().contexts.values():
             is_it = (
                 access.context == context.name
                 if access.context
-                else not given.isdisjoint(_servers(*context.addresses.values()))
+                else any(not servers.isdisjoint(servers_of(address)) for address in context.addresses.values())
             )
             if is_it and getattr(context, rule):
                 return context
     return None
-
-
-def _servers(*addresses: str | None) -> set[str]:
-    """Each server of some addresses with its chroot: clusters that have one in common are one."""
-    parts = [address.lower().partition("/") for address in addresses if address]
-    return {
-        f"{re.sub('^localhost(?=:|$)', '127.0.0.1', server.strip())}/{chroot.strip('/')}"
-        for servers, _, chroot in parts
-        for server in servers.split(",")
-    }
 
 
 def _name_left_out(address: Setting) -> None:

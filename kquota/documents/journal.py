@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kquota.core.change.journal_store import JournalStore
-from kquota.core.change.plan import Change, Cluster, Outcome, Plan
+from kquota.core.change.plan import Change, Cluster, Outcome, Plan, servers_of
 from kquota.core.change.recording import LOGGER, Level, LevelChange
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
@@ -465,17 +465,18 @@ def _entry(name: str, data: bytes) -> Entry:
 
 
 def _placed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries, with their clusters: where one has no cluster id, the next entry of its address has a say, or the
-    last one.
+    """The entries, with their clusters: where one has no cluster id, the next entry of one of its servers has a say,
+    or the last one.
     """
-    known = {entry.place.servers: entry.place for entry in entries if entry.place.id is not None}
+    places = [entry.place for entry in entries if entry.place.id is not None]
+    known = {server: place for place in places for server in servers_of(place.address)}
     placed: list[Entry] = []
     for entry in reversed(entries):
-        place = entry.place
-        if place.id is not None:
-            known[place.servers] = place
-        elif place.servers in known:
-            entry = replace(entry, known=known[place.servers])
+        servers = servers_of(entry.place.address)
+        if entry.place.id is not None:
+            known.update(dict.fromkeys(servers, entry.place))
+        else:
+            entry = replace(entry, known=next((known[server] for server in servers if server in known), None))
         placed.append(entry)
     return tuple(reversed(placed))
 

@@ -144,12 +144,14 @@ def test_the_fingerprint_holds_the_review_and_the_cluster() -> None:
         (Cluster("kafka://a:1", "x"), Cluster("kafka://b:2", "x"), True),
         (Cluster("kafka://a:1", "x"), Cluster("kafka://a:1", "y"), False),
         (Cluster("kafka://a:1,B:2"), Cluster("kafka://b:2,a:1", "y"), True),
+        (Cluster("kafka://a:1,localhost:2"), Cluster("kafka://127.0.0.1:2"), True),
+        (Cluster("kafka://a:1"), Cluster("kafka://a:10"), False),
         (Cluster("zookeeper://a:1/k"), Cluster("zookeeper://a:1/l"), False),
         (Cluster("zookeeper://a:1/k"), Cluster("zookeeper://a:1/k/"), True),
         (Cluster("kafka://a:1"), Cluster("zookeeper://a:1"), False),
     ],
 )
-def test_a_cluster_is_known_by_its_id_else_by_its_address(one: Cluster, other: Cluster, same: bool) -> None:
+def test_a_cluster_is_known_by_its_id_else_by_a_server(one: Cluster, other: Cluster, same: bool) -> None:
     assert one.is_same(other) == other.is_same(one) == same
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -137,23 +138,21 @@ class Cluster:
     id: str | None = None
 
     def is_same(self, other: Cluster) -> bool:
-        """Whether both are one cluster: by their ids where both are known, else by their addresses.
-
-        The order of the servers and upper case make no other address.
-        """
+        """Whether both are one cluster: by their ids where both are known, else by a server of both addresses."""
         if self.id is not None and other.id is not None:
             return self.id == other.id
-        return self.servers == other.servers
-
-    @property
-    def servers(self) -> tuple[str, frozenset[str], str]:
-        """The address, by which clusters are compared: the scheme, the servers in no order, and the chroot."""
-        scheme, _, rest = self.address.partition("://")
-        servers, _, chroot = rest.partition("/")
-        return scheme, frozenset(server.strip().lower() for server in servers.split(",")), chroot.strip("/")
+        return not servers_of(self.address).isdisjoint(servers_of(other.address))
 
     def __str__(self) -> str:
         return self.address if self.id is None else f"{self.address} (cluster id {self.id})"
+
+
+def servers_of(address: str) -> Set[str]:
+    """Each server of an address, with its scheme and chroot: clusters that have one in common are one."""
+    head, scheme, rest = address.rpartition("://")
+    servers, _, chroot = rest.partition("/")
+    named = (re.sub(r"^localhost(?=:|$)", "127.0.0.1", server.strip().lower()) for server in servers.split(","))
+    return {f"{head}{scheme}{server}/{chroot.strip('/')}": None for server in named}.keys()
 
 
 class Severity(enum.IntEnum):
