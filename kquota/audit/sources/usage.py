@@ -76,8 +76,8 @@ BATCH_ROWS = 1 << 20
 
 _MAX_BYTES = _MAX_NS = 2**53
 """Kafka adds bytes and times up as doubles: beyond this a sum is not exact, and no request is as large."""
-_MAX_THROTTLE_MS = 2**31
-"""Throttle times are ints in Kafka's answers."""
+_MAX_INT = 2**31
+"""Throttle times and numbers of partitions are ints in Kafka's messages."""
 
 
 def splits(file: File) -> list[Split]:
@@ -137,10 +137,15 @@ def to_batches(
     what is known of it, so that it does not matter which rows are read together. `version` is the brokers' version;
     what the rows show is noted in the tally under the `dialect`.
     """
-    row = 0
+    first_row = 1
     for table in tables:
-        yield from _to_batch(table, source, broker, elsewhere, row, tally, version=version, dialect=dialect)
-        row += table.num_rows
+        rows = _Rows(table, source, broker, elsewhere)
+        rows.check()
+        rows.reject(tally, first_row)
+        rows.note(tally, dialect)
+        rows.spare(tally, version)
+        yield from rows.batches()
+        first_row += table.num_rows
 
 
 def _format(name: str) -> str:
@@ -390,147 +395,180 @@ def _json_table(rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _to_batch(
-    table: pa.RecordBatch,
-    source: str,
-    broker: str | None,
-    elsewhere: str,
-    first_row: int,
-    tally: Tally,
-    *,
-    version: Version,
-    dialect: str,
-) -> Iterator[Batch]:
-    """The events of a table: topics and connections are batches of their own."""
-    rows = table.num_rows
-    columns = {name: table.column(name) for name in COLUMNS if name in table.schema.names}
-    good = np.ones(rows, bool)
-    reasons: list[tuple[Any, str]] = []
+class _Rows:
+    """The rows of a table, and which of them are good."""
 
-    def check(ok: Any, reason: str) -> None:
-        bad = good & ~ok
-        if bad.any():
-            reasons.append((bad, reason))
-            good[bad] = False
+    def __init__(self, table: pa.RecordBatch, source: str, broker: str | None, elsewhere: str) -> None:
+        self._source, self._count = source, table.num_rows
+        self._columns = {name: table.column(name) for name in COLUMNS if name in table.schema.names}
+        self._numbers = {name: _integers(self._columns[name]) for name in NUMBERS if name in self._columns}
+        self._texts = {name: _texts(self._columns[name], source, name) for name in TEXTS if name in self._columns}
+        self._good = np.ones(self._count, bool)
+        self._reasons: list[tuple[Any, str]] = []
+        api = self._texts["api"]
+        kinds = np.array([*(API_KINDS.get(name.lower(), REQUEST) for name in api.values), REQUEST], np.uint8)
+        self._kinds = kinds[api.codes]
+        self._connects = self._of_apis(lambda name: name.lower() == CONNECT_API)
+        # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
+        self._untold = ~self._numbers["bytes"][2] & self._of_apis(lambda name: name.lower() == SHARE_FETCH_API)
+        self._nanos, self._errors = self._number("request_time_ns", 0), self._number("error_code", 0)
+        # A column that is not there is one without a value: JSON lines have every column.
+        self._timed = self._present("request_time_ns")
+        self._partitions = self._number("partitions", UNKNOWN)
+        ips = self._texts.get("ip")
+        self._places = Column(np.full(self._count, _MISSING, np.int32), []) if ips is None else _addresses(ips)
+        self._client = _known(self._texts.get("client_id", Column.constant("", self._count)))
+        self._brokers = Column.constant(elsewhere if broker is None else broker, self._count)
+        if broker is None and "broker" in self._texts:
+            self._brokers = _known(self._texts["broker"], elsewhere)
 
-    numbers = {name: _integers(columns[name]) for name in NUMBERS if name in columns}
-    for name, (_, valid, present) in numbers.items():
-        check(valid | ~present, f"{name} is not a whole number")
-    time_ms, _, has_time = numbers["time_ms"]
-    check(has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS), "time_ms is not a time in epoch ms")
-    for name, most in (("request_time_ns", _MAX_NS), ("throttle_time_ms", _MAX_THROTTLE_MS)):
-        if name in numbers:
-            values, _, present = numbers[name]
-            check(~present | ((values >= 0) & (values < most)), f"{name} is out of range")
-    texts = {name: _texts(columns[name], source, name) for name in TEXTS if name in columns}
-    for name, column in texts.items():
-        check(column.codes != _NOT_TEXT, f"{name} is not UTF-8 text")
-    user, api = texts["user"], texts["api"]
-    check(api.codes >= 0, "api is missing")
-    connects = _of_apis(api, lambda name: name.lower() == CONNECT_API)
-    check((user.codes >= 0) | connects, "user is missing")
-    strict, readable = _flags(columns["strict"]) if "strict" in columns else (np.ones(rows, bool), True)
-    check(readable, "strict is not true or false")
-    place = _addresses(texts["ip"]) if "ip" in texts else Column(np.full(rows, _MISSING, np.int32), [])
-    if "ip" in texts:
-        check((texts["ip"].codes < 0) | (place.codes >= 0) | ~connects, "ip is not an address")
-    kinds = np.array([*(API_KINDS.get(name.lower(), REQUEST) for name in api.values), REQUEST], np.uint8)[api.codes]
-    size, _, has_size = numbers["bytes"]
-    check((size >= 0) & (size < _MAX_BYTES), "bytes is out of range")
-    # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
-    untold = ~has_size & _of_apis(api, lambda name: name.lower() == SHARE_FETCH_API)
-    size = size if has_size.all() else np.where(has_size, size, np.where((kinds == REQUEST) | untold, 0, UNKNOWN))
-    check(has_size | (kinds != API_KINDS["produce"]), "bytes is missing")
-    if "partitions" in numbers:
-        check((numbers["partitions"][0] >= 0) | ~numbers["partitions"][2], "partitions is out of range")
-    for bad, reason in reasons:
-        for row in np.flatnonzero(bad):
-            text = json.dumps(
-                {name: _cell(columns[name], int(row)) for name in columns}, default=str, ensure_ascii=False
-            )
-            tally.reject(source, f"row {first_row + int(row) + 1}", reason, text)
+    def _of_apis(self, wanted: Callable[[str], bool]) -> Any:
+        """Which rows are of the APIs that are wanted."""
+        api = self._texts["api"]
+        is_wanted = np.array([*map(wanted, api.values), False])
+        return is_wanted[api.codes] if is_wanted.any() else np.zeros(self._count, bool)
 
-    def number(name: str, otherwise: int) -> Int64s:
-        if name not in numbers:
-            return np.broadcast_to(np.int64(otherwise), rows)
-        values, _, present = numbers[name]
+    def _number(self, name: str, otherwise: int) -> Int64s:
+        """The values of a column; another number where there is none."""
+        if name not in self._numbers:
+            return np.broadcast_to(np.int64(otherwise), self._count)
+        values, _, present = self._numbers[name]
         return values if present.all() else np.where(present, values, otherwise)
 
-    nanos, errors, partitions = number("request_time_ns", 0), number("error_code", 0), number("partitions", UNKNOWN)
-    # Requests among brokers are charged to nobody.
-    spared = good & _of_apis(api, lambda name: is_spared(name, version)) & (errors != CLUSTER_AUTHORIZATION_FAILED)
-    if spared.any():
-        tally.spare("inter_broker", int(spared.sum()), int(nanos[spared].sum()), whole=True)
-    unplaced = connects & good & (place.codes < 0)
-    tally.saw(time_ms[unplaced], int(unplaced.sum()))
-    notes = {
-        "ip": good & (place.codes >= 0),
-        CONNECT_API: good & connects,
-        "partitions": good & (partitions >= 0),
-        _UNPLACED: unplaced,
-    }
-    if good.any():
-        tally.note(dialect, *(note for note, some in notes.items() if some.any()))
-    good &= ~spared & ~unplaced
-    # A column that is not there is one without a value: JSON lines have every column.
-    timed = numbers["request_time_ns"][2] if "request_time_ns" in numbers else np.zeros(rows, bool)
-    unacknowledged = good & (number("acks", 1) == 0) & (kinds == PRODUCE)
-    if unacknowledged.any():
-        # The broker counts the thread time as exempt, the bytes as any other: 0 is charged, whatever time it took.
-        tally.spare("acks_0", int(unacknowledged.sum()), int(nanos[unacknowledged].sum()), whole=False)
-        nanos, timed = np.where(unacknowledged, 0, nanos), timed | unacknowledged
+    def _present(self, name: str) -> Any:
+        """Which rows have that number."""
+        return self._numbers[name][2] if name in self._numbers else np.zeros(self._count, bool)
 
-    client = _known(texts.get("client_id", Column.constant("", rows)))
-    brokers = Column.constant(elsewhere if broker is None else broker, rows)
-    if broker is None and "broker" in texts:
-        brokers = _known(texts["broker"], elsewhere)
-    throttle = number("throttle_time_ms", -1)
+    def _require(self, ok: Any, reason: str) -> None:
+        bad = self._good & ~ok
+        if bad.any():
+            self._reasons.append((bad, reason))
+            self._good[bad] = False
 
-    def batch(some: Any, kind: Any, charged: Int64s, **facts: Any) -> Batch:
+    def check(self) -> None:
+        """Finds the rows that are not good. The first reason of a row counts."""
+        for name, (_, valid, present) in self._numbers.items():
+            self._require(valid | ~present, f"{name} is not a whole number")
+        time_ms, _, has_time = self._numbers["time_ms"]
+        is_time = has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS)
+        self._require(is_time, "time_ms is not a time in epoch ms")
+        self._require_range("request_time_ns", _MAX_NS)
+        self._require_range("throttle_time_ms", _MAX_INT)
+        for name, column in self._texts.items():
+            self._require(column.codes != _NOT_TEXT, f"{name} is not UTF-8 text")
+        self._require(self._texts["api"].codes >= 0, "api is missing")
+        self._require((self._texts["user"].codes >= 0) | self._connects, "user is missing")
+        if "strict" in self._columns:
+            self._require(_flags(self._columns["strict"])[1], "strict is not true or false")
+        if "ip" in self._texts:
+            is_address = (self._texts["ip"].codes < 0) | (self._places.codes >= 0)
+            self._require(is_address | ~self._connects, "ip is not an address")
+        self._require_range("bytes", _MAX_BYTES)
+        self._require(self._present("bytes") | (self._kinds != PRODUCE), "bytes is missing")
+        self._require_range("partitions", _MAX_INT)
+
+    def _require_range(self, name: str, most: int) -> None:
+        if name in self._numbers:
+            values, _, present = self._numbers[name]
+            self._require(~present | ((values >= 0) & (values < most)), f"{name} is out of range")
+
+    def reject(self, tally: Tally, first_row: int) -> None:
+        """Tallies the rows that are not good."""
+        for bad, reason in self._reasons:
+            for row in np.flatnonzero(bad).tolist():
+                cells = {name: _cell(column, row) for name, column in self._columns.items()}
+                text = json.dumps(cells, default=str, ensure_ascii=False)
+                tally.reject(self._source, f"row {first_row + row}", reason, text)
+
+    def note(self, tally: Tally, dialect: str) -> None:
+        """Notes what the good rows show."""
+        shown = {
+            "ip": self._places.codes >= 0,
+            CONNECT_API: self._connects,
+            "partitions": self._partitions >= 0,
+            _UNPLACED: self._connects & (self._places.codes < 0),
+        }
+        if self._good.any():
+            tally.note(dialect, *(note for note, rows in shown.items() if (self._good & rows).any()))
+
+    def spare(self, tally: Tally, version: Version) -> None:
+        """Tallies what nobody is charged for: the requests among brokers, and connections from nowhere."""
+        spared = self._good & self._of_apis(lambda name: is_spared(name, version))
+        spared &= self._errors != CLUSTER_AUTHORIZATION_FAILED
+        if spared.any():
+            tally.spare("inter_broker", int(spared.sum()), int(self._nanos[spared].sum()), whole=True)
+        unplaced = self._good & self._connects & (self._places.codes < 0)
+        tally.saw(self._numbers["time_ms"][0][unplaced], int(unplaced.sum()))
+        self._good &= ~spared & ~unplaced
+        unacknowledged = self._good & (self._number("acks", 1) == 0) & (self._kinds == PRODUCE)
+        if unacknowledged.any():
+            # The broker counts the thread time as exempt, the bytes as any other: 0 is charged, whatever time it took.
+            nanos = int(self._nanos[unacknowledged].sum())
+            tally.spare("acks_0", int(unacknowledged.sum()), nanos, whole=False)
+            self._nanos = np.where(unacknowledged, 0, self._nanos)
+            self._timed = self._timed | unacknowledged
+
+    def batches(self) -> Iterator[Batch]:
+        """The good rows. Connections and topics are batches of their own."""
+        opened = self._good & self._connects
+        if opened.any():
+            names = {"user": Column.constant("", int(opened.sum())), "client_id": self._places.take(opened)}
+            yield self._batch(opened, CONNECTION, np.ones(self._count, np.int64), **names)
+            self._good &= ~self._connects
+        yield self._requests()
+        yield from self._topics()
+
+    def _batch(self, rows: Any, kind: Any, charged: Int64s, **facts: Any) -> Batch:
         """Those rows, with their kinds and what is charged."""
-        who: dict[str, Any] = {"user": user.take(some), "client_id": client.take(some)}
-        if kind is not CONNECTION and (throttle >= 0).any():
-            who["throttle_ms"] = throttle[some]
-        kinds = np.broadcast_to(np.uint8(kind), rows)[some]
-        return Batch(broker=brokers.take(some), kind=kinds, time_ms=time_ms[some], bytes=charged[some], **(who | facts))
-
-    opened = good & connects
-    if opened.any():
-        names = {"user": Column.constant("", int(opened.sum())), "client_id": place.take(opened)}
-        yield batch(opened, CONNECTION, np.ones(rows, np.int64), **names)
-        good = good & ~connects
-    keep: Any = slice(None) if good.all() else good
-    connection = None
-    if "connection" in columns and columns["connection"].null_count < rows:
-        # The retry of a throttled fetch may be in another batch. hash() differs between processes.
-        connection = _fingerprints(_known(texts["connection"]))[keep]
-    yield batch(
-        keep,
-        kinds,
-        size,
-        request_ns=nanos[keep] if timed.any() else None,
-        request_complete=timed[keep],
-        bytes_complete=~untold[keep],
-        connection=connection,
-    )
-    asked = _of_apis(api, lambda name: spelled(name) in TOPIC_APIS) & good
-    if asked.any():
-        charged = np.isin(errors, (_NO_ERROR, _QUOTA_EXCEEDED))
-        charged |= (errors == _INVALID_REPLICATION_FACTOR) & _of_apis(
-            api, lambda name: spelled(name) == "CREATEPARTITIONS"
+        parts: dict[str, Any] = {"user": self._texts["user"].take(rows), "client_id": self._client.take(rows)}
+        throttle_ms = self._number("throttle_time_ms", -1)
+        if kind is not CONNECTION and (throttle_ms >= 0).any():
+            parts["throttle_ms"] = throttle_ms[rows]
+        return Batch(
+            broker=self._brokers.take(rows),
+            kind=np.broadcast_to(np.uint8(kind), self._count)[rows],
+            time_ms=self._numbers["time_ms"][0][rows],
+            bytes=charged[rows],
+            **(parts | facts),
         )
-        topics = asked & charged
-        for known in (True, False):
-            some = topics & ((partitions >= 0) == known)
-            if some.any():
-                detail = (~strict[some]).astype(np.int64)
-                yield batch(some, MUTATION, np.maximum(partitions, 0), bytes_complete=known, detail=detail)
 
+    def _requests(self) -> Batch:
+        """Each good row as a request that pays with bytes and thread time."""
+        size, _, has_size = self._numbers["bytes"]
+        if not has_size.all():
+            size = np.where(has_size, size, np.where((self._kinds == REQUEST) | self._untold, 0, UNKNOWN))
+        rows: Any = slice(None) if self._good.all() else self._good
+        connection = None
+        if "connection" in self._columns and self._columns["connection"].null_count < self._count:
+            # The retry of a throttled fetch may be in another batch. hash() differs between processes.
+            connection = _fingerprints(_known(self._texts["connection"]))[rows]
+        return self._batch(
+            rows,
+            self._kinds,
+            size,
+            request_ns=self._nanos[rows] if self._timed.any() else None,
+            request_complete=self._timed[rows],
+            bytes_complete=~self._untold[rows],
+            connection=connection,
+        )
 
-def _of_apis(api: Column, wanted: Callable[[str], bool]) -> Any:
-    """Which rows are of the APIs that are wanted."""
-    is_wanted = np.array([*map(wanted, api.values), False])
-    return is_wanted[api.codes] if is_wanted.any() else np.zeros(len(api.codes), bool)
+    def _topics(self) -> Iterator[Batch]:
+        """What the good rows changed of topics, as a broker charges it."""
+        asked = self._good & self._of_apis(lambda name: spelled(name) in TOPIC_APIS)
+        if not asked.any():
+            return
+        is_charged = np.isin(self._errors, (_NO_ERROR, _QUOTA_EXCEEDED))
+        of_partitions = self._of_apis(lambda name: spelled(name) == "CREATEPARTITIONS")
+        is_charged |= (self._errors == _INVALID_REPLICATION_FACTOR) & of_partitions
+        for is_known in (True, False):
+            rows = asked & is_charged & ((self._partitions >= 0) == is_known)
+            if rows.any():
+                lenient = (
+                    ~_flags(self._columns["strict"])[0] if "strict" in self._columns else np.zeros(self._count, bool)
+                )
+                charged = np.maximum(self._partitions, 0)
+                detail = lenient[rows].astype(np.int64)
+                yield self._batch(rows, MUTATION, charged, bytes_complete=is_known, detail=detail)
 
 
 def _addresses(ips: Column) -> Column:
