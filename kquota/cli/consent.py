@@ -120,13 +120,13 @@ def name_cluster(named: str) -> None:
 
 @contextlib.contextmanager
 def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
-    """Whatever ends a run that has begun to write, its user learns of the way back."""
+    """Whatever ends a run that has begun to write, or to record, its user learns of the way back."""
     try:
         yield
     except BaseException:
         for entry in begun:
-            say(
-                f"kquota: some of {len(entry.plan.changes)} changes may be written:"
-                f" 'kquota undo {entry.name}' takes them back"
-            )
+            what, back = f"some of {len(entry.plan.changes)} changes may be written", "takes them back"
+            if entry.levels:
+                what, back = "request loggers may be on", "switches them back"
+            say(f"kquota: {what}: 'kquota undo {entry.name}' {back}")
         raise

@@ -99,7 +99,7 @@ class Many:
 
         def document() -> Iterator[Document]:
             for client, resolutions in resolved:
-                yield resolution_document(*client, resolutions, self.path_of)
+                yield resolution_document(dict(zip(EntityType, client, strict=True)), resolutions, self.path_of)
 
         def csv() -> Csv:
             rows = (

@@ -245,10 +245,10 @@ def warn_unreadable(pages: Pages) -> None:
 
 def read_history_file(file: Path) -> QuotaHistory:
     """A history, or quotas that hold at all times; its problems become warnings on stderr."""
-    from kquota.documents.history import problems_of, read_history
+    from kquota.documents.history import read_history
 
     history = read_history(file)
-    _warn(problems_of(history))
+    _warn(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))
     return history
 
 

@@ -9,6 +9,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -27,6 +28,8 @@ C = TypeVar("C", bound=click.Command)
 
 _QUIET = "kquota.quiet"
 _WARNED = "kquota.warned"
+_TURN_S = 0.2
+"""The longest wait in one piece: in between, a signal is noticed."""
 _COLOURS = {"auto": None, "always": True, "never": False}
 
 
@@ -123,6 +126,12 @@ class Stop:
 
     def __call__(self) -> bool:
         return self.signal is not None
+
+    def wait(self, seconds: float, gone: Callable[[], bool] = lambda: False) -> None:
+        """Waits, but no longer than until it is asked to end, or somebody is `gone`."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self() and not gone():
+            time.sleep(min(left, _TURN_S))
 
     @property
     def exit_code(self) -> ExitCode:

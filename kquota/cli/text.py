@@ -129,18 +129,14 @@ def sort_key(cell: object) -> tuple[int, float, str]:
     if text.startswith("unlimited"):
         return (1, math.inf, text)
     match = _AMOUNT.match(text)
-    if match is None or not _is_amount(text, match):
+    # A date and an address count nothing.
+    if match is None or match[1].startswith("+") or text[match.end() :].startswith(("-", ".", ":")):
         return (2, 0.0, text.casefold())
     number, unit = float(match[1].replace(",", "")), match[2]
     if unit in _TIMES:
         total = sum(float(n.replace(",", "")) * _TIMES[u] for n, u in _AMOUNT.findall(text) if u in _TIMES)
         return (1, total, text)
     return (1, number * _SCALES.get(unit.removesuffix("B"), 1.0), text)
-
-
-def _is_amount(text: str, match: re.Match[str]) -> bool:
-    """Whether a number at the start of a text counts something: a date and an address do not."""
-    return text[match.end() : match.end() + 1] not in ("-", ".", ":") and not match[1].startswith("+")
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, styles: Iterable[str] = ()) -> None:

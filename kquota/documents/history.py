@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS, QuotaHistory, Step
 from kquota.core.quotas.quota import humanize
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.derive import utc
 from kquota.documents.encoding import Document, headed, read_document, read_text
 from kquota.documents.journal import Entry
@@ -102,8 +102,3 @@ def _reason(entry: Entry) -> str:
         )
         text = f"{change.entity} {key} {' → '.join(limits)}" + (f", +{len(made) - 1} more" if made[1:] else "")
     return text + (f": {entry.message}" if entry.message else "") + (f" ({entry.by})" if entry.by else "")
-
-
-def problems_of(history: QuotaHistory) -> tuple[Problem, ...]:
-    """What is to be said about its snapshots, each once."""
-    return tuple(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))

@@ -3,12 +3,12 @@
 Metrics carry Kafka's own names.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kquota.core.enforcement import Generation
 from kquota.core.findings.use import Use
-from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.caveat import Caveat
 from kquota.core.resolve.reach import OTHER, ClientName
@@ -23,9 +23,7 @@ _LEVEL: Final = "level=level.number level_name=level.label entity"
 
 
 def resolution_document(
-    user: ClientName | None,
-    client_id: ClientName | None,
-    ip: ClientName | None,
+    client: Mapping[EntityType, ClientName | None],
     resolutions: Sequence[Resolution],
     znode: Callable[[Entity], str | None],
     *,
@@ -43,7 +41,7 @@ def resolution_document(
 
     return {
         **headed("resolution"),
-        "client": {"user": _name(user), "client-id": _name(client_id), "ip": _name(ip)},
+        "client": {kind.value: {"other": True} if name is OTHER else name for kind, name in client.items()},
         "resolutions": [
             {
                 **picked(resolution, "key unit=key.unit limit"),
@@ -61,10 +59,6 @@ def resolution_document(
         ],
         **present(brokers=brokers, caveats=plain(caveats)),
     }
-
-
-def _name(name: ClientName | None) -> Any:
-    return {"other": True} if name is OTHER else name
 
 
 def _on_brokers(resolution: Resolution, brokers: int) -> Any:

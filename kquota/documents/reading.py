@@ -57,24 +57,20 @@ class Node:
 _NO_PARTS: Final[dict[Any, tuple[Node, Node]]] = {}
 
 
-def _whole(text: str) -> int:
-    return int(text, 0) if text[1:2] in ("o", "x") else int(text)
-
-
-def _fraction(text: str) -> float:
-    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-
-
 _SCALARS: Final[Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]]] = {
     name: (re.compile(rf"(?:{pattern})\Z"), make)
     for name, pattern, make in (
         ("null", "null|Null|NULL|~|", lambda text: None),
         ("bool", "true|True|TRUE|false|False|FALSE", lambda text: text.lower() == "true"),
-        ("int", "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", _whole),
+        (
+            "int",
+            "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+            lambda text: int(text, 0 if text[1:2] in ("o", "x") else 10),
+        ),
         (
             "float",
             r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-            _fraction,
+            lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
         ),
     )
 }

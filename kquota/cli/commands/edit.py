@@ -114,7 +114,12 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
 
     def read() -> QuotaFile:
         file = read_quota_file(path)
-        _refuse_others(file, is_asked)
+        # What others have on the cluster was not shown.
+        if others := [entity for entity in file.desired if not is_asked(entity)]:
+            raise InputError(
+                f"{others[0]} is not among the entities that were asked for",
+                hint="leave it out, or run 'kquota edit' with other options",
+            )
         return file
 
     before = text
@@ -146,16 +151,6 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
             session.warn_problems(file)
             return file
     raise mistake
-
-
-def _refuse_others(file: QuotaFile, is_asked: Callable[[Entity], bool]) -> None:
-    """Raises InputError for an entity that the options left out: what it has on the cluster was not shown."""
-    for entity in file.desired:
-        if not is_asked(entity):
-            raise InputError(
-                f"{entity} is not among the entities that were asked for",
-                hint="leave it out, or run 'kquota edit' with other options",
-            )
 
 
 def _run(editor: list[str], path: Path) -> None:

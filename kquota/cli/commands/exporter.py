@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,9 +24,6 @@ from kquota.leases import Leases
 from kquota.live.exporter import Exporter, exposition, serve
 from kquota.live.watching import Watching
 from kquota.reconcile import now
-
-_TURN_S = 0.2
-"""The longest wait in one piece: in between, a signal is noticed."""
 
 
 @grammar.command("exporter")
@@ -106,9 +102,7 @@ def command(
                 reported = _say(exporter.errors, reported)
                 if textfile is not None:
                     _write(exporter, textfile, now())
-                end = time.monotonic() + interval / 1000
-                while (left := end - time.monotonic()) > 0 and not stop():
-                    time.sleep(min(left, _TURN_S))
+                stop.wait(interval / 1000)
                 if stop():
                     return stop.exit_code
                 exporter.refresh(now())

@@ -156,24 +156,12 @@ def command(
             ask(_question(drafted, bounds, named, loggers.noun), done="switched", yes="switches on")
         consent.name_cluster(named)
         begun: list[Entry] = []
-        with stoppable() as stop, progress("recording") as bar:
+        with stoppable() as stop, progress("recording") as bar, consent.says_what_may_be_written(begun):
             start = now()
             bar.watch(lambda: (min(now() - start, bounds.for_ms), bounds.for_ms))
-            try:
-                recorded = recorder.record(
-                    drafted,
-                    loggers,
-                    journal=journal,
-                    clock=now,
-                    meters=meters,
-                    stop=stop,
-                    said=note,
-                    begun=begun.append,
-                )
-            except BaseException:
-                for entry in begun:
-                    say(f"kquota: request loggers may be on: 'kquota undo {entry.name}' switches them back")
-                raise
+            recorded = recorder.record(
+                drafted, loggers, journal=journal, clock=now, meters=meters, stop=stop, said=note, begun=begun.append
+            )
         view = View(
             screen=lambda: [settled_table(recorded.settled, loggers.noun)],
             document=lambda: record_document(

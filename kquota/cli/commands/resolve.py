@@ -117,7 +117,9 @@ def command(
         raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
-    _warn_names({EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+    names: dict[EntityType, str | None]
+    names = {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip}
+    _warn_names(names)
     settings, static = _brokers(facts)
     loaded, leases = session.load_quotas_and_leases(source)
     snapshot = facts.enforced(loaded)
@@ -128,6 +130,7 @@ def command(
         resolutions = (resolve_ip(snapshot, ip),)
     else:
         user, client = user or "ANONYMOUS", client or ""
+        names |= {EntityType.USER: user, EntityType.CLIENT_ID: client}
         resolutions = resolve(snapshot, user, client, ip, static)
         if output not in _WITHOUT_CAVEATS:
             callback = None if settings is None else settings.callback
@@ -142,10 +145,10 @@ def command(
     note_ends([lease for lease in leases if (lease.entity, lease.key) in governing])
     # A name that only defaults govern may be a slip.
     if not any(isinstance(name, str) for entity, _ in governing if entity for _, name in entity.parts):
-        session.note_slips(snapshot, {EntityType.USER: user, EntityType.CLIENT_ID: client, EntityType.IP: ip})
+        session.note_slips(snapshot, names)
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for resolution in resolutions for ignored in resolution.ignored)
-    return resolved(user, client, ip, resolutions, brokers, doubts, _paths(source, output))
+    return resolved(names, resolutions, brokers, doubts, _paths(source, output))
 
 
 def _warn_names(names: Mapping[EntityType, str | None]) -> None:
@@ -208,13 +211,11 @@ def _refuse_for_many(ip: str | None, brokers: int | None, output: str) -> None:
 
 
 def resolved(
-    user: str | None,
-    client: str | None,
-    ip: str | None,
+    names: Mapping[EntityType, str | None],
     resolutions: Sequence[Resolution],
-    brokers: int | None = None,
-    caveats: Sequence[Caveat] = (),
-    path_of: PathOf = lambda entity: None,
+    brokers: int | None,
+    caveats: Sequence[Caveat],
+    path_of: PathOf,
 ) -> View:
     """What governs a client in resolve's formats; the caveats in those that have room for them.
 
@@ -224,14 +225,15 @@ def resolved(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield _table(resolutions, brokers, path_of, wide=wide)
         if all(item.limit is None for item in resolutions):
-            yield Note(f"no quota limits {'a client without a client-id' if client == '' else 'this client'}")
+            whom = "a client without a client-id" if names[EntityType.CLIENT_ID] == "" else "this client"
+            yield Note(f"no quota limits {whom}")
 
     return View(
         screen=screen,
-        document=lambda: resolution_document(user, client, ip, resolutions, path_of, brokers=brokers, caveats=caveats),
+        document=lambda: resolution_document(names, resolutions, path_of, brokers=brokers, caveats=caveats),
         csv=lambda: csv_of([with_path(item, path_of) for item in resolutions], CSV),
         others={
-            "tree": lambda: [_explanation(user, client, ip, resolutions, brokers, caveats)],
+            "tree": lambda: [_explanation(names, resolutions, brokers, caveats)],
             "wide": functools.partial(screen, wide=True),
         },
     )
@@ -264,16 +266,13 @@ def _table(resolutions: Sequence[Resolution], brokers: int | None, path_of: Path
 
 
 def _explanation(
-    user: str | None,
-    client: str | None,
-    ip: str | None,
+    names: Mapping[EntityType, str | None],
     resolutions: Sequence[Resolution],
     brokers: int | None,
     caveats: Sequence[Caveat],
 ) -> Branch:
     """The tree of one client: every key with its entity, counter, what it shadows, and what it comes to."""
-    names = (("user", user), ("client-id", client), ("ip", ip))
-    title = ", ".join(f"{kind} {name or '(empty)'}" for kind, name in names if name is not None)
+    title = ", ".join(f"{kind.value} {name or '(empty)'}" for kind, name in names.items() if name is not None)
     below = [
         Branch(
             f"{item.key}: {limit_text(item.key, item.limit)}",

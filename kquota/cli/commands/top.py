@@ -396,9 +396,7 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                     sys.stdout.flush()
             if count is not None and number >= count:
                 return code
-            end = time.monotonic() + interval_s
-            while (left := end - time.monotonic()) > 0 and not stop() and not reader_is_gone():
-                time.sleep(min(left, _TURN_S))
+            stop.wait(interval_s, reader_is_gone)
             if stop():
                 return stop.exit_code
             if reader_is_gone():
