@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota.audit.batch import Tally
 from kquota.audit.engines import local
 from kquota.audit.follow import checkpoint, counters
 from kquota.audit.follow.follow import SETTLE_MS, Follower, Live
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.audit.sources import ReadSettings, blocks, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity
@@ -329,6 +330,17 @@ def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> N
     found = followed_to_its_end(follower, [])
     assert found.quality.events == 3
     assert not found.quality.unread_files
+
+
+def test_lines_that_come_while_a_file_is_read_for_the_first_time_count_once(tmp_path: Path) -> None:
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0), row(1)))
+    [split] = plan_splits([str(log)], "auto")
+    reading = blocks(split, Tally(), len(lines(row(0))))
+    read = next(reading).text
+    with open(log, "a") as file:
+        file.write(lines(row(2)))
+    assert b"".join([read, *(block.text for block in reading)]).decode() == lines(row(0), row(1))
 
 
 def test_a_table_that_is_written_anew_counts_once(tmp_path: Path) -> None:

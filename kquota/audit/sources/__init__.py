@@ -367,7 +367,7 @@ def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Bloc
             if offset >= split.end:
                 return
         for text, length, number in _whole_lines(stream, split.path, tally, size or BLOCK_BYTES, counted=whole):
-            last = not whole and offset + length >= split.end
+            last = 0 <= split.end <= offset + length  # what a whole file has beyond it came while it is read
             cut = text.find(b"\n", split.end - offset - 1, -len(PADDING)) if last else -1
             if cut >= 0:
                 text, length = text[: cut + 1] + PADDING, cut + 1
