@@ -82,6 +82,7 @@ with MemoryBackend() as cluster:
     assert kquota.resolve(cluster, "alice", "app")[0].limit == 10_000
     assert not kquota.lint(cluster)
     assert kquota.audit(usage, cluster).throttled
+    assert kquota.audit(usage, cluster, until_ms=1_700_000_010_000).quality.outside == 200
     assert kquota.recommend(usage, cluster).quotas[0].value > 10_000
     assert kquota.simulate(events=[usage], quotas=cluster).clients[0].throttled
     kquota.undo(cluster, report.entry)

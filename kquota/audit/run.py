@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import tempfile
@@ -206,6 +207,8 @@ def audit(
     quota_window_size_seconds: int | None = None,
     broker: str | None = None,
     log_timezone: str = "UTC",
+    since_ms: float = -math.inf,
+    until_ms: float = math.inf,
     num_partitions: int = 1,
     in_force: bool = False,
     recorded_under: Quotas | QuotaHistory | None = None,
@@ -216,7 +219,8 @@ def audit(
     `usage` are files or folders (request logs, usage tables, samples of metrics; URIs too), or a `Usage` for tables,
     topics, Prometheus and the engine. `quotas` are the quotas to try, a file of them may be a history; `against` others
     to replay in the same pass. `kafka_version`, `server_properties` and the two windows describe the brokers; `broker`
-    names the broker that wrote the files. With `in_force`, the quotas count as the quotas that were in force.
+    names the broker that wrote the files. Only requests from `since_ms` on and before `until_ms` count (ms since the
+    epoch). With `in_force`, the quotas count as the quotas that were in force.
     `recorded_under` are the quotas that were in force instead (`{}`: none), for usage without throttle times: clients
     that they held back may want more than they got, and are undetermined under a higher limit.
 
@@ -230,12 +234,13 @@ def audit(
     asked = usage if isinstance(usage, Usage) else Usage(_paths(usage))
     given = (quota_window_num, quota_window_size_seconds)
     settings = settings_of(quotas, BrokerFacts(kafka_version, server_properties), given, against=against)
+    read = replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions)
     settings = replace(
         settings,
         top_clients=top,
         in_force=in_force,
         recorded_under=None if recorded_under is None else history_of(recorded_under),
-        read=replace(settings.read, broker=broker, zone=log_timezone, num_partitions=num_partitions),
+        read=replace(read, since_ms=since_ms, until_ms=until_ms),
     )
     from kquota.audit.evidence.verdict import audited
 
