@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from kquota.cli.options import declared
+from kquota.core.quotas.entity import DEFAULT, EntityType, Name
 
 _MOST: Final = 20
 """More options than these do not help whoever reads them."""
@@ -86,3 +87,28 @@ class Group(click.Group):
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(sorted(self.commands))}.", ctx)
         return super().resolve_command(ctx, args)
+
+
+# --- How `--entity-name` and `--entity-default` go with `--entity-type`: by their place on the command line ----------
+
+_ORDER: Final = "kquota.entity_names"
+TYPES: Final = {kind.plural: kind for kind in EntityType}
+
+
+def keep_name(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """The callback of both options: click calls back in the order of the command line."""
+    names_given(ctx).extend(value if isinstance(value, tuple) else [DEFAULT] * value)
+    return value
+
+
+def names_given(ctx: click.Context) -> list[Name]:
+    """The names and defaults that were given so far, in their order."""
+    names: list[Name] = ctx.meta.setdefault(_ORDER, [])
+    return names
+
+
+def next_type(ctx: click.Context) -> EntityType | None:
+    """The type that one more --entity-name would go with, or None."""
+    types: tuple[str, ...] = ctx.params.get("entity_types") or ()
+    names = names_given(ctx)
+    return TYPES.get(types[len(names)]) if len(names) < len(types) else None

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
-from kquota.cli import entity_order, session
+from kquota.cli import grammar, session
 from kquota.cli.contexts import Given, requiring_reason
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import by, choice, flag, group, lasting, option, path, value, values
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kquota.documents.journal import Journal
 
 _BROKERS = "brokers"
-_TYPES = (*entity_order.TYPES, _BROKERS)
+_TYPES = (*grammar.TYPES, _BROKERS)
 _FILE = click.Path(path_type=Path)
 
 
@@ -155,11 +155,11 @@ def _selection(
         "NAME",
         "The name that goes with an --entity-type.",
         "--entity-name",
-        callback=entity_order.keep,
+        callback=grammar.keep_name,
         shell_complete=completed_by("entity_names"),
     ),
     entity_default: int = option(
-        "The default that goes with an --entity-type.", count=True, callback=entity_order.keep
+        "The default that goes with an --entity-type.", count=True, callback=grammar.keep_name
     ),
     entities: tuple[str, ...] = _entity(
         "An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."
@@ -174,7 +174,7 @@ def _selection(
     short: list[tuple[EntityType, tuple[Match, ...]]] = [
         (kind, matches) for kind, names, default in by_type for matches in (names, (DEFAULT,) * default) if matches
     ]
-    ordered = entity_order.given(click.get_current_context())
+    ordered = grammar.names_given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
         return Selection({}, _broker(broker, broker_defaults, entity_types, ordered, beside=bool(short or entities)))
     if (entity_types or ordered) and short:
@@ -182,7 +182,7 @@ def _selection(
     if len(ordered) > len(entity_types):
         raise click.UsageError("More entity names specified than entity types")
     long: list[tuple[EntityType, tuple[Match, ...]]] = [
-        (entity_order.TYPES[plural], (ordered[number] if number < len(ordered) else ANY,))
+        (grammar.TYPES[plural], (ordered[number] if number < len(ordered) else ANY,))
         for number, plural in enumerate(entity_types)
     ]
     chosen: dict[EntityType, tuple[Match, ...]] = {}

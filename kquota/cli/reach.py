@@ -1,27 +1,73 @@
-"""`kquota resolve --all` and `--who`: many clients, a row for each key."""
+"""What governs clients, as people read it; and `kquota resolve --all` and `--who`: many clients, a row for each key."""
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from kquota.cli.limits import CSV, PathOf, counter, level, origin, tag, with_path
 from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text, safe
 from kquota.cli.views import Csv, Document, Part, View, csv_of, show, table_of
+from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.quota import limit_text
+from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.quotas.static import StaticQuotas
+from kquota.core.quotas.static import STATIC_CONFIGS, StaticQuotas
 from kquota.core.resolve.reach import OTHER, Client, ClientName, Reach
 from kquota.core.resolve.resolver import Resolution
 from kquota.documents.clients import read_clients
 from kquota.documents.limits import resolution_document
 from kquota.errors import InputError, Refused
+
+CSV = "key=0.key limit=0.limit level=0.level.label entity=0.entity znode=1 sensor=0.sensor"
+"""The columns in CSV of a resolution and the path of its entity's znode."""
+PathOf = Callable[[Entity], str | None]
+"""The path of an entity's znode; None for a cluster without ZooKeeper."""
+
+
+def with_path(item: Resolution, path_of: PathOf) -> tuple[Resolution, str | None]:
+    """A resolution, and the path of its entity's znode."""
+    return item, None if item.entity is None else path_of(item.entity)
+
+
+def limit_of(item: Resolution) -> str:
+    """The limit of a client for people; not determined where several entities spell one address."""
+    return limit_text(item.key, item.limit) if item.is_determined else "not determined"
+
+
+def source(key: QuotaKey, entity: Entity | None) -> str:
+    """Where a value comes from: its entity, or the static default's config."""
+    return STATIC_CONFIGS[key] if entity is None else entity_text(entity)
+
+
+def level(item: Resolution) -> str:
+    """The level of the limit, by its number and its name; `-` where nothing is limited."""
+    return "-" if item.level is None else f"{item.level.number} {item.level.label}"
+
+
+def origin(item: Resolution) -> str:
+    """Where the limit comes from; `-` where nothing is limited."""
+    return "-" if item.level is None else source(item.key, item.entity)
+
+
+def tag(item: Resolution) -> str:
+    """The tag of the counter that is charged; `-` where nothing is limited."""
+    return "-" if item.limit is None else str(item.sensor)
+
+
+def on_brokers(item: Resolution, brokers: int) -> str:
+    """What the limit comes to on that many brokers, for people."""
+    return limit_text(item.key, None if item.limit is None else item.key.on_brokers(item.limit, brokers))
+
+
+def counter(item: Resolution) -> str:
+    """Whose counter is charged, as people say it: `user alice`; `-` where nothing is limited."""
+    return "-" if item.limit is None else subject(item.key, str(item.sensor))
+
 
 Resolved = tuple[Client, tuple[Resolution, ...]]
 

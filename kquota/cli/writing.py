@@ -1,7 +1,10 @@
-"""The end of apply, edit, undo and reconcile: shows a plan and its review, asks, writes, and says what came of it."""
+"""The end of apply, edit, undo and reconcile: shows a plan and its review, asks, writes, and says what came of it.
+
+Undo and reconcile also switch back the request loggers of a recording; what became of each is a table.
+"""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,13 +18,17 @@ from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.plans import Labels, plan_view, summary
 from kquota.cli.progress import Bar, progress
-from kquota.cli.streams import Stop, ask, note, say, stoppable
-from kquota.cli.text import entity_text, many, safe
-from kquota.cli.views import View, show
+from kquota.cli.streams import Stop, ask, note, say, stoppable, warn
+from kquota.cli.text import Column, entity_text, many, safe
+from kquota.cli.views import Table, View, check_sorting, show, table_of
 from kquota.core.change.plan import ApplyReport, Plan
+from kquota.core.change.recording import Fate, Settled
+from kquota.core.duration import duration
 from kquota.core.quotas.entity import Entity
+from kquota.documents.clusters import taken_back_document
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import apply_document
+from kquota.errors import InputError
 from kquota.leases import Lease, Leases, kept, settles
 
 
@@ -172,3 +179,63 @@ def _show(report: ApplyReport, planned: Plan, terms: Terms) -> None:
     """What became of a plan, for programs; people read it on stderr, as it happens."""
     if terms.writing.output == "json":
         show(View(document=lambda: apply_document(report, planned)), "json")
+
+
+# --- Recordings of requests ----------------------------------------------------------------------------------------
+
+
+def switch_back(entry: Entry, terms: Terms) -> int:
+    """Switches back the request loggers that a recording left on; returns the exit code."""
+    from kquota.recorder import take_back as switched
+
+    if terms.access.is_zookeeper:
+        raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
+    check_sorting(SETTLED)
+    nodes = ", ".join(str(change.node) for change in entry.levels)
+    writing = terms.writing
+    if writing.dry_run:
+        if writing.output == "json":
+            raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
+        note(f"would switch the request loggers of {nodes} of {terms.named} back (entry {entry.name})")
+        return ExitCode.OK
+    if not writing.yes:
+        ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
+    consent.name_cluster(terms.named)
+    with session.open_broker_loggers(terms.access) as loggers:
+        settled = switched(entry, loggers, journal=terms.journal, clock=reconcile.now, command=terms.command)
+        noun = loggers.noun
+    view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
+    show(view, writing.output, written=True)
+    return complain(settled, noun)
+
+
+SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
+"""The columns of the tables of a recording; a node is a broker or a controller."""
+
+
+def settled_table(settled: Iterable[Settled], noun: str) -> Table:
+    """What became of each node's logger."""
+    return table_of(
+        settled,
+        [
+            (Column(noun.upper(), style="cyan", whole=True), lambda logger: str(logger.node)),
+            (Column("BEFORE"), lambda logger: logger.before),
+            (Column("NOW"), lambda logger: logger.now or "?"),
+            (Column("WAS ON FOR", number=True), lambda logger: duration(logger.on_ms) if logger.on_ms else "-"),
+            (Column("OUTCOME"), lambda logger: logger.fate.value),
+        ],
+    )
+
+
+def complain(settled: Iterable[Settled], noun: str) -> ExitCode:
+    """Says which loggers are not as they were, a line each on stderr; the exit code is the gravest."""
+    every = list(settled)
+    lost = [logger for logger in every if not logger.fate.is_settled]
+    foreign = [logger for logger in every if logger.fate is Fate.FOREIGN]
+    for logger in lost:
+        say(f"kquota: {noun} {logger.node}: {logger.fate.value}: {logger.error or f'the level is {logger.now}'}")
+    for logger in foreign:
+        warn(f"{noun} {logger.node}: somebody else set the logger to {logger.now} meanwhile: it is left so")
+    if lost:
+        return ExitCode.UNREACHABLE if len(lost) == len(every) else ExitCode.PARTIAL
+    return ExitCode.CONFLICT if foreign else ExitCode.OK

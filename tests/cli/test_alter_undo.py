@@ -13,8 +13,7 @@ from kquota.backends import wire
 from kquota.changes import apply, plan, undo
 from kquota.cli.contexts import Given
 from kquota.cli.params import Writing
-from kquota.cli.settled import switch_back
-from kquota.cli.writing import Terms
+from kquota.cli.writing import Terms, switch_back
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.quotas.entity import Entity

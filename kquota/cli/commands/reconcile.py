@@ -10,11 +10,10 @@ from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
 from kquota.cli.leases import named as name_of
 from kquota.cli.leases import shown
-from kquota.cli.settled import switch_back
 from kquota.cli.streams import note, say
 from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
-from kquota.cli.writing import Terms, carry_out, terms_of
+from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
 from kquota.documents.journal import Entry
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.leases import Lease, Leases, by_place, ending, read_leases

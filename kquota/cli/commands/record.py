@@ -19,10 +19,10 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.options import choice, count, flag, lasting, value, values
 from kquota.cli.options import duration as length
 from kquota.cli.progress import progress
-from kquota.cli.settled import SETTLED, complain, settled_table
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
 from kquota.cli.views import Note, Part, View, check_sorting, show, table_of
+from kquota.cli.writing import SETTLED, complain, settled_table
 from kquota.core.change.broker import parse_broker
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Draft, Estimate
 from kquota.core.duration import duration

@@ -8,10 +8,10 @@ import click
 
 from kquota.backends.znode import znode_path
 from kquota.brokers import BrokerFacts
-from kquota.cli import grammar, params, reach, session
+from kquota.cli import grammar, params, session
 from kquota.cli.leases import note_ends
-from kquota.cli.limits import CSV, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
 from kquota.cli.options import count, flag, value
+from kquota.cli.reach import CSV, Many, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Branch, Note, Part, Table, View, csv_of, shown_as, table_of
@@ -105,7 +105,7 @@ def command(
         _, static = _brokers(facts)
         snapshot = facts.enforced(session.load_quotas(source))
         session.warn_ignored(snapshot.ignored)
-        many = reach.Many(snapshot, static, match, max_clients, output, _paths(source, output))
+        many = Many(snapshot, static, match, max_clients, output, _paths(source, output))
         if entity is None:
             many.all(user, client)
             return None

@@ -24,8 +24,8 @@ from kquota.cli import live as watched
 from kquota.cli.board import Board, Row
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
-from kquota.cli.limits import source
 from kquota.cli.options import choice, count, flag, group, lasting, value, values
+from kquota.cli.reach import source
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe, short_unit
 from kquota.cli.usage import time_zone

@@ -11,11 +11,10 @@ from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.options import argument
-from kquota.cli.settled import switch_back
 from kquota.cli.streams import note, say
 from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
-from kquota.cli.writing import Terms, carry_out, terms_of
+from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
 from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ

@@ -21,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kquota.access import Access, load_config, xdg_directory
-from kquota.cli import entity_order, session
+from kquota.cli import grammar, session
 from kquota.cli.completion import seconds_left
 from kquota.cli.contexts import SETTINGS, Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
@@ -76,7 +76,7 @@ ips = _names_of(EntityType.IP)
 
 def entity_names(ctx: click.Context, incomplete: str) -> Items:
     """Names of the type that the --entity-type before it says."""
-    kind = entity_order.next_type(ctx)
+    kind = grammar.next_type(ctx)
     return [] if kind is None else _names_of(kind)(ctx, incomplete)
 
 
