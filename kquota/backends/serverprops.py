@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kquota.backends.properties import read_properties
-from kquota.core.change.broker import CALLBACK, is_rate
+from kquota.core.change.broker import CALLBACK, RATE, is_rate
 from kquota.core.enforcement.generation import BrokerSettings, QuotaWindows
 from kquota.core.quotas.quota import INT_MAX, LONG_MAX
 from kquota.core.quotas.snapshot import Problem
@@ -14,7 +14,6 @@ from kquota.core.quotas.static import STATIC_CONFIGS, StaticQuotas
 from kquota.core.quotas.version import CONNECTION_RATES, CONTROLLER_WINDOWS, Version, format_version
 from kquota.errors import InputError
 
-_CONNECTION_RATE: Final = "max.connection.creation.rate"
 _NEVER_SHIPPED: Final = {
     "quota.producer.override": ("KIP-13", "producer_byte_rate on each client-id"),
     "quota.consumer.override": ("KIP-13", "consumer_byte_rate on each client-id"),
@@ -40,7 +39,15 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
     """The same of properties that are from elsewhere; `where` is for messages."""
 
     def number(name: str, default: int, least: int, most: int = INT_MAX) -> int:
-        return _number(where, name, properties.get(name), default, least, most)
+        text = properties.get(name)
+        if text is None:
+            return default
+        if not _NUMBER.fullmatch(text.strip()):
+            what = f"{text.strip()!r} is not a whole number"
+            raise InputError(f"{where}: {name}: {what}", hint="brokers know no units here")
+        if not least <= int(text) <= most:
+            raise InputError(f"{where}: {name}: {int(text)} is not between {least} and {most}")
+        return int(text)
 
     def windows(prefix: str) -> QuotaWindows:
         return QuotaWindows(
@@ -52,9 +59,9 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
     listeners = listeners_of(properties)
     rates: dict[str, int | None] = {}
     for listener in listeners:
-        prefixed = f"listener.name.{listener.lower()}.{_CONNECTION_RATE}"
+        prefixed = f"listener.name.{listener.lower()}.{RATE}"
         rates[listener] = _limit(number(prefixed, INT_MAX, 1))
-    rate = _limit(number(_CONNECTION_RATE, INT_MAX, 0))
+    rate = _limit(number(RATE, INT_MAX, 0))
     limited = version >= CONNECTION_RATES
     inter_broker = inter_broker_of(properties)
     return BrokerSettings(
@@ -71,17 +78,6 @@ def settings_of(properties: Mapping[str, str], where: str, version: Version) -> 
 
 _NUMBER: Final = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _LISTENER: Final = re.compile(r"\s*([^:,\s]+)://[^,]*")
-
-
-def _number(where: str, name: str, text: str | None, default: int, least: int, most: int) -> int:
-    if text is None:
-        return default
-    if not _NUMBER.fullmatch(text.strip()):
-        raise InputError(f"{where}: {name}: {text.strip()!r} is not a whole number", hint="brokers know no units here")
-    value = int(text)
-    if not least <= value <= most:
-        raise InputError(f"{where}: {name}: {value} is not between {least} and {most}")
-    return value
 
 
 def _limit(rate: int) -> int | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_stored
+from kquota.core.quotas.quota import KEYS_OF_IPS, KEYS_OF_USERS, QuotaKey, Value, format_value, parse_stored
 from kquota.core.quotas.snapshot import Problem, Values
 from kquota.core.resolve.resolver import encode_user
 from kquota.errors import InputError, Rejected
@@ -203,11 +203,6 @@ def _parse(data: bytes | None) -> object:
         raise ValueError("nested too deeply") from None
 
 
-# Which key an entity can carry is decided by ip or not; names looked up here spare a loop over all keys per node.
-_IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
-_USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
-
-
 _USER_ONLY = frozenset({EntityType.USER})
 _CREDENTIAL = {
     "salt": re.compile(r"[A-Za-z0-9+/]*={0,2}"),
@@ -297,7 +292,7 @@ class NodeConfig:
         return reading.values(), problems
 
     def _read(self, entity: Entity) -> _Reading:
-        keys, others = (_IP_KEYS, _USER_KEYS) if entity.ip is not None else (_USER_KEYS, _IP_KEYS)
+        keys, others = (KEYS_OF_IPS, KEYS_OF_USERS) if entity.ip is not None else (KEYS_OF_USERS, KEYS_OF_IPS)
         reading = _Reading({}, [], [])
         for name, text in self.entries.items():
             key = keys.get(name)
@@ -424,7 +419,7 @@ def _restored(alteration: Alteration, config: Mapping[str, str], before: Values,
 
 
 def _advice(entity: Entity, names: Iterable[str]) -> str:
-    quotas = _IP_KEYS if entity.ip is not None else _USER_KEYS
+    quotas = KEYS_OF_USERS if entity.ip is None else KEYS_OF_IPS
     own = [name for name in names if name in quotas]
     foreign = [name for name in names if name not in quotas]
     advice = []

@@ -19,6 +19,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import (
     LOGGED,
     REPLAYED,
+    UNDELAYED,
     UNKNOWN,
     Interval,
     Prediction,
@@ -139,14 +140,11 @@ def happened(judged: Judged, recorded: RecordedUnder, rows: Rows, kind: str) -> 
         client_kind=kind,
         basis=LOGGED,
         verdict=Verdict.NOT_THROTTLED.value,
-        throttle_time_ms=Interval.exactly(0),
-        throttle_time_max_ms=Interval.exactly(0),
-        muted_share=Interval.exactly(0),
+        **UNDELAYED,
         delivered_per_s=delivered,
         wanted_per_s=delivered,
         done_ms=Interval.exactly(done),
         left_units=Interval.exactly(0),
-        throttled_requests=Interval.exactly(0),
         recorded_ms=length,
         recorded_under=recorded,
     )
@@ -207,7 +205,7 @@ def _as_replayed(prediction: Prediction, judged: Judged) -> Prediction:
         throttle_time_ms=about(judged.throttle_ms),
         throttle_time_max_ms=about(judged.throttle_max_ms),
         muted_share=UNKNOWN,
-        wanted_per_s=Interval(prediction.delivered_per_s.low, None, None),
+        wanted_per_s=Interval.at_least(prediction.delivered_per_s.low),
         left_units=Interval.at_least(0),
         throttled_requests=about(judged.throttled),
     )

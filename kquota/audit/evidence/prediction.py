@@ -1,9 +1,12 @@
 """Predictions: the recorded clients of each counter that would be throttled, run through the simulator.
 
 The rows of one counter at a time are taken: those of counters that the replay throttles, or that the brokers held
-back. `evidence.simulate` runs their clients. For all other counters the
-clients meet what was recorded, and under quotas that were in force as well (`evidence.in_force`). The verdicts on
-these and on the findings are made one by `evidence.verdict`.
+back. `evidence.simulate` runs their clients. For all other counters the clients meet what was recorded, and under
+quotas that were in force as well (`evidence.in_force`). `evidence.verdict` makes the verdicts on these and on the
+findings one.
+
+Clients that create and delete topics run as clients that retry, or do not. The recording holds the topics of each
+request, and the rejections. It has no connections, so that all requests to one counter count as one client.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION, UNANSWERED, Int64s
-from kquota.audit.evidence import mutators
 from kquota.audit.evidence.clients import Rows
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
 from kquota.audit.evidence.prediction_store import NO_DELAY, Predictions, as_recorded
@@ -30,14 +32,15 @@ from kquota.audit.evidence.simulate import (
     simulated,
 )
 from kquota.audit.ledger.rows import Judged
-from kquota.audit.settings import Together
+from kquota.audit.settings import AuditSettings, Together
 from kquota.core.enforcement.kernel import Kernel, kernel_for
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import Charged
-from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
+from kquota.core.findings.prediction import LOGGED, UNDELAYED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
 from kquota.core.simulation.members import grouped
+from kquota.core.simulation.recorded import Mutating, run_mutations
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.part import Part
@@ -231,7 +234,7 @@ class _Predicting:
         if not known and key is not QuotaKey.REQUEST_PERCENTAGE:
             return _unknown(judged, recorded, judged.reason or _NOT_MODELLED)
         if key is QuotaKey.CONTROLLER_MUTATION_RATE and count <= MOST_MUTATIONS:
-            return mutators.predicted(self._rows.read(counter), judged, recorded, self._settings)
+            return _of_mutations(self._rows.read(counter), judged, recorded, self._settings)
         if key not in (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
         if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
@@ -293,18 +296,12 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
 @lru_cache
 def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Prediction:
     """The same prediction for all counters of which no more is known."""
-    none = Interval.exactly(0) if verdict is Verdict.NOT_THROTTLED else UNKNOWN
+    met = {**UNDELAYED, "throttled_requests": UNKNOWN} if verdict is Verdict.NOT_THROTTLED else {}
     return Prediction(
         client_kind="unknown",
         basis=reason,
         verdict=verdict.value,
-        throttle_time_ms=none,
-        throttle_time_max_ms=none,
-        muted_share=none,
-        delivered_per_s=UNKNOWN,
-        wanted_per_s=UNKNOWN,
-        done_ms=UNKNOWN,
-        left_units=UNKNOWN,
+        **met,
         reason=reason if verdict is Verdict.UNDETERMINED else None,
         recorded_under=recorded,
     )
@@ -313,3 +310,86 @@ def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Pr
 def _least_limit(judged: Judged) -> float:
     """The lowest limit that the counter ever had."""
     return min((limit for _, limit in judged.limits if limit is not None), default=0.0)
+
+
+_AGAIN_MS: Final = 250
+"""So long after the end of its throttle time a rejected topic is sent again, by a client that does so."""
+
+
+def _of_mutations(rows: Rows, judged: Judged, recorded: RecordedUnder, settings: AuditSettings) -> Prediction:
+    """The prediction of these requests under the limit of the last period."""
+    rows = rows.take(np.argsort(rows.time, kind="stable"))
+    length = int(rows.time[-1] - rows.time[0])
+    seconds = max(length, 1000) / 1000
+    limit = judged.limits[-1][1] or 0.0
+    strict = bool((rows.detail == 0).any())
+    again = _tried_again(rows)
+    requests = _requests(rows, again=again)
+    likely = again is not False
+    runs = [
+        run_mutations(requests, limit, length, windows=settings.controller_windows, retries=retries)
+        for retries in ([likely, not likely] if strict and again is None else [likely])
+    ]
+    wanted = sum(sum(request.topics) for request in requests) / seconds
+    throttled = [met.throttled > 0 for met in runs]
+    verdict = judged.verdict
+    if recorded.held_back:
+        verdict = Verdict.THROTTLED if all(throttled) else Verdict.UNDETERMINED
+    met, held = runs[0], recorded.held_back
+    prediction = Prediction(
+        client_kind="paced",
+        basis=_BASIS[again] if strict else "requests come at their times, and wait while their client is muted",
+        verdict=verdict.value,
+        throttle_time_ms=Interval.over([run.throttle_ms for run in runs]),
+        throttle_time_max_ms=Interval.over([run.throttle_max_ms for run in runs]),
+        muted_share=Interval.over([min(run.muted_ms / (seconds * 1000), 1.0) for run in runs]),
+        delivered_per_s=Interval.over([run.delivered / seconds for run in runs]),
+        wanted_per_s=Interval.at_least(wanted) if held else Interval.exactly(wanted),
+        done_ms=Interval.exactly(met.done_ms) if met.done_ms is not None else Interval(None, None, None),
+        left_units=Interval.over([run.left for run in runs]),
+        throttled_requests=Interval.over([run.throttled for run in runs]),
+        recorded_ms=length,
+        recorded_under=recorded,
+    )
+    if verdict is Verdict.UNDETERMINED:
+        reason = f"wanted at least {wanted:,.3g} a second: a quota held it back while it was recorded"
+        return prediction.undetermined(reason)
+    return prediction.open_ended() if held and limit > wanted else prediction
+
+
+_BASIS: Final = {
+    None: "rejected topics are sent again, or given up",
+    True: "rejected topics are sent again, as in the recording",
+    False: "rejected topics are given up, as in the recording",
+}
+
+
+def _tried_again(rows: Rows) -> bool | None:
+    """Whether rejected topics were sent again; None where none was rejected."""
+    rejected = rows.take((rows.throttle > 0) & (rows.detail == 0))
+    if not len(rejected):
+        return None
+    ends = rejected.time + rejected.throttle
+    following = np.searchsorted(rows.time, ends - 1)
+    there = following < len(rows)
+    soon = rows.time[np.minimum(following, len(rows) - 1)] <= ends + _AGAIN_MS
+    return bool((there & soon).mean() > 0.5)
+
+
+def _requests(rows: Rows, *, again: bool | None) -> list[Mutating]:
+    """The requests that clients wanted to send; topics that they sent again count at their first time only."""
+    times = rows.time
+    wanted = np.ones(len(rows), bool)
+    if again:
+        rejected = (rows.throttle > 0) & (rows.detail == 0)
+        wanted = ~rejected
+        # An accepted topic came when its first attempt did, just before it in the log.
+        run = np.maximum.accumulate(np.where(rejected, 0, np.arange(1, len(rows) + 1)))
+        first = np.concatenate([[0], run[:-1]])
+        times = np.where(wanted, rows.time[np.minimum(first, len(rows) - 1)], times)
+    starts = np.flatnonzero(wanted)
+    requests: dict[tuple[int, int, int], list[int]] = {}
+    for row in starts.tolist():
+        name = (int(times[row]), int(rows.time[row]), int(rows.detail[row]))
+        requests.setdefault(name, []).append(int(rows.size[row]))
+    return [Mutating(at, tuple(topics), detail == 0) for (at, _, detail), topics in sorted(requests.items())]

@@ -12,7 +12,16 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from kquota.core.findings.prediction import LOGGED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder, Source
+from kquota.core.findings.prediction import (
+    LOGGED,
+    UNDELAYED,
+    UNKNOWN,
+    CounterName,
+    Interval,
+    Prediction,
+    RecordedUnder,
+    Source,
+)
 from kquota.core.findings.verdicts import Verdict
 
 AS_RECORDED: Final = "as recorded"
@@ -111,19 +120,16 @@ def _pack(prediction: Prediction) -> str:
 
 def as_recorded(length: int, rate: float, basis: str, recorded_under: RecordedUnder) -> Prediction:
     """The prediction for clients that nobody delays, who send so many units per second in so many ms."""
-    nothing, units = Interval.exactly(0), Interval.exactly(rate)
+    units = Interval.exactly(rate)
     return Prediction(
         client_kind=AS_RECORDED,
         basis=basis,
         verdict=Verdict.NOT_THROTTLED.value,
-        throttle_time_ms=nothing,
-        throttle_time_max_ms=nothing,
-        muted_share=nothing,
+        **UNDELAYED,
         delivered_per_s=units,
         wanted_per_s=units,
         done_ms=Interval.exactly(length),
-        left_units=nothing,
-        throttled_requests=nothing,
+        left_units=Interval.exactly(0),
         recorded_ms=length,
         recorded_under=recorded_under,
     )

@@ -35,7 +35,7 @@ from kquota.audit.ledger.rows import Judged
 from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic.state import NONE
-from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction, RecordedUnder
+from kquota.core.findings.prediction import UNDELAYED, UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
@@ -311,22 +311,11 @@ def _prediction(
 
 def _without_estimates(prediction: Prediction, reason: str | None, *, open_ended: bool) -> Prediction:
     """The prediction of a counter of thread time of which the log holds a part: bounds, and nothing between them."""
-
-    def bounds(interval: Interval) -> Interval:
-        return Interval(interval.low, None, None if open_ended else interval.high)
-
+    met = prediction.open_ended() if open_ended else prediction
+    bounds: dict[str, Any] = {name: replace(getattr(met, name), estimate=None) for name in (*UNDELAYED, "done_ms")}
+    bounds |= {"delivered_per_s": UNKNOWN, "left_units": UNKNOWN, "basis": f"{_SHARES}; {prediction.basis}"}
     return replace(
-        prediction,
-        basis=f"{_SHARES}; {prediction.basis}",
-        throttle_time_ms=bounds(prediction.throttle_time_ms),
-        throttle_time_max_ms=bounds(prediction.throttle_time_max_ms),
-        muted_share=replace(bounds(prediction.muted_share), high=1.0 if open_ended else prediction.muted_share.high),
-        delivered_per_s=UNKNOWN,
-        wanted_per_s=Interval.at_least(prediction.wanted_per_s.low) if prediction.wanted_per_s.low else UNKNOWN,
-        done_ms=bounds(prediction.done_ms),
-        left_units=UNKNOWN,
-        throttled_requests=bounds(prediction.throttled_requests),
-        reason=reason,
+        prediction, **bounds, wanted_per_s=Interval.at_least(prediction.wanted_per_s.low or None), reason=reason
     )
 
 

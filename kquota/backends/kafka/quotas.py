@@ -11,7 +11,7 @@ from kquota.backends import wire
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, QuotaFilter
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, canonical, format_number
+from kquota.core.quotas.quota import KEYS_OF_IPS, KEYS_OF_USERS, LONG_MAX, QuotaKey, Value, canonical, format_number
 from kquota.core.quotas.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 
@@ -58,7 +58,7 @@ def read_entries(entries: Iterable[wire.QuotaEntry], nameless: dict[Parts, Value
 
 def _usable(entity: Entity, stated: Iterable[wire.ValueData], stored: Stored) -> Values:
     """The values that mean something on the entity; the others are noted in `stored`."""
-    keys = _IP_KEYS if entity.ip is not None else _USER_KEYS
+    keys = KEYS_OF_USERS if entity.ip is None else KEYS_OF_IPS
     values: dict[QuotaKey, Value] = {}
     for name, number in stated:
         key = keys.get(name)
@@ -134,8 +134,6 @@ def check_names(entity: Entity) -> None:
 _NAMES = {key: key.value for key in QuotaKey}  # asking the enum itself costs ten times as much
 _DOUBLES = {key for key in QuotaKey if not key.value_type.integral}
 _KEYS = {key.value: key for key in QuotaKey}
-_IP_KEYS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
-_USER_KEYS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
 _TYPES = {entity_type.value for entity_type in EntityType}
 
 

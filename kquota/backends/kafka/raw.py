@@ -45,21 +45,15 @@ class RawQuotas(Closable):
     """The quotas of a cluster through its brokers; a context manager that connects at the first request.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
-    not up yet are waited for as long. Nothing is remembered: a broker
-    shows what was written when its own copy of the metadata has it. Raises InputError for a malformed address; every
-    request raises Unreachable, Unauthorized, Rejected where the broker serves no such request, and BrokerError.
+    not up yet are waited for as long. Nothing is remembered: a broker shows what was written when its own copy of the
+    metadata has it. Raises InputError for a malformed address; every request raises Unreachable, Unauthorized, Rejected
+    where the broker serves no such request, and BrokerError.
     """
 
     def __init__(
-        self,
-        bootstrap: str | Servers,
-        *,
-        timeout_s: float = 30.0,
-        security: KafkaSecurity | None = None,
-        patient: bool = False,
+        self, bootstrap: str, *, timeout_s: float = 30.0, security: KafkaSecurity | None = None, patient: bool = False
     ) -> None:
-        servers = Servers.parse(bootstrap) if isinstance(bootstrap, str) else bootstrap
-        self._session = Session(servers, timeout_s, security or KafkaSecurity(), patient=patient)
+        self._session = Session(Servers.parse(bootstrap), timeout_s, security or KafkaSecurity(), patient=patient)
 
     def close(self) -> None:
         """Ends the connection; a second call does nothing."""

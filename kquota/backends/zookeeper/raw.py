@@ -20,21 +20,15 @@ class RawConfigs(Closable):
     """The config nodes of a cluster in ZooKeeper mode; a context manager that connects at once.
 
     Connecting takes at most `timeout_s` seconds, and so does waiting for any answer; with `patient`, servers that are
-    not up yet are waited for as long. A chroot that does not exist reads as empty. Raises
-    InputError for a malformed address, Unreachable and Unauthorized.
+    not up yet are waited for as long. A chroot that does not exist reads as empty. Raises InputError for a
+    malformed address, Unreachable and Unauthorized.
     """
 
     def __init__(
-        self,
-        connect: str | Address,
-        *,
-        timeout_s: float = 30.0,
-        security: ZooKeeperSecurity | None = None,
-        patient: bool = False,
+        self, connect: str, *, timeout_s: float = 30.0, security: ZooKeeperSecurity | None = None, patient: bool = False
     ) -> None:
-        address = Address.parse(connect) if isinstance(connect, str) else connect
         self._timeout_s = timeout_s
-        self._session = Session(address, timeout_s, security or ZooKeeperSecurity(), patient=patient)
+        self._session = Session(Address.parse(connect), timeout_s, security or ZooKeeperSecurity(), patient=patient)
         self._session.open(any_chroot=True)
 
     def close(self) -> None:

@@ -19,7 +19,6 @@ from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import CONNECTION
 from kquota.core.enforcement.sensors import LimitedSensor
 from kquota.core.quotas.quota import Value
-from kquota.errors import InputError
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ class ConnectionManager:
     `listeners` has the names of all listeners with their limits. The inter-broker listener is protected when it is not
     the only one: it neither counts for the broker nor waits for it, but its own limit and the limits of the ips hold.
     An ip has the limit in `ips`, else `default_ip`; unless `expires` is false, its sensor is dropped after an idle hour
-    (that shows only in windows that add up to more). Raises InputError when `inter_broker` is not one of the listeners.
+    (that shows only in windows that add up to more).
     """
 
     def __init__(
@@ -115,27 +114,23 @@ class ConnectionManager:
         self._expires = expires
         self.ip_sensors: dict[str, ConnectionSensor] = {}
         """The sensors of the ips that came under a limit so far."""
-        if inter_broker is not None and inter_broker not in self.listeners:
-            raise InputError(f"the inter-broker listener {inter_broker!r} is none of {', '.join(self.listeners)}")
         self._protected = protected_listener(self.listeners, inter_broker)
 
     def wait(self, now: int, listener: str) -> Wait:
         """`waitForConnectionSlot`: records a connection taken from the backlog at `now` (ms), without its ip.
 
-        It stays recorded, whatever the delay. Raises InputError for an unknown listener.
+        It stays recorded, whatever the delay.
         """
-        sensor = self._listener(listener)
         broker_ms = 0 if listener == self._protected else self.broker.connect(now).throttle_ms
-        listener_ms = sensor.connect(now).throttle_ms
+        listener_ms = self.listeners[listener].connect(now).throttle_ms
         return Wait(broker_ms, listener_ms, max(broker_ms, listener_ms))
 
     def admit(self, now: int, listener: str, ip: str) -> int:
         """`recordIpConnectionMaybeThrottle`: the ip, at `now` (ms), the time after the wait.
 
         Returns 0 for a connection that is accepted, else the ms after which its socket is closed: then it is taken back
-        from the ip, the broker and the listener. Raises InputError for an unknown listener.
+        from the ip, the broker and the listener.
         """
-        sensor = self._listener(listener)
         limit = self.ips.get(ip, self.default_ip)
         if limit is None or limit == UNLIMITED_IP:
             return 0
@@ -147,19 +142,13 @@ class ConnectionManager:
         if delay > 0:
             if listener != self._protected:
                 self.broker.unrecord(now)
-            sensor.unrecord(now)
+            self.listeners[listener].unrecord(now)
         return delay
 
     def ip_rate(self, ip: str, now: int) -> float:
         """The metric `connection-accept-rate` of an ip at `now` (ms), per second; 0 for one that is not recorded."""
         sensor = self.ip_sensors.get(ip)
         return 0.0 if sensor is None else sensor.measure(now)
-
-    def _listener(self, name: str) -> ConnectionSensor:
-        sensor = self.listeners.get(name)
-        if sensor is None:
-            raise InputError(f"{name!r} is none of the listeners {', '.join(self.listeners)}")
-        return sensor
 
     def _new_sensor(self, limit: Value | None, *, expires: bool = False) -> ConnectionSensor:
         return ConnectionSensor(
@@ -199,12 +188,7 @@ class Acceptors(Generic[T]):
         self._added = 0
 
     def add(self, time_ms: int, listener: str, ip: str, subject: T) -> None:
-        """Puts a connection into the backlog; of two at the same ms the first one that was added goes first.
-
-        Raises InputError for an unknown listener.
-        """
-        if listener not in self._threads:
-            raise InputError(f"{listener!r} is none of the listeners {', '.join(self._threads)}")
+        """Puts a connection into the backlog; of two at the same ms the first one that was added goes first."""
         heapq.heappush(self._threads[listener].backlog, (time_ms, self._added, ip, subject))
         self._added += 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,11 @@ REPLAYED: Final = "replayed"
 
 UNKNOWN: Final = Interval(None, None, None)
 """The interval of a value about which a recording says nothing."""
+UNDELAYED: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("throttle_time_ms", "throttle_time_max_ms", "muted_share", "throttled_requests"), Interval.exactly(0)
+)
+"""What a prediction has for clients that no throttle time meets."""
+_MET: Final = (*UNDELAYED, "delivered_per_s", "done_ms", "left_units")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +94,19 @@ class Prediction:
     """The evidence for the kind and the demand, in words; LOGGED or REPLAYED where the quotas were in force."""
     verdict: str
     """`throttled`, `not throttled` or `undetermined`, as in the verdicts of quotas."""
-    throttle_time_ms: Interval
+    throttle_time_ms: Interval = UNKNOWN
     """The sum of the throttle times that the broker sends, ms."""
-    throttle_time_max_ms: Interval
+    throttle_time_max_ms: Interval = UNKNOWN
     """The longest throttle time, ms."""
-    muted_share: Interval
+    muted_share: Interval = UNKNOWN
     """The share of the recorded time in which the counter's busiest connection is muted, 0 to 1."""
-    delivered_per_s: Interval
+    delivered_per_s: Interval = UNKNOWN
     """Units (bytes, partitions, connections, handler seconds) per second delivered in the recorded time."""
-    wanted_per_s: Interval
+    wanted_per_s: Interval = UNKNOWN
     """Units per second that the clients want; only a lower bound where the recording was held back by a quota."""
-    done_ms: Interval
+    done_ms: Interval = UNKNOWN
     """When the last recorded unit is delivered, ms after the first recorded request."""
-    left_units: Interval
+    left_units: Interval = UNKNOWN
     """Units still in a queue (producers) or not yet fetched (consumers) when the recorded time ends."""
     throttled_requests: Interval = UNKNOWN
     """How many requests the broker throttles, until everything is delivered."""
@@ -127,17 +132,7 @@ class Prediction:
 
     def not_throttled(self) -> Prediction:
         """The prediction of clients that no throttle time meets; what they are delivered stays."""
-        nothing = Interval.exactly(0)
-        return replace(
-            self,
-            verdict="not throttled",
-            throttle_time_ms=nothing,
-            throttle_time_max_ms=nothing,
-            muted_share=nothing,
-            throttled_requests=nothing,
-            reason=None,
-            times_out=False,
-        )
+        return replace(self, **UNDELAYED, verdict="not throttled", reason=None, times_out=False)
 
     def bounded(self, total_ms: int | None, longest_ms: int | None, verdict: str, reason: str | None) -> Prediction:
         """The prediction where another quota may cause the throttle times; these are the most that this one causes.
@@ -166,39 +161,19 @@ class Prediction:
         `is_part`: the recording lacks some of their requests, and shows the least of everything, without an estimate.
         """
 
-        def opened(interval: Interval, most: float | None = None) -> Interval:
-            return Interval(interval.low, None if is_part else interval.estimate, most)
-
-        return replace(
-            self,
-            verdict="throttled",
-            throttle_time_ms=opened(self.throttle_time_ms),
-            throttle_time_max_ms=opened(self.throttle_time_max_ms),
-            muted_share=opened(self.muted_share, 1.0),
-            delivered_per_s=opened(self.delivered_per_s),
-            wanted_per_s=Interval.at_least(self.wanted_per_s.low),
-            done_ms=opened(self.done_ms),
-            left_units=opened(self.left_units),
-            throttled_requests=opened(self.throttled_requests),
-            reason=None,
-        )
+        unknown: dict[str, Any] = {"estimate": None, "high": None} if is_part else {"high": None}
+        opened = {name: replace(getattr(self, name), **unknown) for name in _MET}
+        opened["muted_share"] = replace(opened["muted_share"], high=1.0)
+        wanted = Interval.at_least(self.wanted_per_s.low)
+        return replace(self, **opened, verdict="throttled", wanted_per_s=wanted, reason=None)
 
     def undetermined(self, reason: str) -> Prediction:
         """The least that clients meet who may want more than is known, where nobody can say whether it throttles."""
-        return replace(
-            self,
-            verdict="undetermined",
-            throttle_time_ms=Interval.at_least(0),
-            throttle_time_max_ms=Interval.at_least(0),
-            muted_share=Interval(0, None, 1),
-            delivered_per_s=Interval.at_least(self.delivered_per_s.low),
-            wanted_per_s=Interval.at_least(self.wanted_per_s.low),
-            done_ms=UNKNOWN,
-            left_units=Interval.at_least(0),
-            throttled_requests=Interval.at_least(0),
-            times_out=False,
-            reason=reason,
-        )
+        least: dict[str, Any] = dict.fromkeys((*UNDELAYED, "left_units"), Interval.at_least(0))
+        least["muted_share"] = Interval(0, None, 1)
+        for name in ("delivered_per_s", "wanted_per_s"):
+            least[name] = Interval.at_least(getattr(self, name).low)
+        return replace(self, **least, verdict="undetermined", done_ms=UNKNOWN, times_out=False, reason=reason)
 
 
 Who = tuple[str, str]
