@@ -360,99 +360,133 @@ def alter(
     of `terms`, or stays for good.
     """
     pending = merge(alterations)
-    wishes = {alteration.entity: alteration for alteration in pending}
-    answered = {entity: AlterResult(entity, {}, {}) for entity in wishes}
-    results: dict[Entity, AlterResult] = {}
-    entries: list[str] = []
-    unverified: list[Entity] = []
+    rounds = _Rounds({wish.entity: wish for wish in pending}, pending, backend, terms, consent, guards, writing)
+    while rounds.pending:
+        rounds.turn()
+    return rounds.altered()
+
+
+@dataclass
+class _Rounds:
+    """An alteration on its way: what is still pending, and what came of the rest."""
+
+    wishes: Mapping[Entity, Alteration]
+    pending: Sequence[Alteration]
+    backend: QuotaBackend
+    terms: Terms
+    consent: Callable[[Rehearsal], None]
+    guards: Guards | None
+    writing: Callable[[], AbstractContextManager[object]]
+    due: set[Entity] = field(default_factory=set)
+    """What this round writes."""
+    attempt: int = 0
+    answered: dict[Entity, AlterResult] = field(default_factory=dict)
+    """What the last rehearsal of each said."""
+    results: dict[Entity, AlterResult] = field(default_factory=dict)
+    entries: list[str] = field(default_factory=list)
+    unverified: list[Entity] = field(default_factory=list)
     first: Rehearsal | None = None
-    interrupted, unfinished = False, None
-    attempt = 0
-    blind = False
+    blind: bool = False
+    interrupted: bool = False
+    unfinished: str | None = None
     leases: Leases | None = None
     kept: tuple[Lease, ...] = ()
     owed: tuple[Lease, ...] = ()
-    """Kept by entities that need no write, while the journal does not know it: a write of others may lose its race."""
+    """Kept by entities that need no write, while the journal does not know: a write of others may lose its race."""
     ended: tuple[Lease, ...] = ()
 
-    def began(entry: Entry) -> None:
-        entries.append(entry.id)
-        terms.begun(entry)
+    def _began(self, entry: Entry) -> None:
+        self.entries.append(entry.id)
+        self.terms.begun(entry)
 
-    while pending:
-        due = {alteration.entity for alteration in pending}
+    def turn(self) -> None:
+        """Writes what is pending, as it is planned now. Raises what comes before the first write of all."""
+        self.due = {alteration.entity for alteration in self.pending}
         try:
-            rehearsal = rehearse(backend, pending, guards)
-            blind = rehearsal.blind
-            if blind:
-                consent(rehearsal)
-                return Altered(backend.alter(pending), rehearsal.plan)
-            if leases is None:
-                leases = read_leases(terms.journal, place_of(backend))
-            rehearsal = rehearsal.among(leases, pending, expires=terms.expires)
-            planned = rehearsal.plan
-            first = first or rehearsal
-            answered |= {result.entity: result for result in rehearsal.results}
-            changing = {change.entity for change in planned.changes}
-            results |= {entity: answered[entity] for entity in due - changing}
-            due = changing
-            new = (*owed, *(lease for lease in rehearsal.kept if lease not in kept))
-            owed = tuple(lease for lease in new if lease.entity not in due)
-            if planned or planned.objections or new:
-                consent(rehearsal)
-            if not planned and not new:
-                break
-            if planned.cluster is None:  # the ends of leases alone are of this cluster, too
-                planned = replace(planned, cluster=cluster_of(backend))
-            with writing():
-                of_round = replace(terms, kept=kept_values(new), rollback=False, begun=began)
-                report = reconcile.apply(planned, backend, of_round)
-            if report.entry is not None:
-                kept, owed = (*kept, *new), ()
-            ended = (*ended, *(lease for lease in rehearsal.ended if lease not in ended))
+            report = self._written()
         except KquotaError as error:  # before the first write of this round
-            stopped = terms.stop()
-            is_tried_again = _lost_a_race(error) and attempt < _ATTEMPTS - 1 and not stopped
-            if not entries and not is_tried_again:
-                raise error if blind else unwritten(error) from None
+            stopped = self.terms.stop()
+            is_tried_again = _lost_a_race(error) and self.attempt < _ATTEMPTS - 1 and not stopped
+            if not self.entries and not is_tried_again:
+                raise error if self.blind else unwritten(error) from None
             # What the rounds before have written is written.
-            report = ApplyReport(failed=tuple((entity, error) for entity in due), interrupted=stopped)
-        unverified += report.unverified
-        unfinished = report.unfinished or unfinished
+            report = ApplyReport(failed=tuple((entity, error) for entity in self.due), interrupted=stopped)
+        self._settle(report)
+        if self.pending:
+            time.sleep(min(0.2, 0.005 * 2.0**self.attempt))  # rival writers get out of each other's step
+
+    def _written(self) -> ApplyReport:
+        """Plans what is pending, asks for consent, and applies it."""
+        rehearsal = rehearse(self.backend, self.pending, self.guards)
+        self.first, self.blind = self.first or rehearsal, rehearsal.blind
+        if self.blind:
+            self.consent(rehearsal)
+            self.results = {result.entity: result for result in self.backend.alter(self.pending)}
+            self.due = set()
+            return ApplyReport()
+        if self.leases is None:
+            self.leases = read_leases(self.terms.journal, place_of(self.backend))
+        rehearsal = rehearsal.among(self.leases, self.pending, expires=self.terms.expires)
+        planned = rehearsal.plan
+        self.answered |= {result.entity: result for result in rehearsal.results}
+        changing = {change.entity for change in planned.changes}
+        self.results |= {entity: self.answered[entity] for entity in self.due - changing}
+        self.due = changing
+        new = (*self.owed, *(lease for lease in rehearsal.kept if lease not in self.kept))
+        self.owed = tuple(lease for lease in new if lease.entity not in changing)
+        if planned or planned.objections or new:
+            self.consent(rehearsal)
+        if not planned and not new:
+            return ApplyReport()
+        if planned.cluster is None:  # the ends of leases alone are of this cluster, too
+            planned = replace(planned, cluster=cluster_of(self.backend))
+        with self.writing():
+            terms = replace(self.terms, kept=kept_values(new), rollback=False, begun=self._began)
+            report = reconcile.apply(planned, self.backend, terms)
+        if report.entry is not None:
+            self.kept, self.owed = (*self.kept, *new), ()
+        self.ended = (*self.ended, *(lease for lease in rehearsal.ended if lease not in self.ended))
+        return report
+
+    def _settle(self, report: ApplyReport) -> None:
+        """Takes what came of a round; what lost a race to another writer stays pending."""
+        self.unverified += report.unverified
+        self.unfinished = report.unfinished or self.unfinished
         errors = dict(report.failed)
         for entity in report.unknown:
             errors.setdefault(
                 entity, Uncertain(f"{entity} may or may not have been altered", hint="describe it to see")
             )
         again = {*report.skipped, *(entity for entity, error in errors.items() if _lost_a_race(error))}
-        attempt = attempt + 1 if again == due else 0
-        if again == due and report.entry in entries and unfinished is None:
-            entries.remove(report.entry)  # it lost its race: nothing of it can be taken back
-        interrupted = report.interrupted or (bool(again) and terms.stop())
-        if interrupted or attempt == _ATTEMPTS:
-            left = Refused("not altered: it was stopped before") if interrupted else Conflict("not altered: not tried")
-            errors |= dict.fromkeys(report.skipped, left)
+        self.attempt = self.attempt + 1 if again == self.due else 0
+        if again == self.due and report.entry in self.entries and self.unfinished is None:
+            self.entries.remove(report.entry)  # it lost its race: nothing of it can be taken back
+        self.interrupted = report.interrupted or (bool(again) and self.terms.stop())
+        if self.interrupted or self.attempt == _ATTEMPTS:
+            stopped, lost = Refused("not altered: it was stopped before"), Conflict("not altered: not tried")
+            errors |= dict.fromkeys(report.skipped, stopped if self.interrupted else lost)
             again = set()
-        for entity in due - again:
-            results[entity] = answer = answered[entity]
-            if entity in errors:
-                results[entity] = AlterResult(entity, answer.before, answer.before, errors[entity])
-        pending = tuple(wish for entity, wish in wishes.items() if entity in again)
-        if pending:
-            time.sleep(min(0.2, 0.005 * 2.0**attempt))  # rival writers get out of each other's step
-    first = first or Rehearsal((), Plan(()))
-    return Altered(
-        tuple(results[entity] for entity in wishes),
-        first.plan,
-        kept=kept,
-        ended=tuple(lease for lease in ended if results[lease.entity].error is None),
-        around=first.around,
-        entries=tuple(entries),
-        unverified=tuple(unverified),
-        interrupted=interrupted,
-        unfinished=unfinished,
-        leases=leases or Leases(),
-    )
+        for entity in self.due - again:
+            answer = self.answered.get(entity) or AlterResult(entity, {}, {})
+            failed = AlterResult(entity, answer.before, answer.before, errors.get(entity))
+            self.results[entity] = failed if entity in errors else answer
+        self.pending = tuple(wish for entity, wish in self.wishes.items() if entity in again)
+
+    def altered(self) -> Altered:
+        """What came of all."""
+        first = self.first or Rehearsal((), Plan(()))
+        return Altered(
+            tuple(self.results[entity] for entity in self.wishes),
+            first.plan,
+            kept=self.kept,
+            ended=tuple(lease for lease in self.ended if self.results[lease.entity].error is None),
+            around=first.around,
+            entries=tuple(self.entries),
+            unverified=tuple(self.unverified),
+            interrupted=self.interrupted,
+            unfinished=self.unfinished,
+            leases=self.leases or Leases(),
+        )
 
 
 def _lost_a_race(error: KquotaError) -> bool:
