@@ -30,7 +30,7 @@ def test_what_nobody_can_mean(entity: Entity, words: list[str]) -> None:
     [
         Entity(user=DEFAULT, client_id=DEFAULT),
         Entity(client_id="User:alice"),
-        *(Entity(user=name) for name in ("user:alice", "User", "aUser:b", "CN=<default>,O=a")),
+        *(Entity(user=name) for name in ("user:alice", "User", "aUser:b", "CN=<default>,O=a", "*.a.com")),
         *(
             Entity(user=name)
             for name in ("CN=a,OU=b", "CN=Smith\\, John,OU=b", "CN=a, OU=b", "1.2.3=a,OU=b", "a b", "zoë")
@@ -53,6 +53,7 @@ def test_what_somebody_may_be_called(entity: Entity) -> None:
         ("tenant\u00ad105", "invisible"),
         ("tenant\t105", "invisible"),
         ("*", "--user-defaults"),
+        ("team-*", "no wildcard"),
         ("default", "--user-defaults"),
         ("Default", "--user-defaults"),
         ("<Default>", "--user-defaults"),

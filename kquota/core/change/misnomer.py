@@ -51,8 +51,9 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
         return f"the name {name!r} begins or ends with a blank"
     if not name.isprintable():
         return f"the name {name!r} has an invisible character in it"
-    if name == "*":
-        return f"'*' is no wildcard in quotas, it is a name: every {entity_type.value} is {flag}"
+    # A wildcard certificate has a name such as *.example.com.
+    if name == "*" or (entity_type is EntityType.USER and name.endswith("*")):
+        return f"'*' is no wildcard in quotas: name each {entity_type.value}, or all of them by {flag}"
     if name.strip().lower() in _DEFAULT_WORDS:
         return f"the name {name!r} is not the default entity: that is {flag}"
     if name[0] + name[-1] in _QUOTES and len(name) > 1:
