@@ -318,7 +318,7 @@ def _table(
             ),
             (predicted or held)
             and (Column("DELIVERED", spare=5), lambda row: (*words.delivered_parts(row), words.behind(row))),
-            logs and (Column("LOGGED", number=True, style="dim", spare=6), _logged),
+            logs and (Column("LOGGED", number=True, style="dim", spare=1 if settings.in_force else 6), _logged),
             (
                 Column(f"WHEN ({day}UTC)", spare=1 if settings.in_force else 3, least=_WHEN),
                 lambda row: _times(row)[-2:] if day else _times(row),

@@ -333,7 +333,7 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
         return "-" if value is None else text(value)
 
     return [
-        (Column("STATE", whole=True, spare=4), _state),
+        (Column("STATE", whole=True, spare=4, tells=True), _state),
         (Column("COUNTER", least=16), lambda use: safe(use.counter.subject)),
         (Column("KEY", whole=True), lambda use: use.counter.key.value),
         (
