@@ -124,8 +124,9 @@ def test_a_row_without_a_name_is_at_the_first_column_of_names() -> None:
 def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
     rates = read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
     assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})
-    words = read("t", "user,produce rate MB/s,Request percentage %\na,1.5,20\n")
-    assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
+    for produce in ("produce rate MB/s", "Produce (MB/s)"):
+        words = read("t", f"user,{produce},Request percentage %\na,1.5,20\n")
+        assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
 
 
 def test_other_columns_are_left_out_by_name(kquota: Kquota, tmp_path: Path) -> None:
@@ -150,6 +151,13 @@ def test_headings_are_checked() -> None:
     ):
         with pytest.raises(InputError, match=message):
             read("t", head + "\na,b,c,d\n")
+
+
+def test_all_other_columns_are_named_at_once_and_hide_no_wrong_cell(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Team,user,producer_byte_rate,consumer_byte_rat,Notes\nx,a,viel,1MB,y\n")
+    refused = kquota("lint", "t.csv").err
+    assert "t.csv, line 2, column 3 (producer_byte_rate): producer_byte_rate: 'viel' is not a number" in refused
+    assert "import leave others out by --ignore-column 'Team' --ignore-column 'Notes')" in refused
 
 
 def test_a_slip_in_a_heading_is_no_column_to_leave_out() -> None:

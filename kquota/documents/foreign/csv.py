@@ -30,7 +30,7 @@ _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
 _UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
 """A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
-_SHORT = re.compile(r"(produce|consume)r?_rate")
+_SHORT = re.compile(r"(produce|consume)(?:r?_rate)?\Z")
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
@@ -103,15 +103,15 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
                 entity = _add(quotas, columns, cells, where, units, mistakes, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
             else:
-                columns = _columns(cells, where, ignored)
-                matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=True)}
+                columns = _columns(cells, where, ignored, mistakes)
+                matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=False)}
                 units = {
                     column: (unit["in"] or unit["at"]).strip() for column, unit in matches.items() if unit is not None
                 }
         except InputError as error:
             mistakes.append(error)
-            if not columns:
-                break
+        if not columns:
+            break
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
     if len(mistakes) > MOST:
@@ -133,22 +133,35 @@ def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, lis
         raise InputError(f"{name}, line {line}: not a table of a spreadsheet: {error}") from None
 
 
-def _columns(cells: list[str], where: str, ignored: Collection[str]) -> list[str]:
-    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves; "" of the ignored ones."""
+def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: list[InputError]) -> list[str]:
+    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves; "" of the ignored ones.
+
+    A heading that is not read becomes one of `mistakes`. Nothing is given where the others make no table.
+    """
     columns = ["" if cell.strip() in ignored else _heading(cell) for cell in cells]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
     headings = f"the headings are {', '.join(filter(None, columns))}"
-    leave = " plan, apply, lint and import leave others out by --ignore-column "
-    for number, column in enumerate(columns):
-        if cells[number].strip() in ignored or not any(columns[number:]):
-            continue
-        if column not in read or column in columns[:number]:
-            wrong = "stands twice" if column in columns[:number] else "is not a column of quotas"
-            meant = close_to(column, [name for name in read if name not in columns])
-            hint = f"{meant} Else" if meant else f"{_HINT};"
-            hint = f"{hint}{leave}{column!r}" if not wide or {*map(str, QuotaKey)} & set(columns) else meant or _HINT
-            raise InputError(f"{where}, column {number + 1}: {column!r} {wrong}; {headings}", hint=hint)
+    wrong = [
+        number
+        for number, column in enumerate(columns)
+        if cells[number].strip() not in ignored and any(columns[number:])
+        if column not in read or column in columns[:number]
+    ]
+    rest = [column for number, column in enumerate(columns) if number not in wrong]
+    for number in wrong[:1]:
+        column, unknown = columns[number], [columns[other] for other in wrong if not close_to(columns[other], read)]
+        what = "stands twice" if column in columns[:number] else "is not a column of quotas"
+        meant = close_to(column, [name for name in read if name not in columns])
+        hint = f"{meant} Else" if meant else f"{_HINT};"
+        leave = " --ignore-column ".join(map(repr, [column] if meant else unknown or [column]))
+        hint += f" plan, apply, lint and import leave others out by --ignore-column {leave}"
+        if wide and not {*map(str, QuotaKey)} & set(columns):
+            hint = meant or _HINT
+        mistakes.append(InputError(f"{where}, column {number + 1}: {column!r} {what}; {headings}", hint=hint))
+        if not {*_NAMES} & {*rest} or not ({*map(str, QuotaKey)} & {*rest} if wide else {"key", "value"} <= {*rest}):
+            return []
+        columns = ["" if place in wrong else column for place, column in enumerate(columns)]
     behind = f"{where}, column {len(columns) + 1}"
     if wide and not {*map(str, QuotaKey)} & set(columns):
         raise InputError(f"{behind}: there is no column of a quota; {headings}", hint=_HINT)
@@ -221,7 +234,8 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if not decimal_comma and re.match(r"\d+,\d", text):
         raise InputError(
-            f"{key}: {text} has a comma", hint="write decimals behind a point, and nothing before thousands"
+            f"{key}: {text} has a comma",
+            hint="write decimals behind a point, or separate columns by semicolons; write nothing before thousands",
         )
     if re.match(r"[\d.,]+[eE][+-]?\d", text):
         raise InputError(
