@@ -117,8 +117,9 @@ def status(*, which: Which = _WHICH) -> View:
     if state is None:
         note(_not_running(which))
         return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
-    note(f"its log: {Path(state.directory, which.server.log_file)} (all there is to know: -o json)")
-    return _running(state, which.server)
+    server = replace(which, broker=state.login is not None).server  # --dir alone does not say which of the two it is
+    note(f"its log: {Path(state.directory, server.log_file)} (all there is to know: -o json)")
+    return _running(state, server)
 
 
 def _not_running(which: Which) -> str:
@@ -141,6 +142,8 @@ def _users(state: SandboxState) -> dict[str, str]:
 def _running(state: SandboxState, server: Server) -> View:
     if state.metrics is not None:
         note(f"its metrics: kquota top --metrics {state.metrics}")
+    if server.request_log is not None:
+        note(f"its requests: kquota record --log {Path(state.directory, server.request_log)}")
     if users := _users(state):
         options = f"--bootstrap-server {state.login} --command-config {[*users.values()][-1]}"
         note(f"its users are {', '.join(users)}: kquota probe produce --topic load --create-topic {options}")
