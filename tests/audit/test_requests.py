@@ -220,6 +220,16 @@ def test_a_merged_file_beside_the_folders_of_brokers_is_refused(tmp_path: Path) 
         audit(tmp_path)
 
 
+def test_folders_with_parts_of_a_stream_are_no_brokers(tmp_path: Path) -> None:
+    """Each had a third of the rates, as where a collector wrote the partitions of a topic."""
+    for part, name in enumerate(("partition=0", "partition=1", "partition=2")):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, [text for place, text in enumerate(whole_log()) if place // 2 % 3 == part])
+    with pytest.raises(InputError, match="partition=0 and partition=1 are of one broker"):
+        audit(tmp_path)
+    assert verdicts(audit(tmp_path, broker="1")) == WHOLE
+
+
 def test_what_differs_between_clients_is_no_broker(tmp_path: Path) -> None:
     """Threads of the network, what collectors parsed, files that follow each other, and parts of one stream."""
     thread = "[data-plane-kafka-network-thread-0-ListenerName(SASL)-SASL-{}] "

@@ -30,6 +30,7 @@ from kquota.audit.sources.files import UnreadableFile
 from kquota.audit.sources.moments import STAMP
 
 HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
+_ONE: Final = "give --broker NAME, or all lines of a broker in one folder"
 NO_SIGNS: Final[Mapping[str, str]] = MappingProxyType({})
 _LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
 """Where a connection ends at the broker; of a masked one (`INTERNAL_IP-`) that is not known."""
@@ -217,10 +218,11 @@ class Origins:
 def check(source: str, noted: Iterable[str]) -> str | None:
     """What may show several brokers, but may also be of connections, or have come by chance; None for nothing.
 
-    Raises UnreadableFile where the lines of one log were written by several brokers at a time.
+    Raises UnreadableFile where the lines of one log were written by several brokers at a time. So it does where lines
+    of one broker are in folders of several.
     """
     doubt = None
-    for difference, is_sure in _mixed(noted):
+    for difference, is_sure in _mixed(source, noted):
         if is_sure:
             raise several(source, difference)
         doubt = doubt or difference
@@ -232,7 +234,7 @@ def is_origin(note: str) -> bool:
     return note.startswith(f"{_NOTE}\0")
 
 
-def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
+def _mixed(source: str, noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """(what distinguishes brokers, whether it is sure)."""
     signs: dict[tuple[str, str], dict[str, _Span]] = {}
     for note in noted:
@@ -241,6 +243,14 @@ def _mixed(noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
             span = _Span(int(first), int(last), _numbers(connections), _numbers(clients), int(again))
             spans = signs.setdefault((broker, sign), {})
             spans[value] = spans[value].with_(span) if value in spans else span
+    peers: dict[str, _Span] = {}
+    for (broker, sign), spans in signs.items():
+        for span in spans.values() if sign == "file" or sign.startswith("port ") else ():
+            peers[broker] = peers[broker].with_(span) if broker in peers else span
+    for (name, one), (other_name, other) in combinations(sorted(peers.items()), 2):
+        if one.beside(other) and len(one.connections & other.connections) > 1:
+            both = f"the folders {name} and {other_name} are of one broker: they have connections in common"
+            raise UnreadableFile(f"{source}: {both}", hint=_ONE)
     for (_, sign), spans in sorted(signs.items()):
         pairs = [*combinations(sorted(spans.items()), 2)]
         is_port = sign.startswith("port ")
