@@ -308,9 +308,10 @@ def test_requests_of_one_number_and_one_second_may_be_others(tmp_path: Path) -> 
 
 def test_ends_of_requests_without_their_beginnings_are_lost_requests(tmp_path: Path) -> None:
     """As `grep USER` leaves of lines that a container's runtime cut: one is no more than the beginning of a log."""
-    ends = [line[300:] for line in whole_log()[:20]]
-    assert verdicts(audit(written(tmp_path, [ends[0], *whole_log()]))) == WHOLE
-    found = verdicts(audit(written(tmp_path, [*ends, *whole_log()])))
+    first, *others = whole_log()
+    end = first[300:]
+    assert verdicts(audit(written(tmp_path, [end, first, *others]))) == WHOLE
+    found = verdicts(audit(written(tmp_path, [first, end, *others])))
     assert found == {"slow": Verdict.THROTTLED, "fast": Verdict.UNDETERMINED, "absent": Verdict.UNDETERMINED}
 
 
@@ -457,6 +458,9 @@ APP = CUT % '"app"'
         ("[... 20,000 characters truncated ...]", 4, ""),
         ("[2026-05-04 10:20:30,456] INFO Truncated log orders-0 to 3", 0, ""),
         ("Dropping the data of 3 topics, skipped message formats", 0, ""),
+        ("TRACE [KafkaApi-0] Handling request:RequestHeader(apiKey=FETCH, clientId=app) -- {},principal:User:a", 0, ""),
+        ("Sending FETCH request with header RequestHeader(apiKey=FETCH, clientId=app) and timeout 30000", 0, ""),
+        ("pleted request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=app, correlationId=3) -- {re", 2, "app"),
         ("Deleted 3 log segments, lost leadership of 3 partitions", 0, ""),
     ],
 )

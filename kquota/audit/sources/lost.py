@@ -19,6 +19,8 @@ from kquota.core.quotas.quota import QuotaKey
 _UNREAD: Final = "some requests in the recording cannot be read"
 REASON: Final = f"{_UNREAD}, and may be of this counter"
 _REQUEST: Final = re.compile(rf"{MARK}|Completed\W+(?:20)?request|requestHeader|requestApiKeyName", re.IGNORECASE)
+_OTHERS: Final = re.compile(r"\A(?!.*Completed request:).*(?:Handling request:|: |\w )RequestHeader\(", re.DOTALL)
+"""What other loggers of a broker say of requests, of which the request log has lines of its own."""
 _API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
 _CLIENT: Final = re.compile(
     r'(\\*"+)clientId\1\s*:\s*\1(?P<name>[^"\\]*)\1\s*[,}]'
@@ -59,7 +61,7 @@ def notes(text: str) -> Iterator[str]:
     text = text.replace("\0", "")  # of UTF-16 behind other text
     if _SUPPRESSED.search(text) or LEFT_OUT.search(text):
         yield from ANY
-    if not _REQUEST.search(text):
+    if _OTHERS.match(text) or not _REQUEST.search(text):
         return
     apis, client = _API.findall(text), _CLIENT.search(text)
     if len(apis) > 1:  # several requests in one line

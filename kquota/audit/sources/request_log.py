@@ -81,7 +81,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
         yield connections
 
 
-_END: Final = re.compile(r'principal\\*"?:')
+_END: Final = re.compile(r'principal\\*"*:.*listener|softwareVersion|kafka\.request\.logger\)', re.DOTALL)
 """What the end of a request has."""
 _TORN: Final = re.compile("truncated|field")
 """Why a line cannot be read that has the beginning of a request and the end of one, but not all between."""
@@ -262,7 +262,7 @@ class _Rows:
             if _TORN.match(reason) and _END.search(text):  # of two requests, and others may have been between them
                 self._tally.note(DIALECT, *ANY)
         elif _END.search(text):
-            self._halves += 1
+            self._halves += place not in ("line 1", "byte 0")  # where a log begins, no request of it is lost
         elif len(text) <= _HEADING and STAMP.search(text) is None:  # a line with a time is of another logger
             self._pieces.heading = headed(self._pieces.heading, text)
 
@@ -290,7 +290,7 @@ class _Rows:
             self._tally.note(DIALECT, *shown)
         # Of requests of one number and one time nobody knows whether they are one.
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
-        if is_alike or self._halves > 1:  # one more may be where the log begins
+        if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
         if self._settings.broker is not None:
             return
