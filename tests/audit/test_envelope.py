@@ -133,6 +133,7 @@ def test_sorted_and_flattened_keys_are_the_same_request() -> None:
         ("2026-05-04T10:35:30.900Z stdout F [2026-05-04 10:20:30,456]", UTC),
         ("2026-05-04T14:50:30.900Z stdout F [2026-05-04 10:20:30,456]", UTC),
         ("[2026-05-04 18:20:30,456 CST]", ZoneInfo("Asia/Shanghai")),
+        ('<Event><Instant epochSecond="1777890030" nanoOfSecond="456000000"/>', UTC),
     ],
 )
 def test_a_zone_that_a_line_carries_counts(time: str, zone: timezone) -> None:
@@ -294,10 +295,11 @@ def test_of_times_that_are_days_apart_the_plain_one_counts_or_none(name: str) ->
         ("[2026-05-04 12:20:30,456 Central European Summer Time] Completed request:", "the zone Central European"),
         ("[2026-05-04 12:20:30,456 Europe/Berlim] Completed request:", "the zone Europe/Berlim of a time is not known"),
         ("May  4 10:20:30 kafka-0 Completed request:", "no timestamp before the request; these are read: "),
+        ("[2026-05-04 10:20:30,45] Completed request:", "no timestamp before the request; these are read: "),
     ],
 )
 def test_a_time_that_is_not_known_is_refused(text: str, reason: str) -> None:
-    """An ambiguous zone is never taken for UTC, and a year is never guessed."""
+    """An ambiguous zone is never taken for UTC, a year is never guessed, and 45 ms are no 450 ms."""
     request = line(fields()).partition("Completed request:")[2]
     with pytest.raises(ValueError, match=reason):
         parse(text + request, "1", timezone(timedelta(hours=1)))

@@ -403,6 +403,17 @@ def test_a_date_that_never_changes_is_no_time(tmp_path: Path, date: str) -> None
         audit(written(tmp_path, lines))
 
 
+def test_a_clock_of_half_a_day_is_refused(tmp_path: Path) -> None:
+    """Its pattern has `hh` in the place of `HH`. The requests of two halves of a day were at one time."""
+    lines = [
+        re.sub("10:20:([0-5])", lambda at: f"{'01:00' if at[1] > '2' else '12:59'}:{(int(at[1]) + 3) % 6}", text)
+        for text in whole_log()
+    ]
+    with pytest.raises(InputError, match="the clock has 12 hours"):
+        audit(written(tmp_path, lines))
+    assert verdicts(audit(written(tmp_path, [lines[-1].replace("01:00", "00:30"), *lines]))) == WHOLE
+
+
 def test_requests_that_two_tasks_have_are_refused(tmp_path: Path) -> None:
     """Nobody has seen both; a few that a collector delivered twice are not worth it."""
     one, other = Requests(), Requests()

@@ -38,6 +38,8 @@ _APOSTROPHES: Final = re.compile(r"(?<![\w'])'((?:[^']|'')*)'(?![\w'])")
 """A text between apostrophes, as YAML and SQL double those that are in it."""
 _ELEMENT: Final = re.compile(r">[^<>]*Completed request:[^<]*</")
 """The text of an element of XML or HTML; of CDATA nothing is escaped."""
+_INSTANT: Final = re.compile(r'<Instant epochSecond="([0-9]+)" nanoOfSecond="([0-9]+)"/>')
+"""The time in log4j2's layout of XML."""
 _PAGE: Final = re.compile(r"\{&(?:amp;)*(?:quot|#34|#x22);")
 _COLOUR: Final = re.compile(r"(?:\x1b|\\+(?:x|u00)1b)\[[0-9;]*[A-Za-z]")
 """A terminal's colour, which may be quoted."""
@@ -350,6 +352,8 @@ def _unquoted(text: str) -> str:
     """A text without what shells, YAML, SQL and XML do to quotes."""
     while _SHELL_QUOTE in text:
         text = text.replace(_SHELL_QUOTE, "'")
+    if "<Instant " in text:
+        text = _INSTANT.sub(lambda time: f" {time[1]}.{int(time[2]):09} ", text)
     if "</" in text and _ELEMENT.search(text):
         text = unescape(text)
     while "{&" in text and _PAGE.search(text):

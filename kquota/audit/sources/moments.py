@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
-    "2026-01-31 12:00:00,000 (also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
+    "2026-01-31 12:00:00,000 (all digits; also with T, /, . or a zone), 20260131T120000,000, 31 Jan 2026 12:00:00,000, "
     "31.01.2026 12:00:00,000, Jan 31, 2026 12:00:00 PM, epoch seconds with a fraction, epoch milliseconds, µs or ns"
 )
 """The forms that are read, for errors."""
@@ -98,10 +98,16 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
 
 
 def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:
-    """The last timestamp before `end` in epoch ms, and whether it says its zone; None without any."""
+    """The last timestamp before `end` in epoch ms, and whether it says its zone; None without any.
+
+    log4j's `S` prints 5 ms as `,5`. Those who leave out zeros at the end, as Go does, write a point and the zone.
+    """
     stamps = list(STAMP.finditer(line, 0, end))
     if stamps:
         moment, zoned = _moment(stamps[-1], zone), stamps[-1]["zone"] is not None
+        fraction = stamps[-1].start("fraction")
+        if len(stamps[-1]["fraction"] or "000") < 3 and not (zoned and line[fraction - 1] == "."):
+            return None
         around = [stamp for stamp in stamps[:-1] if stamp["zone"] is not None]
         if not zoned and around:
             moment = in_zone_of(_moment(around[-1], zone), moment, zone)

@@ -38,6 +38,10 @@ _ONCE: Final = "give each request once: one of the files, or the lines of one lo
 _ONE: Final = "leave the merged file out, or give --broker NAME where it is one broker"
 _AT_ONCE: Final = "many requests of a connection have one time: the nearest date before each is of something else"
 _NO_OTHER: Final = "export the lines without that date, such as the start of a process"
+_HALF_DAY_MS, _QUARTER_MS, _NEAR_MS = 43_200_000, 900_000, 60_000
+"""How far a clock of 12 hours goes back, by what zones differ, and what is near in time."""
+_HALF_DAYS: Final = "the clock has 12 hours, and no AM and PM: log4j's pattern HH has 24 hours, and hh has 12"
+_ONE_HALF: Final = "give a part of the file that begins and ends between two times at which it is one o'clock"
 COLUMNS: Final = 5
 """Of a request: connection, number, whether its client numbers each broker's requests alone, thread time, time."""
 _TIMELESS, _MANY = 1 << 16, 0.1
@@ -161,6 +165,8 @@ class Requests:
 
         Raises UnreadableFile where they have the time of something else.
         """
+        if has_half_days(columns[:, 4]):
+            raise UnreadableFile(f"{path}: {_HALF_DAYS}", hint=_ONE_HALF)
         if self._follows:
             columns = self._waiting[path] = np.concatenate([self._waiting.get(path, columns[:0]), columns])
             if len(columns) < _TOGETHER:
@@ -215,6 +221,13 @@ def check(sketches: Iterable[Iterable[str]]) -> None:
                 f"{' and '.join(paths)}: the same requests are there twice, too far apart to count them once",
                 hint=_ONCE,
             )
+
+
+def has_half_days(time_ms: Int64s) -> bool:
+    """Whether times go back to one o'clock each half day, and none is of another half."""
+    ones = time_ms[1:][abs(np.diff(time_ms) + _HALF_DAY_MS) < _NEAR_MS][:1] - _NEAR_MS
+    is_full = ones % _QUARTER_MS > _QUARTER_MS - 2 * _NEAR_MS
+    return bool(is_full.any() and ((time_ms - ones) % (2 * _HALF_DAY_MS) < _HALF_DAY_MS + 2 * _NEAR_MS).all())
 
 
 def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool:
