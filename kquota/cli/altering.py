@@ -176,7 +176,7 @@ COLUMNS = ("ENTITY", "KEY", "BEFORE", "AFTER")
 
 def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
     """What changed or would, per entity and key."""
-    results = altered.results
+    results, entries = altered.results, altered.entries if isinstance(altered, Altered) else ()
     changes = [
         (result.entity, key, _before(result, key), result.after.get(key))
         for result in results
@@ -208,13 +208,7 @@ def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
     return View(
         screen=screen,
         csv=lambda: Csv([*map(str.lower, COLUMNS)], [(str(entity), *rest) for entity, *rest in changes]),
-        document=lambda: alter_document(
-            results,
-            dry_run=dry_run,
-            objections=altered.plan.objections,
-            cluster=altered.plan.cluster,
-            journal=altered.entries if isinstance(altered, Altered) else (),
-        ),
+        document=lambda: alter_document(results, altered.plan, entries, dry_run=dry_run),
     )
 
 

@@ -93,7 +93,8 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
     except OSError as error:
         raise InputError(f"{quarantine}: {error.strerror}: cannot keep the records that cannot be read") from None
     message = f"{many(rejected, 'record')} cannot be read, quarantined in {quarantine}: {why(result.rejects)}"
-    warn(f"{message} ({_where(result.rejects)})")
+    where = Counter(reject.source for reject in result.rejects).most_common()
+    warn(f"{message} ({first_of([source for source, _ in where])})")
 
 
 def warn_of_log(quality: Tally, zone: str) -> None:
@@ -127,12 +128,6 @@ def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
 def why(rejects: Sequence[Reject]) -> str:
     """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
     return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])
-
-
-def _where(rejects: Sequence[Reject]) -> str:
-    """`a.log, b.log and 3 more`: the sources that hold the most of them."""
-    sources = [source for source, _ in Counter(reject.source for reject in rejects).most_common()]
-    return first_of(sources)
 
 
 def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:

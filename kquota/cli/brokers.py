@@ -1,6 +1,6 @@
 """What `kquota describe` and `kquota alter` do to brokers (`--broker`, `--entity-type brokers`)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kquota.access import Access
 from kquota.cli import consent, session
@@ -126,18 +126,13 @@ def _altered(result: BrokerAlterResult, cluster: Cluster, *, dry_run: bool) -> V
     names = sorted({*result.before, *result.after}, key=rank)
     changes = [(name, result.before.get(name), result.after.get(name)) for name in names]
     broker = broker_text(result.broker)
-
-    def screen() -> Iterable[Part]:
-        rows = [
-            (broker, name, humanize(name, before), humanize(name, after), before, after)
-            for name, before, after in changes
-            if before != after
-        ]
-        return changes_table(_COLUMNS, rows, dry_run=dry_run)
-
-    headings = [name.lower() for name in _COLUMNS]
+    rows = [
+        (broker, name, humanize(name, before), humanize(name, after), before, after)
+        for name, before, after in changes
+        if before != after
+    ]
     return View(
-        screen=screen,
+        screen=lambda: changes_table(_COLUMNS, rows, dry_run=dry_run),
         document=lambda: broker_alter_document(result, cluster, dry_run=dry_run),
-        csv=lambda: Csv(headings, [(broker, *change) for change in changes]),
+        csv=lambda: Csv([*map(str.lower, _COLUMNS)], [(broker, *change) for change in changes]),
     )

@@ -18,29 +18,22 @@ from kquota.cli.text import (
 )
 from kquota.cli.text import markdown as as_markdown
 from kquota.cli.views import Note, Part, Table, View, csv_of, markdown_of, table_of
-from kquota.core.enforcement import Generation
 from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.simulation.result import CONTROLLER, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Client, Workload
 from kquota.documents.limits import simulation_document
-from kquota.simulations import Needed
+from kquota.simulations import Needed, Ready
 
 
 def simulated(
-    result: Simulation,
-    workload: Workload,
-    generation: Generation,
-    *,
-    top: int,
-    code: int,
-    calm: bool = False,
-    enough: Callable[[], Sequence[Needed]] = tuple,
+    result: Simulation, planned: Ready, *, top: int, calm: bool, enough: Callable[[], Sequence[Needed]]
 ) -> View:
     """A simulation in its formats; with `calm`, its tables have the counters as well that throttled nobody.
 
     `enough` finds the quotas that would be enough for clients without any.
     """
+    workload = planned.workload
     several = len(workload.brokers.names) > 1
 
     def tables(*, wide: bool) -> Iterator[Part]:
@@ -82,10 +75,9 @@ def simulated(
 
     return View(
         screen=screen,
-        document=lambda: simulation_document(result, workload.brokers, generation),
+        document=lambda: simulation_document(result, workload.brokers, planned.generation),
         csv=lambda: csv_of(result.clients, _CSV, digits=3),
         others={"wide": lambda: screen(wide=True), "markdown": markdown},
-        code=code,
     )
 
 

@@ -53,11 +53,7 @@ def usage_text(result: AuditResult) -> str:
 
 
 def replay(
-    usage: Sequence[str],
-    before: QuotaSnapshot,
-    after: QuotaSnapshot,
-    facts: BrokerFacts,
-    recorded_under: str | None = None,
+    usage: Sequence[str], before: QuotaSnapshot, after: QuotaSnapshot, facts: BrokerFacts, recorded_under: str | None
 ) -> tuple[Comparison, AuditResult]:
     """What changes for the clients of the usage in those files, and the replay under `after`. Raises InputError."""
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from kquota import reconcile
-from kquota.access import Access
 from kquota.backends import QuotaBackend
 from kquota.changes import place_of
 from kquota.cli import consent, leases, params, session
@@ -36,12 +35,11 @@ from kquota.leases import Lease, Leases, kept, settles
 class Terms(reconcile.Terms):
     """Also what the command line says: whose consent there is, and what is printed.
 
-    `named` is the cluster for people, and `access` the cluster for a line of cron. Plans that are applied one after the
-    other share a `stop`: a signal during one is heeded before the next.
+    `named` is the cluster for people. Plans that are applied one after the other share a `stop`: a signal during one is
+    heeded before the next.
     """
 
     named: str
-    access: Access
     writing: params.Writing
     stop: Stop = field(default_factory=Stop)
 
@@ -57,7 +55,6 @@ def terms_of(
         journal=writing.open_journal(file, why, needs_reason=not writing.dry_run and command != "reconcile"),
         command=command,
         expires=None if writing.lasts_ms is None else reconcile.now() + writing.lasts_ms,
-        access=writing.access,
         writing=writing,
     )
 
@@ -111,10 +108,10 @@ def carry_out(
         report = reconcile.apply(planned, backend, watched)
     _show(report, planned, terms)
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
-    back = "" if report.entry is None else params.way_back(name_of(report.entry), terms.access, terms.journal)
+    back = "" if report.entry is None else params.way_back(name_of(report.entry), terms.writing.access, terms.journal)
     code = _conclude(report, terms.stop.exit_code, changed_leases, back)
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
-        leases.note_end(terms.expires, (), terms.access, terms.journal.folder, dry_run=False)
+        leases.note_end(terms.expires, (), terms.writing.access, terms.journal.folder, dry_run=False)
     return code
 
 
@@ -188,7 +185,7 @@ def switch_back(entry: Entry, terms: Terms) -> int:
     """Switches back the request loggers that a recording left on; returns the exit code."""
     from kquota.recorder import take_back as switched
 
-    if terms.access.is_zookeeper:
+    if terms.writing.access.is_zookeeper:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
     check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
@@ -201,7 +198,7 @@ def switch_back(entry: Entry, terms: Terms) -> int:
     if not writing.yes:
         ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
     consent.name_cluster(terms.named)
-    with session.open_broker_loggers(terms.access) as loggers:
+    with session.open_broker_loggers(terms.writing.access) as loggers:
         settled = switched(entry, loggers, journal=terms.journal, clock=reconcile.now, command=terms.command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))

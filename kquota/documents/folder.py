@@ -157,18 +157,16 @@ def _content(file: Path) -> bytes:
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InputError("not a plain file")
+            return _read(descriptor)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{error.strerror or error}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InputError("not a plain file")
-        return _read(descriptor)
-    except OSError as error:
-        raise InputError(f"{error.strerror or error}") from None
-    finally:
-        os.close(descriptor)
 
 
 def _read(descriptor: int) -> bytes:

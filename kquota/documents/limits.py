@@ -173,13 +173,7 @@ _THROTTLING: Final = "throttle_time_ms=total_ms throttled_requests=count throttl
 
 
 def top_document(
-    uses: Sequence[Use],
-    *,
-    source: str,
-    now_ms: int,
-    quotas_ms: int,
-    missing: Iterable[tuple[str, str]] = (),
-    unread: int = 0,
+    uses: Sequence[Use], *, source: str, now_ms: int, quotas_ms: int, missing: Iterable[tuple[str, str]], unread: int
 ) -> Document:
     """One refresh. `quotas_ms` is when the quotas were read; ages are in seconds, rates in the key's unit."""
     newest = max((use.observed.at_ms for use in uses), default=None)

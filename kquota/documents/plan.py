@@ -118,25 +118,20 @@ def _objection(raw: Mapping[str, Any]) -> Objection:
 
 
 def alter_document(
-    results: Sequence[AlterResult],
-    *,
-    dry_run: bool,
-    objections: Sequence[Objection] = (),
-    cluster: Cluster | None = None,
-    journal: Sequence[str] = (),
+    results: Sequence[AlterResult], plan: Plan, journal: Sequence[str] = (), *, dry_run: bool
 ) -> Document:
     """Per entity the values before and after, and the error of an entity that was left as it was.
 
     Where nobody could look (`AlterResult.blind`) before and changed are null, and after has the written keys only, null
-    for a deleted one. `unusable` are the keys that had an invalid value, so that before is without them. `objections`
-    is what the review has against it, `cluster` where it was, and `journal` the entries that undo takes.
+    for a deleted one. `unusable` are the keys that had an invalid value, so that before is without them. The plan has
+    what the review has against it, and where it was. `journal` are the entries that undo takes.
     """
     return {
         **headed("alter"),
         "dry_run": dry_run,
-        "cluster": plain(cluster),
+        "cluster": plain(plan.cluster),
         "journal": list(journal),
-        "objections": objection_documents(objections),
+        "objections": objection_documents(plan.objections),
         "results": [
             {
                 "entity": plain(result.entity),

@@ -11,6 +11,7 @@ from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
 from kquota.backends.kafka.codes import NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.controller import ControllerBackend
+from kquota.core.change.plan import Plan
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -49,7 +50,7 @@ def test_any_controller_leads_to_the_active_one(cluster: SplitCluster, number: i
     assert (result.error, dict(result.before), dict(result.after)) == (None, {}, {PRODUCER: value})
     assert result.blind == {PRODUCER, REQUEST}
     assert result.changed
-    (entry,) = (document := alter_document(results, dry_run=False))["results"]
+    (entry,) = (document := alter_document(results, Plan(()), dry_run=False))["results"]
     Draft202012Validator(schema("alter")).validate(document)
     assert (entry["before"], entry["changed"]) == (None, None)
     assert entry["after"] == {"producer_byte_rate": value, "request_percentage": None}
@@ -82,7 +83,7 @@ def test_the_controller_validates(cluster: SplitCluster) -> None:
 
     assert tried[0].error is None
     assert isinstance(refused.error, InputError)
-    assert alter_document([refused], dry_run=False)["results"][0]["after"] == {}
+    assert alter_document([refused], Plan(()), dry_run=False)["results"][0]["after"] == {}
     assert taken.error is None
     assert _shows(cluster, bob, {REQUEST: 50.0})
 

@@ -255,9 +255,9 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     levels = (LevelChange(1, Level("WARN", inherited=True)),)
     journal = Journal(tmp_path)
     entry = journal.begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=1, levels=levels))
-    access = Access(bootstrap_server="h:1")
     writing = Writing(False, False, True, False, None, None, tmp_path, Given({}), "table")
-    terms = Terms(journal=journal, cluster="kafka://h:1", named="h:1", access=access, writing=writing, command="undo")
+    vars(writing)["access"] = Access(bootstrap_server="h:1")
+    terms = Terms(journal=journal, cluster="kafka://h:1", named="h:1", writing=writing, command="undo")
     assert switch_back(entry, terms) == 0
     said = capfd.readouterr().err
     assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"

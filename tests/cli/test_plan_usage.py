@@ -147,7 +147,9 @@ def test_the_controllers_own_windows_count(kquota: Kquota, tmp_path: Path, monke
 
     monkeypatch.setattr(auditing, "audit_files", kept)
     before, after = (read_quotas(tmp_path / name) for name in ("current.json", "planned.json"))
-    whatif.replay([str(tmp_path / "usage.csv")], before, after, BrokerFacts("4.0", tmp_path / "server.properties"))
+    whatif.replay(
+        [str(tmp_path / "usage.csv")], before, after, BrokerFacts("4.0", tmp_path / "server.properties"), None
+    )
 
     assert [(each.windows.samples, each.controller_windows.samples) for each in audited] == [(11, 2)]
 

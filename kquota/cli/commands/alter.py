@@ -85,7 +85,7 @@ def command(
     if selection.broker is not None:
         if file is not None:
             raise click.UsageError("brokers are altered alone: no --file beside them")
-        _alter_broker(selection.broker, add_config, delete_config, writing, strict_delete=strict_delete)
+        _alter_broker(selection.broker, add_config, delete_config, writing, strict=strict_delete)
         return ExitCode.OK
     guards, everything = None, False
     if file is not None:
@@ -145,23 +145,18 @@ def _prolonged(entities: Sequence[Entity], writing: params.Writing) -> list[Alte
 
 
 def _alter_broker(
-    broker: Broker | AnyName,
-    add_config: tuple[str, ...],
-    delete_config: tuple[str, ...],
-    writing: params.Writing,
-    *,
-    strict_delete: bool,
+    broker: Broker | AnyName, adding: Sequence[str], deleting: Sequence[str], writing: params.Writing, *, strict: bool
 ) -> None:
     if broker is ANY:
         raise click.UsageError("--entity-name or --entity-default must be specified with each --entity-type")
-    _check_changes(add_config, delete_config)
+    _check_changes(adding, deleting)
     if writing.lasts_ms is not None:
         raise click.UsageError("--for needs the journal, and limits of brokers are not in it")
-    brokers.alter(broker, _additions(add_config), _items(delete_config), writing, strict_delete=strict_delete)
+    brokers.alter(broker, _additions(adding), _items(deleting), writing, strict_delete=strict)
 
 
-def _check_changes(add_config: tuple[str, ...], delete_config: tuple[str, ...]) -> None:
-    if not add_config and not delete_config:
+def _check_changes(adding: Sequence[str], deleting: Sequence[str]) -> None:
+    if not adding and not deleting:
         raise click.UsageError("nothing to do: give --add-config KEY=VALUE or --delete-config KEY")
 
 

@@ -60,7 +60,7 @@ def command(
     def is_asked(entity: Entity) -> bool:
         return match.matches(entity) and any(wanted.matches(entity) for wanted in filters)
 
-    with session.open_backend(terms.access) as backend:
+    with session.open_backend(writing.access) as backend:
         current = backend.describe()
         session.warn_problems(current)
         shown, unsaid = writable(current.part(is_asked))

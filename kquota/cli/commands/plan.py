@@ -1,6 +1,6 @@
 """`kquota plan`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from kquota.cli.whatif import replay, usage_view
 from kquota.core.change.lint import Facts, concerning, lint
 from kquota.core.change.plan import Plan, plan
 from kquota.core.change.review import with_review
-from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.selector import selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json, write_text
@@ -96,8 +95,8 @@ def command(
     if not prune:
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
-    under = _under(usage, planned, current, source.file, facts, recorded_under)
-    review = Review(brokers or live.brokers, concerning(findings, named), None if under is None else under[1], unnamed)
+    answers, seen = _under(usage, planned, current, source.file, facts, recorded_under)
+    review = Review(brokers or live.brokers, concerning(findings, named), seen, unnamed)
     asked = "--exit-code" if exit_code and planned else ""
     code = show(replace(plan_view(planned, quota_file.labels, review), asked=asked), output)
     if live.leases is not None:
@@ -107,10 +106,9 @@ def command(
             note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
     session.note_new_names(current, [change.entity for change in planned.changes if not change.before])
     consent.foretell(planned.objections)
-    answers: frozenset[str] = frozenset() if under is None else under[0].answers
     if auditing.fails(fail_on, answers) or code:
         return ExitCode.DIFFERENT
-    return ExitCode.OK if under is None else under[1].code
+    return ExitCode.OK if seen is None else seen.code
 
 
 def _under(
@@ -120,12 +118,12 @@ def _under(
     file: Path | None,
     facts: BrokerFacts,
     recorded_under: str | None,
-) -> tuple[Comparison, View] | None:
-    """What the plan changes for the clients of recorded usage, where there is some, and quotas."""
+) -> tuple[Collection[str], View | None]:
+    """What `--fail-on` may name, and what the plan changes for the clients of recorded usage; without it nothing."""
     if not usage or not (current or planned):
-        return None
+        return (), None
     comparison, result = replay(usage, current, planned.applied_to(current), facts, recorded_under)
-    return comparison, replace(
+    return comparison.answers, replace(
         usage_view(comparison, result, "the live quotas" if file is None else code(file)),
         code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK,
     )

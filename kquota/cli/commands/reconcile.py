@@ -63,7 +63,7 @@ def command(
             what = f"{many(count, 'lease')}, next at {moment(min(ends))} UTC"
         note(f"nothing is due; {what} (journal {safe(book.folder)})")
         return worst
-    with session.open_backend(terms.access) as backend:
+    with session.open_backend(writing.access) as backend:
         here = place_of(backend)
         any_due = False
         for entry in reversed([entry for entry in over if entry.is_of(here)]):

@@ -105,24 +105,18 @@ def command(
     with progress("simulating") as bar:
         result = planned.run(lambda share: bar(share, 1.0))
     _warn(planned.workload, planned.quotas)
-    if workload_file is not None and result.unlimited and result.counters:
-        them = "it" if len(result.unlimited) == 1 else "them"
-        warn(f"no quota limits {first_of(result.unlimited, repr, 5)}: nothing can throttle {them}")
-
+    unlimited = () if workload_file is None else result.unlimited
+    if unlimited and result.counters:
+        them = "it" if len(unlimited) == 1 else "them"
+        warn(f"no quota limits {first_of(unlimited, repr, 5)}: nothing can throttle {them}")
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     throttled = any(client.is_throttled for client in result.clients)
     true = [name for name, holds in (("throttled", throttled), ("undetermined", traffic.unseen)) if holds]
     asked = ", ".join(name for name in true if name in fail_on)
     view = simulated(
-        result,
-        planned.workload,
-        planned.generation,
-        top=top,
-        code=code,
-        calm=calm,
-        enough=lambda: needed(planned, result.unlimited) if workload_file is not None and result.unlimited else (),
+        result, planned, top=top, calm=calm, enough=lambda: needed(planned, unlimited) if unlimited else ()
     )
-    return replace(view, asked=f"--fail-on {asked}" if asked else "")
+    return replace(view, code=code, asked=f"--fail-on {asked}" if asked else "")
 
 
 def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:

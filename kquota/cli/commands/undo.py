@@ -59,7 +59,7 @@ def command(
     terms = terms_of(writing, "undo")
     pages = terms.journal.read()
     session.warn_unreadable(pages)
-    with session.open_backend(terms.access) as backend:
+    with session.open_backend(writing.access) as backend:
         here = place_of(backend)
         meant = about.covers if about else None
         entries = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
@@ -99,7 +99,7 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
     if terms.writing.dry_run or (not terms.writing.yes and consent.on_terminal()):
         say(message)
         return
-    further, again = (params.way_back(name, terms.access, terms.journal) for name in (entry.name, last.name))
+    further, again = (params.way_back(name, terms.writing.access, terms.journal) for name in (entry.name, last.name))
     raise Refused(
         f"refused: {message}, to {_described(entry, now())}",
         hint=f"{further} if you mean it; {again} brings {undone} back",

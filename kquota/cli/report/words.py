@@ -239,13 +239,6 @@ def times_out(finding: Finding) -> str:
     return f"may {TIMES_OUT}" if gives_up else ""
 
 
-def delayed_share(finding: Finding) -> str:
-    """`30 % of its requests delayed`; that it is so, where samples do not say how many."""
-    if finding.throttled_events is None:
-        return "over its limit"
-    return f"{share(finding.throttled_events, finding.events)} of its {requests(finding)} delayed"
-
-
 def suffering(finding: Finding) -> str:
     """What the clients of a throttled counter meet, in one breath: `muted 42 % of the time, 2.0 s at the longest`.
 
@@ -253,8 +246,11 @@ def suffering(finding: Finding) -> str:
     """
     muting = muted(finding, probable)
     most = longest(finding, probable)
+    delayed = "over its limit"  # samples do not say how many
+    if finding.throttled_events is not None:
+        delayed = f"{share(finding.throttled_events, finding.events)} of its {requests(finding)} delayed"
     parts = (
-        delayed_share(finding) if muting == "-" else f"muted {muting} of the time",
+        delayed if muting == "-" else f"muted {muting} of the time",
         "" if most == "-" else f"{most} at the longest",
         times_out(finding),
     )
@@ -308,12 +304,12 @@ def throttled_clients(answers: AnswersOf) -> str:
             longest.setdefault(name.client, counts.throttle_time_max_ms)
     if not longest:
         return ""
-    named = first_of([*longest.items()], lambda client: f"{_client(*client[0])} up to {duration(client[1])}")
-    return f"{many(len(longest), 'client')}: {named}"
 
+    def named(client: tuple[tuple[str, str], int]) -> str:
+        (user, client_id), wait_ms = client
+        return f"user {user}{client_id and f' with client-id {client_id}'} up to {duration(wait_ms)}"
 
-def _client(user: str, client_id: str) -> str:
-    return f"user {user}" + (f" with client-id {client_id}" if client_id else "")
+    return f"{many(len(longest), 'client')}: {first_of([*longest.items()], named)}"
 
 
 def ungoverned(counters: AbstractSet[tuple[str, str]], answers: AnswersOf) -> AnswersOf:
