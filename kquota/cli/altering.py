@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from kquota.access import Access
 from kquota.changes import Altered, Rehearsal, alter, governing_of, place_of, rehearse
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, quiet, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
 from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, check_sorting, show
-from kquota.cli.writing import terms_of
+from kquota.cli.writing import Terms, terms_of
 from kquota.core.change.lint import unreached
 from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
@@ -22,9 +21,10 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Command, Entry, Journal, name_of
+from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, KquotaError, Uncertain
+from kquota.leases import Leases
 
 
 def carry_out(
@@ -44,7 +44,7 @@ def carry_out(
     begun: list[Entry] = []
     access = writing.access
     terms = replace(terms_of(writing, command, file), begun=begun.append)
-    book, named, dry_run, expires = terms.journal, terms.named, writing.dry_run, terms.expires
+    named, dry_run, expires = terms.named, writing.dry_run, terms.expires
     if writing.wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
     if expires is not None and access.bootstrap_controller:
@@ -73,7 +73,7 @@ def carry_out(
     with session.open_backend(access) as backend:
         if dry_run:
             rehearsal = rehearse(backend, alterations, guards)
-            known = leases.known_leases(book, lambda: place_of(backend))
+            known = leases.known_leases(terms.journal, lambda: place_of(backend))
             rehearsal = rehearsal.among(known, alterations, expires=expires)
             note_new_names(rehearsal)
             consent.rehearse(rehearsal.plan.objections, writing)
@@ -91,16 +91,11 @@ def carry_out(
         others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
     if len(results) == 1 and results[0].error is not None and not altered.interrupted:
         if isinstance(results[0].error, Uncertain):
-            _note_way_back(altered, access, book)
+            _note_way_back(altered, terms)
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
-    if not dry_run:
-        leases.warn_unread(altered.leases.unreadable, book)
-    words = ("now would be permanent", "now it would end", "this would end")
-    if not dry_run:
-        words = ("now is permanent", "now it ends", "this ends")
-    leases.note_changed(altered.kept, altered.ended, expires, *words)
+    _note_leases(altered, terms)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
@@ -108,36 +103,57 @@ def carry_out(
             session.note_slips(others, dict(entity.parts))
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:
-        _note_way_back(altered, access, book)
-    if expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
-        then = [
-            f"{leases.shown(key, altered.leases.beneath(result.entity, key, result.before.get(key), expires))} again"
-            for result in changed
-            for key in QuotaKey
-            if result.before.get(key) != result.after.get(key)
-        ]
-        leases.note_end(expires, then, access, book.folder, dry_run=dry_run)
+        _note_way_back(altered, terms)
+    if terms.expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
+        _note_end(changed, altered.leases, terms)
+    return _concluded(altered, terms)
+
+
+def _note_leases(altered: Altered, terms: Terms) -> None:
+    """Says which leases end, or last now."""
+    words = ("now would be permanent", "now it would end", "this would end")
+    if not terms.writing.dry_run:
+        leases.warn_unread(altered.leases.unreadable, terms.journal)
+        words = ("now is permanent", "now it ends", "this ends")
+    leases.note_changed(altered.kept, altered.ended, terms.expires, *words)
+
+
+def _note_end(changed: Sequence[AlterResult], known: Leases, terms: Terms) -> None:
+    """Says when the new values end, and what is there then."""
+    assert terms.expires is not None
+    then = [
+        f"{leases.shown(key, known.beneath(result.entity, key, result.before.get(key), terms.expires))} again"
+        for result in changed
+        for key in QuotaKey
+        if result.before.get(key) != result.after.get(key)
+    ]
+    leases.note_end(terms.expires, then, terms.writing.access, terms.journal.folder, dry_run=terms.writing.dry_run)
+
+
+def _concluded(altered: Altered, terms: Terms) -> int:
+    """The exit code. Raises Conflict where a value is not shown for which somebody waited."""
     if altered.unverified:
         late = ", ".join(map(str, altered.unverified))
         hint = "the broker lags behind, or somebody else altered it meanwhile: describe it"
-        if writing.wait and not altered.interrupted:
+        if terms.writing.wait and not altered.interrupted:
             raise Conflict(f"written, but not shown in time: {late}", hint=hint)
         warn(f"written, but not shown yet: {late} ({hint})")
     if altered.unfinished is not None:
         say(f"kquota: {altered.entries[-1]} stays unfinished: {altered.unfinished}")
     if altered.interrupted:
         return terms.stop.exit_code
-    code = exit_code_of_results(results)
+    code = exit_code_of_results(altered.results)
     return ExitCode.OUTPUT if altered.unfinished is not None and code is ExitCode.OK else code
 
 
-def _note_way_back(altered: Altered, access: Access, journal: Journal) -> None:
+def _note_way_back(altered: Altered, terms: Terms) -> None:
     made = [result for result in altered.results if result.error is None]
     lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
     if lost:
         note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
     if altered.entries and altered.plan.inverse:
-        commands = " and ".join(params.way_back(name_of(entry), access, journal) for entry in reversed(altered.entries))
+        entries = [name_of(entry) for entry in reversed(altered.entries)]
+        commands = " and ".join(params.way_back(entry, terms.writing.access, terms.journal) for entry in entries)
         note(f"{commands} take{'s' * (len(altered.entries) == 1)} it back")
     elif any(result.blind for result in made):
         note("not in the journal: 'kquota undo' cannot take back what went through a controller")
