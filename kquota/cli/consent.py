@@ -1,7 +1,6 @@
 """Between a plan and its first write: which cluster it is, what speaks against it, and whether somebody says yes."""
 
 import contextlib
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -9,7 +8,7 @@ from itertools import groupby
 import click
 
 from kquota.cli.params import Writing
-from kquota.cli.streams import ask, note, once, quiet, say, warn
+from kquota.cli.streams import ask, note, on_terminal, once, quiet, say, warn
 from kquota.cli.text import safe
 from kquota.core.change.plan import Objection, Severity
 from kquota.core.change.review import FELT, UNSEEN, standing
@@ -90,11 +89,6 @@ def rehearse(objections: Sequence[Objection], given: Writing) -> None:
         replace(objection, message=f"{objection.message}{asks} [{objection.name}]") if objection in asked else objection
         for objection in objections
     )
-
-
-def on_terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _refused(objections: Sequence[Objection]) -> Refused:

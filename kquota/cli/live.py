@@ -37,15 +37,12 @@ class Asked:
 
     def open(self, timeout_s: float) -> LiveSource:
         """The source. Raises InputError."""
-        return open_source(self.metrics, self.server(timeout_s), self.prometheus_match, timeout_s)
-
-    def server(self, timeout_s: float) -> Server | None:
-        """The Prometheus, if there is one. Raises InputError."""
-        if self.prometheus is None:
-            if self.prometheus_match is not None:
-                raise click.UsageError("--prometheus-match is of --prometheus URL: give that, too")
-            return None
-        return Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
+        server = None
+        if self.prometheus is not None:
+            server = Server(self.prometheus, prometheus_credentials(self.prometheus), timeout_s)
+        elif self.prometheus_match is not None:
+            raise click.UsageError("--prometheus-match is of --prometheus URL: give that, too")
+        return open_source(self.metrics, server, self.prometheus_match, timeout_s)
 
 
 ASKED: Any = group(Asked)

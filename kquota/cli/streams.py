@@ -280,6 +280,11 @@ def wrote(path: Path, then: str = "") -> None:
     note(f"wrote {path}" + (f"; {then}" if then else ""))
 
 
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def ask(question: str, *, done: str, yes: str) -> None:
     """Asks on the terminal before anything happens.
 
@@ -289,7 +294,7 @@ def ask(question: str, *, done: str, yes: str) -> None:
     lost = _lost_output()
     if lost is not None:
         raise Refused(f"what is to be {done} could not be shown: {lost.strerror}", hint=f"--yes {yes} without asking")
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not on_terminal():
         raise Refused("no confirmation: stdin is not a terminal", hint=f"--yes {yes} without asking")
     if not click.confirm(safe(question), err=True):
         raise Refused(f"nothing was {done}: the answer was no")

@@ -17,7 +17,7 @@ from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.plans import Labels, plan_view, summary
 from kquota.cli.progress import Bar, progress
-from kquota.cli.streams import Stop, ask, note, say, stoppable, warn
+from kquota.cli.streams import Stop, ask, note, on_terminal, say, stoppable, warn
 from kquota.cli.text import Column, entity_text, many, safe
 from kquota.cli.views import Table, View, check_sorting, show, table_of
 from kquota.core.change.plan import ApplyReport, Plan
@@ -118,7 +118,7 @@ def carry_out(
 def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> bool:
     """Whether a run that was stopped takes back what it wrote; without a terminal, as --no-rollback says or not."""
     bar.stop()
-    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+    if not on_terminal() or not sys.stderr.isatty():
         return otherwise
     try:
         return click.confirm(f"{done} of {total} entities are written. Take them back?", default=otherwise, err=True)

@@ -223,19 +223,16 @@ def view(
             return "yes" if setting.value else "no"
         return f"{setting.value:g} s" if isinstance(setting.value, float | int) else str(setting.value)
 
-    def screen() -> Sequence[Part]:
-        table = table_of(
-            shown,
-            [
-                (Column("SETTING", style="cyan", whole=True), lambda row: row[0]),
-                (Column("VALUE"), lambda row: value(row[1])),
-                show_origin and (Column("ORIGIN"), lambda row: origin(row[1])),
-            ],
-        )
-        return [table]
-
+    table = table_of(
+        shown,
+        [
+            (Column("SETTING", style="cyan", whole=True), lambda row: row[0]),
+            (Column("VALUE"), lambda row: value(row[1])),
+            show_origin and (Column("ORIGIN"), lambda row: origin(row[1])),
+        ],
+    )
     return View(
-        screen=screen,
+        screen=lambda: [table],
         document=lambda: file.settings_document(
             place,
             None if context is None else context.name,

@@ -266,7 +266,11 @@ def _follow(
             if targets[-1].forgets and follower.restarted:
                 targets[-1].put(follower.open_episodes())
         troubles = _Troubles()
-        _say_beginning(follower, usage.paths)
+        for name in usage.paths:
+            if not Path(name).exists():
+                warn(f"{name}: no such file or folder yet; waiting for it")
+        if follower.restarted:
+            note("going on from the checkpoint")
         if quotas is not None:
             quotas.begin(follower, following.checkpoint)
 
@@ -305,14 +309,6 @@ def _follow(
         report(follower.open_episodes())
         what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
         return follower.result(what), follower.settings
-
-
-def _say_beginning(follower: Follower, paths: Sequence[str]) -> None:
-    for name in paths:
-        if not Path(name).exists():
-            warn(f"{name}: no such file or folder yet; waiting for it")
-    if follower.restarted:
-        note("going on from the checkpoint")
 
 
 class _Troubles:

@@ -10,7 +10,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, consent, grammar, leases, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import argument, choice, count, flag, path, values
-from kquota.cli.plans import Labels, Review, plan_view
+from kquota.cli.plans import Review, plan_view
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
 from kquota.cli.usage import RECORDED_UNDER
@@ -88,7 +88,7 @@ def command(
     findings = lint(planned.applied_to(current), Facts(internal=quota_file.internal))
     planned = with_review(planned, current, quota_file.guards, findings)
     if out is not None:
-        save(planned, quota_file.labels, out)
+        write_text(out, to_json(plan_document(planned, quota_file.labels)), mode=0o644)
         wrote(out, f"'kquota apply {out}{params.there(source.access)}' applies it")
     named = {*quota_file.desired, *(change.entity for change in planned.changes)}
     unnamed = 0
@@ -127,8 +127,3 @@ def _under(
         usage_view(comparison, result, "the live quotas" if file is None else code(file)),
         code=ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK,
     )
-
-
-def save(planned: Plan, labels: Labels, out: Path) -> None:
-    """Writes the plan document, whole or not at all. Raises InputError when it cannot be written."""
-    write_text(out, to_json(plan_document(planned, labels)), mode=0o644)

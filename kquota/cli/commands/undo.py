@@ -7,11 +7,11 @@ import click
 from kquota import reconcile
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import check_cluster, place_of, to_undo, with_freezes
-from kquota.cli import consent, grammar, params, session
+from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
 from kquota.cli.options import argument
-from kquota.cli.streams import note, say
+from kquota.cli.streams import note, on_terminal, say
 from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
@@ -96,7 +96,7 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
         return
     undone = f"entry {name_of(str(last.undoes))}"
     message = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
-    if terms.writing.dry_run or (not terms.writing.yes and consent.on_terminal()):
+    if terms.writing.dry_run or (not terms.writing.yes and on_terminal()):
         say(message)
         return
     further, again = (params.way_back(name, terms.writing.access, terms.journal) for name in (entry.name, last.name))

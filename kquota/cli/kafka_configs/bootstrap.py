@@ -129,7 +129,8 @@ def _alter_quotas(raw: RawQuotas, options: Options, adding: dict[str, str], dele
     after = {key: value for key, value in {**stored, **values}.items() if key not in deleting}
     with journal.recording(f"kafka://{options.value('bootstrap-server')}") as begin:
         with contextlib.suppress(InputError):  # a name that kquota does not take is no reason not to alter
-            begin(_entity_of(entity), _values_of(stored), _values_of(after))
+            named = {EntityType(kind): name or DEFAULT for kind, name in entity.items()}
+            begin(Entity.of(named), _values_of(stored), _values_of(after))
         try:
             raw.alter(entity, values, deleting)
         except BrokerError as error:
@@ -138,11 +139,6 @@ def _alter_quotas(raw: RawQuotas, options: Options, adding: dict[str, str], dele
             raise
         except Unanswered as error:
             raise Uncertain(error.message) from None
-
-
-def _entity_of(entity: Mapping[str, str | None]) -> Entity:
-    names = {kind: DEFAULT if name is None else name for kind, name in entity.items()}
-    return Entity(user=names.get("user"), client_id=names.get("client-id"), ip=names.get("ip"))
 
 
 def _values_of(quotas: Mapping[str, float]) -> Values:

@@ -92,10 +92,6 @@ def _path(levels: Levels) -> str:
     return "/".join([znode.CONFIG, *(level.path for level in levels)])
 
 
-def _title(levels: Levels) -> str:
-    return ", ".join(map(str, levels))
-
-
 def _describe(raw: RawConfigs, options: Options, write: Callable[[str], None]) -> None:
     asked = _levels(options)
     entities = list(_listed(raw, asked))
@@ -104,7 +100,7 @@ def _describe(raw: RawConfigs, options: Options, write: Callable[[str], None]) -
         # A user's node may be there only for the sake of the pairs below it.
         if config or asked != (Level("users", None),):
             pairs = ",".join(f"{key}={_shown(key, config[key])}" for key in configs.ordered(config))
-            write(f"Configs for {_title(levels)} are {pairs}")
+            write(f"Configs for {', '.join(map(str, levels))} are {pairs}")
 
 
 def _listed(raw: RawConfigs, asked: Levels) -> Iterator[Levels]:
@@ -153,7 +149,7 @@ def _alter(raw: RawConfigs, options: Options, cluster: str, write: Callable[[str
 
     with journal.recording(cluster) as begin:
         raw.change(entity, merged)
-    write(f"Completed updating config for entity: {_title(levels)}.")
+    write(f"Completed updating config for entity: {', '.join(map(str, levels))}.")
 
 
 def _checked(levels: Levels, config: dict[str, str]) -> dict[str, str]:

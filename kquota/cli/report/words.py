@@ -475,8 +475,6 @@ def quota_kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], li
     """The quotas by the kind of their entity, in words, and by their key."""
     kinds: dict[tuple[str, QuotaKey], list[QuotaVerdict]] = {}
     for quota in quotas:
-        entity = quota.entity
-        kind = "ip" if entity.ip is not None else "user" if entity.client_id is None else "client-id"
-        kind = "user-and-client-id" if entity.user is not None and entity.client_id is not None else kind
+        kind = "-and-".join(kind.value for kind, _ in quota.entity.parts)
         kinds.setdefault((kind, quota.key), []).append(quota)
     return kinds
