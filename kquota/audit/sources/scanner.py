@@ -245,21 +245,9 @@ class _Reading:
     def usual(self, path: str) -> Usual:
         """The rows of the lines that are usual."""
         scanner = self.scanner
-        api, correlation = np.maximum(self._lines[of.API], 0), self._lines[of.CORRELATION]
-        names = scanner._learner.apis
         rows, shown = np.zeros((self.count, of.COLUMNS), np.int64), self._room()
-        rows[:, of.KIND] = np.array([API_KINDS.get(name.lower(), REQUEST) for name in names])[api]
-        for meaning, slot, column in (
-            (scanner._users, of.PRINCIPAL, of.USER),
-            (scanner._clients, of.CLIENT_ID, of.CLIENT),
-            (scanner._connections, of.CONNECTION, of.PEER),
-        ):
-            rows[:, column] = self.meant(meaning, self._lines[slot])
+        self._name(rows)
         seconds = self.meant(scanner._seconds, self._lines[walk.SECOND])
-        software = self._lines[of.SOFTWARE]
-        known = self.usual_lines & (software != walk.UNSET)
-        rows[known, of.POSITION] = scanner._software.of(scanner, software[known])
-        self.refuse(rows[:, of.POSITION] == _INVALID)
         charge(
             self._rows,
             self._rows.view(np.float64),
@@ -271,33 +259,19 @@ class _Reading:
             rows,
             shown,
         )
-        time_ms, connections, position = rows[:, of.TIME_MS], rows[:, of.PEER], rows[:, of.POSITION]
-        spent_ns = np.maximum(rows[:, of.REQUEST_NS], rows[:, of.EXEMPT_NS])
-        outside = self.usual_lines & ~scanner._counts(time_ms)
+        outside = self.usual_lines & ~scanner._counts(rows[:, of.TIME_MS])
         self.refuse(outside)
-        known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
-        parts = (connections, correlation, np.array([crc32(name.encode()) for name in names])[api], time_ms, spent_ns)
-        keys = identity(*(part[known].astype(np.uint64) for part in parts))
-        new[known] = scanner._requests.news(keys, path, walk.added)
-        repeated = self.usual_lines & ~new
-        self.usual_lines &= new
+        numbers = self._numbers(rows)
+        repeated = self.usual_lines & ~self._news(numbers, path)
+        self.refuse(repeated)
         if scanner._data is not None:
-            self._show(scanner._data, shown, connections)
+            self._show(scanner._data, shown, rows[:, of.PEER])
         follows = self.usual_lines & (rows[:, of.FOLLOWER] >= 0)
+        numbers[follows, 2] = 1
         lines = np.flatnonzero(self.usual_lines & ~follows)
-        firsts = []
-        if scanner._wants_firsts:
-            opens = api == of.OPENING
-            order = np.lexsort((~opens, time_ms))
-            order = order[self.usual_lines[order]]
-            for first in order[np.unique(connections[order], return_index=True)[1]].tolist():
-                connection = scanner.text(int(self._lines[of.CONNECTION][first])) or ""
-                firsts.append((connection, int(time_ms[first]), bool(opens[first])))
         begins = self._lines[walk.BEGIN]
         blank = np.isin(self.buffer[begins], _BLANKS) & (np.diff(begins, append=self.stop) <= 2)
         odd = np.flatnonzero(~self.usual_lines & ~repeated & ~outside & ~blank)
-        own = follows | ((api == of.PRODUCE) & (position & 3 == OTHER_LIBRARY))
-        read = np.flatnonzero(self.usual_lines)
         return Usual(
             rows[lines, : of.FOLLOWER],
             lines,
@@ -308,12 +282,58 @@ class _Reading:
             self.count,
             self.stop,
             int(follows.sum()),
-            int(spent_ns[follows].sum()),
-            np.stack(
-                [column[read] for column in (connections, correlation, own.astype(np.int64), spent_ns, time_ms)], axis=1
-            ),
-            firsts,
+            int(numbers[follows, 3].sum()),
+            numbers[self.usual_lines],
+            self._firsts(rows) if scanner._wants_firsts else [],
         )
+
+    @property
+    def _apis(self) -> Int64s:
+        """The number of each line's API among the names that the scanner learned."""
+        apis: Int64s = np.maximum(self._lines[of.API], 0)
+        return apis
+
+    def _name(self, rows: Columns) -> None:
+        """Fills in what each request is, and who sent it."""
+        scanner = self.scanner
+        kinds = np.array([API_KINDS.get(name.lower(), REQUEST) for name in scanner._learner.apis])
+        rows[:, of.KIND] = kinds[self._apis]
+        for meaning, slot, column in (
+            (scanner._users, of.PRINCIPAL, of.USER),
+            (scanner._clients, of.CLIENT_ID, of.CLIENT),
+            (scanner._connections, of.CONNECTION, of.PEER),
+        ):
+            rows[:, column] = self.meant(meaning, self._lines[slot])
+        software = self._lines[of.SOFTWARE]
+        known = self.usual_lines & (software != walk.UNSET)
+        rows[known, of.POSITION] = scanner._software.of(scanner, software[known])
+        self.refuse(rows[:, of.POSITION] == _INVALID)
+
+    def _numbers(self, rows: Columns) -> Int64s:
+        """`requests.COLUMNS` of each line."""
+        own = (self._apis == of.PRODUCE) & (rows[:, of.POSITION] & 3 == OTHER_LIBRARY)
+        spent_ns = np.maximum(rows[:, of.REQUEST_NS], rows[:, of.EXEMPT_NS])
+        return np.column_stack([rows[:, of.PEER], self._lines[of.CORRELATION], own, spent_ns, rows[:, of.TIME_MS]])
+
+    def _news(self, numbers: Int64s, path: str) -> Flags:
+        """Which usual lines are requests that were not there before."""
+        known, new = np.flatnonzero(self.usual_lines), np.zeros(self.count, bool)
+        apis = np.array([crc32(name.encode()) for name in self.scanner._learner.apis])[self._apis]
+        connection, correlation, _, spent_ns, time_ms = numbers.T
+        parts = (connection, correlation, apis, time_ms, spent_ns)
+        keys = identity(*(part[known].astype(np.uint64) for part in parts))
+        new[known] = self.scanner._requests.news(keys, path, walk.added)
+        return new
+
+    def _firsts(self, rows: Columns) -> list[tuple[str, int, bool]]:
+        """(connection, time, whether that opened it) of the earliest usual line of each connection."""
+        opens, time_ms, connections = self._apis == of.OPENING, rows[:, of.TIME_MS], rows[:, of.PEER]
+        order = np.lexsort((~opens, time_ms))
+        order = order[self.usual_lines[order]]
+        return [
+            (self.scanner.text(int(self._lines[of.CONNECTION][first])) or "", int(time_ms[first]), bool(opens[first]))
+            for first in order[np.unique(connections[order], return_index=True)[1]].tolist()
+        ]
 
     def _show(self, data: DataLog, shown: Shown, connections: Int64s) -> None:
         """Adds to the data what `DataLog.add` would add of each line."""
