@@ -66,8 +66,9 @@ def follow(lines: list[bytes], settings: AuditSettings, turn: int) -> Ran:
         follower.end()
         result = follower.result("log")
         whole = spent + time.process_time() - begun
-        counters, size = follower.state_bytes()
-        spool = follower.spool_bytes
+        states = [*follower._counters.values()]
+        counters, size = sum(len(state.refs) for state in states), sum(len(state.dumps()) for state in states)
+        spool = follower._spool.size
         follower.close()
     return Ran(spent, whole, counters, size, spool, result)
 

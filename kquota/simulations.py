@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.findings.recommendation import rounded_up
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.engine import expected_events
 from kquota.core.simulation.engine import simulate as simulate_workload
 from kquota.core.simulation.result import Simulation, widened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -122,15 +122,12 @@ class Batch:
 
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
-        taken = {}
-        for name in ("broker", "user", "client_id"):
-            taken[name] = getattr(self, name).take(rows)
-        for name in ("kind", "time_ms", "bytes", "request_ns", "throttle_ms", "connection", "detail"):
-            column = getattr(self, name)
-            taken[name] = None if column is None else column[rows]
-        for name in ("request_complete", "bytes_complete"):
-            column = getattr(self, name)
-            taken[name] = column if isinstance(column, bool) else column[rows]
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {
+            name: column.take(rows) if isinstance(column, Column) else column[rows]
+            for name, column in columns.items()
+            if column is not None and not isinstance(column, bool)
+        }
         return replace(self, **taken)
 
 
@@ -256,12 +253,8 @@ class Tally:
         """What became of all these records."""
         total = cls()
         for tally in tallies:
-            total.events += tally.events
-            total.ungoverned += tally.ungoverned
-            total.exempt += tally.exempt
-            total.repeated += tally.repeated
-            total.outside += tally.outside
-            total.rejected += tally.rejected
+            for count in ("events", "ungoverned", "exempt", "repeated", "outside", "rejected"):
+                setattr(total, count, getattr(total, count) + getattr(tally, count))
             total.rejects += tally.rejects
             total.unread = {**tally.unread, **total.unread}
             for dialect, shown in tally.noted.items():

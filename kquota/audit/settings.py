@@ -71,15 +71,24 @@ class AuditSettings:
         """How counters are kept together: predictions need the bytes and the thread time of one connection."""
         if self.together is not Together.COUNTER or not self.predicts or self.question is not None:
             return self.together
-        keys = {
-            key
-            for history in self.variants
-            for quotas in history.snapshots
-            for _, values in quotas.items()
-            for key in values
-        }
-        both = QuotaKey.REQUEST_PERCENTAGE in keys and not keys.isdisjoint(BYTE_RATES)
+        both = QuotaKey.REQUEST_PERCENTAGE in self.keys and not self.keys.isdisjoint(BYTE_RATES)
         return together(*self.variants) if both else self.together
+
+    @cached_property
+    def keys(self) -> frozenset[QuotaKey]:
+        """The keys that anybody ever has a quota of, under any of the variants."""
+        snapshots = (snapshot for history in self.variants for snapshot in history.snapshots)
+        return frozenset(key for snapshot in snapshots for values in snapshot.values() for key in values)
+
+    @property
+    def sizes_fetches(self) -> bool:
+        """Whether the sizes of fetches matter: whether any consumer ever has a quota on bytes."""
+        return QuotaKey.CONSUMER_BYTE_RATE in self.keys
+
+    @property
+    def limits_ips(self) -> bool:
+        """Whether an ip ever has a quota."""
+        return QuotaKey.CONNECTION_CREATION_RATE in self.keys
 
     @property
     def variants(self) -> tuple[QuotaHistory, ...]:

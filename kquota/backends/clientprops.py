@@ -19,14 +19,13 @@ from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OA
 from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sasl, Scram
 from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
+from kquota.core.quotas.quota import JAVA_BLANKS
 from kquota.errors import InputError
 from kquota.files import read_text
 
 if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
-_BLANKS = "".join(map(chr, range(0x21)))
-"""What Java trims."""
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
@@ -41,7 +40,7 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
     replaced. Raises InputError for what cannot be used, MissingDependency.
     """
     # As `ConfigDef.parseType` does, with passwords too: a blank at the end of a line is no part of it.
-    properties = {name: value.strip(_BLANKS) for name, value in resolved(read_properties(file), file).items()}
+    properties = {name: value.strip(JAVA_BLANKS) for name, value in resolved(read_properties(file), file).items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise InputError(

@@ -17,8 +17,8 @@ class MemoryBackend(QuotaBackend):
         self._snapshot = snapshot if snapshot is not None else QuotaSnapshot()
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
-        matching = ((entity, values) for entity, values in self._snapshot.items() if filter.matches(entity))
-        return QuotaSnapshot.of(matching, self._snapshot.problems)
+        matching = {entity: values for entity, values in self._snapshot.items() if filter.matches(entity)}
+        return QuotaSnapshot(matching, self._snapshot.problems)
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         quotas = dict(self._snapshot)
@@ -33,7 +33,7 @@ class MemoryBackend(QuotaBackend):
             quotas[alteration.entity] = after
             results.append(AlterResult(alteration.entity, before, after))
         if not validate_only:
-            self._snapshot = QuotaSnapshot.of(quotas.items(), self._snapshot.problems)
+            self._snapshot = QuotaSnapshot(quotas, self._snapshot.problems)
         return tuple(results)
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:

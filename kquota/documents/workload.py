@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kquota.core.enforcement import QuotaWindows
+from kquota.core.enforcement.apis import CONNECT_API, api_named
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation.apis import CONNECT_API, api_named
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, TOPIC_APIS, Brokers, Burst, Change, Client, Workload
 from kquota.documents.encoding import Document, read_document
 from kquota.documents.quotas import quotas_of, read_entity

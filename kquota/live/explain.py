@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
-from kquota.core.resolve.resolver import Resolver, Sensor, encode_user
+from kquota.core.resolve.resolver import Resolver, Sensor, encode_user, tagged
 from kquota.errors import KquotaError
 from kquota.live.sources import Prometheus
 from kquota.live.watching import View
@@ -180,10 +180,7 @@ def _selector(labels: Mapping[str, str]) -> str:
 
 def lift(use: Use) -> Entity:
     """The entity whose quota lifts this counter and no other: its tags by name, whatever default governs it now."""
-    counter = use.counter
-    if counter.key is QuotaKey.CONNECTION_CREATION_RATE:
-        return Entity(ip=counter.client_id)
-    return Entity(user=counter.user or None, client_id=counter.client_id or None)
+    return tagged(*use.counter[1:])
 
 
 def lifted(use: Use) -> Value:

@@ -222,7 +222,7 @@ def test_foreign_fields(damage: dict[str, Any]) -> None:
         charges(create(("a", 1, OK)) | damage)
 
 
-IVAN = QuotaSnapshot.of([(Entity("ivan"), {QuotaKey.CONTROLLER_MUTATION_RATE: 1})])
+IVAN = QuotaSnapshot({Entity("ivan"): {QuotaKey.CONTROLLER_MUTATION_RATE: 1}})
 
 
 def audit(folder: Path, *lines: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:

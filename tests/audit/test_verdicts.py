@@ -26,7 +26,7 @@ from kquota.cli.main import cli
 from kquota.cli.report.words import verdict_lines
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, MutationSensor
-from kquota.core.enforcement.exempt import EXEMPTIONS
+from kquota.core.enforcement.apis import EXEMPTIONS
 from kquota.core.findings.verdicts import Governed, QuotaVerdict, Verdict, verdicts
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey

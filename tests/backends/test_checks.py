@@ -15,8 +15,8 @@ from kquota.backends.addresses import Server
 from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
 from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
+from kquota.backends.kafka.session import SIGNS, release_of
 from kquota.backends.wire import ApiVersion
-from kquota.backends.wire.releases import SIGNS, release_of
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 from kquota.backends.zookeeper.checks import check_ensemble
 from kquota.core.check import Check, State

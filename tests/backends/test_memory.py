@@ -14,7 +14,7 @@ class TestMemoryBackend(BackendContract):
         return MemoryBackend()
 
     def test_it_starts_from_a_snapshot_and_leaves_that_alone(self) -> None:
-        snapshot = QuotaSnapshot.of([(U1, {PRODUCER: 1})], [Problem("quotas.yaml:3", "unknown key")])
+        snapshot = QuotaSnapshot({U1: {PRODUCER: 1}}, (Problem("quotas.yaml:3", "unknown key"),))
         with MemoryBackend(snapshot) as backend:
             backend.alter([rate(U1, 2)])
             assert backend.describe().problems == snapshot.problems

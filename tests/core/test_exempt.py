@@ -3,7 +3,7 @@
 import pytest
 
 from kquota.audit.sources.request_line import JSON_LOG
-from kquota.core.enforcement.exempt import exempt_apis, is_spared
+from kquota.core.enforcement.apis import exempt_apis, is_spared
 from kquota.core.quotas.version import Version
 
 NOW: Version = (4, 3, 1)

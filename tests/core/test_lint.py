@@ -155,7 +155,7 @@ def test_what_shadows_is_the_reason(snapshot: QuotaSnapshot) -> None:
                 for entity, values in snapshot.items()
                 if entity == finding.entity or not (entity.user is DEFAULT and entity.ip is None)
             }
-            assert finding.entity in governed(QuotaSnapshot.of(rest.items()), finding.key)
+            assert finding.entity in governed(QuotaSnapshot(rest), finding.key)
         elif finding.rule.name == "shadowed" and finding.by is not None:
             assert finding.key is not None
             assert finding.entity is not None

@@ -190,7 +190,7 @@ def history(moments: Sequence[int]) -> QuotaHistory:
         for entity, changed in quotas:
             added = {QuotaKey.parse(key): value for key, value in changed.items()}
             values[entity_of(entity)] = {**values.get(entity_of(entity), {}), **added}
-        snapshots.append(QuotaSnapshot.of(values.items()))
+        snapshots.append(QuotaSnapshot(values))
     return QuotaHistory(tuple(snapshots), tuple(moments))
 
 

@@ -25,14 +25,12 @@ from kquota.audit.ledger.rows import Ledger, fingerprint
 from kquota.audit.ledger.timeline import worst
 from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, read, request_log
-from kquota.audit.sources.connections import ConnectionLog, limits_ips
+from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS
 from kquota.audit.sources.samples import Samples
 from kquota.core.findings.verdicts import Governed
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.resolve.resolver import Resolver
 
 ROWS_PER_BUCKET: Final = 1_000_000
 """A bucket for so many rows: the counters of one bucket at a time are in the memory of a process."""
@@ -67,19 +65,13 @@ def bucket_count(splits: Sequence[Split], cores: int) -> int:
 def rebuilding(splits: Sequence[Split], settings: AuditSettings) -> AuditSettings:
     """The settings; where the sizes of throttled fetches are rebuilt, all counters of a broker are kept together."""
     logs = any(split.dialect == request_log.DIALECT for split in splits)
-    return replace(settings, together=Together.BROKER) if logs and sizes_fetches(settings) else settings
-
-
-def sizes_fetches(settings: AuditSettings) -> bool:
-    """Whether the sizes of fetches matter: whether any consumer ever has a quota on bytes."""
-    key = QuotaKey.CONSUMER_BYTE_RATE
-    return any(Resolver.of(quotas, key).values for history in settings.variants for quotas in history.snapshots)
+    return replace(settings, together=Together.BROKER) if logs and settings.sizes_fetches else settings
 
 
 def charged(splits: Iterable[tuple[int, Split]], charger: Charger, buckets: int) -> Iterator[tuple[int, Parcel]]:
     """The first half: (bucket, parcel) of the splits of one task, numbered in the order of the export."""
     tally, settings = Tally(), charger.settings
-    reading = replace(settings.read, addresses=limits_ips(settings.variants), data=sizes_fetches(settings))
+    reading = replace(settings.read, addresses=settings.limits_ips, data=settings.sizes_fetches)
     pieces = (
         ((number, part), piece) for number, split in splits for part, piece in enumerate(read(split, reading, tally))
     )

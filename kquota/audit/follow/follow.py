@@ -22,7 +22,7 @@ from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
-from kquota.audit.sources.connections import ConnectionLog, limits_ips
+from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.requests import REQUESTS, Requests
 from kquota.core.change.history import QuotaHistory
@@ -281,9 +281,9 @@ class Follower:
                 if isinstance(parcel, Ledger):
                     yield replace(parcel, ordinal=ordinal)
                 elif isinstance(parcel, stages.Placed):
-                    if not isinstance(parcel.log, DataLog) or stages.sizes_fetches(settings):
+                    if not isinstance(parcel.log, DataLog) or settings.sizes_fetches:
                         yield parcel._replace(ordinal=ordinal)
-                elif not isinstance(parcel, ConnectionLog) or limits_ips(settings.variants):
+                elif not isinstance(parcel, ConnectionLog) or settings.limits_ips:
                     yield parcel
 
         return result(local.in_buckets(parcels(), settings, self._spool.size), settings, what, "local")
@@ -309,16 +309,6 @@ class Follower:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
-    @property
-    def spool_bytes(self) -> int:
-        """What is kept for the findings."""
-        return self._spool.size
-
-    def state_bytes(self) -> tuple[int, int]:
-        """(counters, bytes of their states)."""
-        count = sum(len(counters.refs) for counters in self._counters.values())
-        return count, sum(len(counters.dumps()) for counters in self._counters.values())
-
     # --- reading ---
 
     def _reading_settings(self) -> ReadSettings:
@@ -327,8 +317,8 @@ class Follower:
         return replace(
             settings.read,
             # They are for the findings alone. Quotas that may change may need them one day.
-            addresses=kept and (live or limits_ips(settings.variants)),
-            data=kept and (live or stages.sizes_fetches(settings)),
+            addresses=kept and (live or settings.limits_ips),
+            data=kept and (live or settings.sizes_fetches),
         )
 
     def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[_Waiting]]) -> None:

@@ -7,12 +7,8 @@ before its first request. `kquota.audit.evidence.connections` says what follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-
-from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.entity import DEFAULT, Entity
 
 OPENING_API: Final = "api_versions"
 """What clients ask first, as soon as they are connected (Kafka 0.10 and later)."""
@@ -49,11 +45,3 @@ class ConnectionLog:
         for ip, firsts in other.firsts.items():
             for connection, first in firsts.items():
                 self.add(ip, connection, first.time_ms, opens=first.opens)
-
-
-def limits_ips(histories: Iterable[QuotaHistory]) -> bool:
-    """Whether an ip ever has a quota."""
-    default = Entity(ip=DEFAULT)
-    return any(
-        default in snapshot or bool(snapshot.addresses) for history in histories for snapshot in history.snapshots
-    )

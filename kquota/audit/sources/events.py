@@ -17,9 +17,9 @@ from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.mutations import batches as topic_batches
 from kquota.audit.sources.samples import Samples
+from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PERMISSIVE, PRODUCE
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, TOPIC_APIS, Brokers, Client, Events, Workload
 from kquota.errors import InputError
 

@@ -30,7 +30,7 @@ from kquota.audit.sources.moments import FORMS
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.request_text import parse_text
 from kquota.audit.sources.sizes import SHARE_FETCH_EMPTY, fetch_response_size, produce_request_size
-from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
+from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, exempt_apis
 
 _DAY_S: Final = 86_400
 _TOOK: Final = ("totalTimeMs", "localTimeMs", "throttleTimeMs", "responseQueueTimeMs", "sendTimeMs")

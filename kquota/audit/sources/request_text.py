@@ -22,8 +22,7 @@ from typing import Any, Final
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.sources.event import UsageEvent, check_moment, check_times, client_address, position_of
 from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
-from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared
-from kquota.core.simulation.apis import APIS
+from kquota.core.enforcement.apis import APIS, CLUSTER_AUTHORIZATION_FAILED, is_spared
 
 _LAST: Final = (2, 7, 0)
 """The last release line that writes this form; what is exempt there is taken to be exempt before."""

@@ -44,7 +44,7 @@ from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines
 from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
-from kquota.core.enforcement.exempt import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
+from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
 from kquota.core.enforcement.kind import CONNECTION, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.entity import address

@@ -13,9 +13,8 @@ from kquota.backends.greeting import unreached
 from kquota.backends.kafka.codes import NONE, error_of
 from kquota.backends.kafka.connection import Connection, Deadline, Lost, Step, login_wanted
 from kquota.backends.kafka.security import KafkaSecurity
-from kquota.backends.kafka.session import DESCRIBE_QUORUM, another_product
+from kquota.backends.kafka.session import DESCRIBE_QUORUM, another_product, release_of
 from kquota.backends.tls import Tls, client_context
-from kquota.backends.wire.releases import release_of
 from kquota.core.check import Check, failure, ok, warning
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 

@@ -15,10 +15,10 @@ from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn
 from kquota.cli.text import first_of
 from kquota.cli.views import View, shown_as
+from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.workload import Workload
 from kquota.simulations import Traffic, needed, planned_traffic, ready, recorded_traffic
 

@@ -18,7 +18,7 @@ from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, share_of_limit
-from kquota.core.resolve.resolver import Level
+from kquota.core.resolve.resolver import Level, tagged
 from kquota.core.tabular import beside
 
 
@@ -130,11 +130,7 @@ class Finding:
     def of(self) -> Entity | None:
         """The entity with a counter of just these tags; None for clients without a name."""
         user, _, client_id = self.sensor.partition(":")
-        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
-            return Entity(ip=client_id)
-        if not user and not client_id:
-            return None
-        return Entity(user=unquote(user) or None, client_id=client_id or None)
+        return tagged(self.key, unquote(user), client_id) if user or client_id else None
 
     @property
     def throttled(self) -> bool:

@@ -19,7 +19,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, share_of_limit
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
-from kquota.core.resolve.resolver import Level, Resolution, Resolver, Sensor, encode_user, resolve_ip
+from kquota.core.resolve.resolver import Level, Resolution, Resolver, Sensor, encode_user, resolve_ip, tagged
 
 
 class Counter(NamedTuple):
@@ -40,9 +40,7 @@ class Counter(NamedTuple):
     @property
     def subject(self) -> str:
         """The tags as the text of an entity: `user=alice,client-id=app1`, `ip=10.0.0.1`."""
-        if self.key is QuotaKey.CONNECTION_CREATION_RATE:
-            return str(Entity(ip=self.client_id))
-        return str(Entity(user=self.user or None, client_id=self.client_id or None))
+        return str(tagged(*self[1:]))
 
     @property
     def whom(self) -> str:

@@ -319,7 +319,7 @@ def share_of_limit(rate: float, limit: Value) -> float | None:
 _JAVA_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[dDfF]?)\Z", re.ASCII)
 _JAVA_LONG = re.compile(r"[+-]?\d+\Z", re.ASCII)
 # What `String.trim` cuts off, and so does Double.parseDouble; str.strip knows other blanks.
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def parse_stored(key: QuotaKey, text: str) -> Value | None:
@@ -337,7 +337,7 @@ def parse_stored(key: QuotaKey, text: str) -> Value | None:
             return None
         number = -int(digits or "0") if text.startswith("-") else int(digits or "0")
         return number if -maximum - 1 <= number <= maximum else None
-    stripped = text.strip(_JAVA_BLANKS)
+    stripped = text.strip(JAVA_BLANKS)
     if not _JAVA_DOUBLE.match(stripped):
         return None
     return canonical(float(stripped.rstrip("dDfF") if not stripped.endswith(("NaN", "Infinity")) else stripped))

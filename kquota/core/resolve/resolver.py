@@ -82,6 +82,13 @@ class Sensor:
         return f"{self.user}:{self.client_id}"
 
 
+def tagged(key: QuotaKey, user: str, client_id: str) -> Entity:
+    """The entity with a counter of just these tags; a tag that it does not have is empty, and of connections an ip."""
+    if key is QuotaKey.CONNECTION_CREATION_RATE:
+        return Entity(ip=client_id)
+    return Entity(user=user or None, client_id=client_id or None)
+
+
 @dataclass(frozen=True, slots=True)
 class Shadowed:
     """A quota that would apply if the ones before it were not set."""

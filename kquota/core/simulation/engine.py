@@ -16,13 +16,13 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Mode, kernel
+from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.enforcement.kernel import as_list, as_rows, set_field
 from kquota.core.enforcement.kind import MUTATION, REQUEST
 from kquota.core.enforcement.replay import NEVER
 from kquota.core.enforcement.traffic.state import BEGIN, NONE, Account, Connection, Traffic
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.connections import Accepting
 from kquota.core.simulation.members import (
     Counter,

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from kquota.core.enforcement import UNLIMITED_IP
+from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Resolution, Resolver, Sensor, enabled_mask, resolve_ip
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.core.simulation.result import CONTROLLER
 from kquota.core.simulation.workload import Client, Workload, plan
 

@@ -7,13 +7,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kquota.core.enforcement import QuotaWindows
-from kquota.core.enforcement.exempt import is_spared
+from kquota.core.enforcement.apis import CONNECT_API, is_spared
 from kquota.core.enforcement.traffic.state import Segment
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.snapshot import Ignored
 from kquota.core.quotas.version import CONNECTION_RATES, KEYS, Version, ignored
-from kquota.core.simulation.apis import CONNECT_API
 from kquota.errors import InputError
 
 PRODUCE_API: Final = "produce"
@@ -86,7 +85,7 @@ class Client:
     """Whether it waits for the throttle time of a response by itself (clients since 2.0)."""
     acks: int = -1
     exempt: bool = False
-    """Whether the request quota does not charge its thread time (`kquota.core.enforcement.exempt`)."""
+    """Whether the request quota does not charge its thread time (`kquota.core.enforcement.apis`)."""
     nanos: int = 0
     """Request-handler time of a request, ns."""
     nanos_per_mib: int = 0

@@ -181,10 +181,10 @@ def topics(brokers: int = 1) -> dict[str, int]:
 def quotas(name: str, brokers: int = 1) -> QuotaSnapshot:
     """The quotas of a set."""
     if name == "none":
-        return QuotaSnapshot.of([(Entity(client_id="sat"), {PRODUCE: UNLIMITED_SAT // brokers})])
+        return QuotaSnapshot({Entity(client_id="sat"): {PRODUCE: UNLIMITED_SAT // brokers}})
     column = SETS.index(name) - 1
     found = []
     for entity, key, *limits in LIMITS:
         limit = limits[column]
         found.append((entity, {key: round(limit / brokers) if key in (PRODUCE, FETCH) else limit}))
-    return QuotaSnapshot.of(found)
+    return QuotaSnapshot(dict(found))
