@@ -102,26 +102,16 @@ def apply(plan: Plan, backend: QuotaBackend, terms: Terms) -> ApplyReport:
                 held.enter_context(backend.alone(stop))
             except Stopped:
                 return ApplyReport(skipped=tuple(change.entity for change in plan.changes), interrupted=True)
-            due, conflicts = still_due(plan, _shown(backend, plan.changes))
-            if conflicts:
-                named = ", ".join(map(str, conflicts[:3]))
-                named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
-                raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
-            pending = {change.entity for change in due.changes}
-            already = tuple(change.entity for change in plan.changes if change.entity not in pending)
-            due, unwritable = _writable(due) if undoing else (due, {})
+            due, already, unwritable = rehearsed(plan, backend, undoing)
             if not due:
-                if unwritable:
-                    raise next(iter(unwritable.values()))
                 if not undoing and not terms.kept:
                     return ApplyReport(already=already)
                 # Nothing is left to write: the journal knows by this entry that something was taken back, or ends.
                 entry = terms.begin(due)
                 return terms.finished(ApplyReport(already=already, entry=entry.id), entry)
-            due, refused = _rehearsed(due, backend, undoing)
-            unwritable |= refused
             if stop():
-                return ApplyReport(already=already, skipped=tuple(pending), interrupted=True)
+                left = tuple(change.entity for change in plan.changes if change.entity not in already)
+                return ApplyReport(already=already, skipped=left, interrupted=True)
             entry = terms.begin(due)
             writing.callback(terms.journal.release, entry)
             terms.begun(entry)
@@ -161,7 +151,27 @@ def _writable(plan: Plan) -> tuple[Plan, dict[Entity, KquotaError]]:
     return replace(plan, changes=changes), unwritable
 
 
-def _rehearsed(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:
+def rehearsed(
+    plan: Plan, backend: QuotaBackend, undoing: bool
+) -> tuple[Plan, tuple[Entity, ...], dict[Entity, KquotaError]]:
+    """What `apply` would write, what is there already, and what an undo has to leave out. Raises as `apply` does."""
+    due, conflicts = still_due(plan, _shown(backend, plan.changes))
+    if conflicts:
+        named = ", ".join(map(str, conflicts[:3]))
+        named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+        raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
+    pending = {change.entity for change in due.changes}
+    already = tuple(change.entity for change in plan.changes if change.entity not in pending)
+    due, unwritable = _writable(due) if undoing else (due, {})
+    if due:
+        due, refused = _validated(due, backend, undoing)
+        unwritable |= refused
+    elif unwritable:
+        raise next(iter(unwritable.values()))
+    return due, already, unwritable
+
+
+def _validated(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:
     """The plan after a dry run, with the forms that the store has; and the entities that an undo has to leave out.
 
     Raises the first error of the cluster, but for values that an undo cannot restore there while it can others.

@@ -23,7 +23,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable
 from kquota.leases import Leases
-from kquota.reconcile import Terms, apply
+from kquota.reconcile import Terms, apply, rehearsed
 from tests.conftest import new_chroot
 from tests.core.strategies import snapshots
 from tests.support.scheduling import examples
@@ -374,6 +374,7 @@ def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     assert done.entry is not None
     back = journal.read().entry(done.entry).made.inverse
+    assert [*rehearsed(back, backend, undoing=True)[2]] == [ALICE]
     report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
     assert report.outcome == "incomplete"
     assert [entity for entity, _ in report.failed] == [ALICE]

@@ -86,7 +86,12 @@ def carry_out(
         leases.note_changed(wanted, known.ended_by(planned) if terms.expires is None else (), terms.expires)
     if writing.dry_run:
         consent.rehearse(planned.objections, writing)
-        return ExitCode.OK
+        # What a reconcile ends later may lie below what it would end first.
+        undoing, checks = terms.undoes is not None, terms.command != "reconcile"
+        left_out = reconcile.rehearsed(planned, backend, undoing)[2] if checks else {}
+        for entity, error in left_out.items():
+            say(f"kquota: {entity_text(entity)}: {error.message}")
+        return ExitCode.PARTIAL if left_out else ExitCode.OK
     if not due and not wanted:
         _show(ApplyReport(already=tuple(already)), planned, terms)
         return ExitCode.OK

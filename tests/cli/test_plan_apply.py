@@ -233,10 +233,19 @@ def test_a_plan_is_refused_when_the_cluster_changed(cluster: Cluster) -> None:
     assert cluster("plan", "quotas.yaml", "--out", "plan.json").code == 0
     cluster.alter("--user alice --add-config producer_byte_rate=7MB")
     before = cluster.quotas()
-    done = cluster("apply", "plan.json", "--yes")
-    assert done.code == 7
-    assert "changed by somebody else in the meantime: user=alice" in done.err
+    for option in ("--yes", "--dry-run"):
+        done = cluster("apply", "plan.json", option)
+        assert done.code == 7
+        assert "changed by somebody else in the meantime: user=alice" in done.err
     assert cluster.quotas() == before
+
+
+def test_a_dry_run_fails_on_what_the_cluster_would_refuse(cluster: Cluster) -> None:
+    entry = {"entity": {"ip": "nosuchhost.invalid"}, "values": {"connection_creation_rate": 5}}
+    cluster.file.write_text(json.dumps({"kind": "kquota.quotas", "version": 1, "quotas": [entry]}), encoding="utf-8")
+    for option in ("--yes", "--dry-run"):
+        done = cluster("apply", "quotas.yaml", option)
+        assert (done.code, "not a valid IP or resolvable host" in done.err) == (3, True), done
 
 
 def test_nothing_is_done_without_a_yes(cluster: Cluster) -> None:
