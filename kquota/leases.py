@@ -19,6 +19,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value, differ
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.tabular import grouped
 from kquota.documents.journal import Command, Entry, Journal, Kept, Pages, Unreadable, number_of
 
 _MANY = 20
@@ -148,12 +149,9 @@ class Leases:
         """The leases whose time is over, and that wait for no other lease."""
         return tuple(lease for lease in self.all if lease.is_overdue(now) and not lease.covered)
 
-    def due(self, now: int) -> Mapping[str, tuple[Lease, ...]]:
+    def due(self, now: int) -> Mapping[str, Sequence[Lease]]:
         """What can be taken back now, by the id of the entry, the newest first."""
-        due: dict[str, list[Lease]] = {}
-        for lease in reversed(self.overdue(now)):
-            due.setdefault(lease.entry.id, []).append(lease)
-        return {id: tuple(leases) for id, leases in due.items()}
+        return grouped(reversed(self.overdue(now)), lambda lease: lease.entry.id)
 
     def shown_in(self, snapshot: QuotaSnapshot) -> tuple[Lease, ...]:
         """The leases whose values a snapshot shows, of entities that are in it."""
@@ -274,10 +272,8 @@ def settles(command: Command, outcome: Outcome | None) -> bool:
 
 def kept(leases: Iterable[Lease]) -> Kept:
     """The values of leases, as the journal has them: the keys of each entity."""
-    by_entity: dict[Entity, list[QuotaKey]] = {}
-    for lease in leases:
-        by_entity.setdefault(lease.entity, []).append(lease.key)
-    return tuple((entity, tuple(keys)) for entity, keys in by_entity.items())
+    by_entity = grouped(leases, lambda lease: lease.entity)
+    return tuple((entity, tuple(lease.key for lease in group)) for entity, group in by_entity.items())
 
 
 def read_leases(journal: Journal, cluster: str | Cluster, more: Sequence[Entry] = ()) -> Leases:

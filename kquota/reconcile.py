@@ -20,6 +20,7 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.tabular import grouped
 from kquota.documents.journal import Command, Entry, Journal, Kept
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
 
@@ -202,9 +203,7 @@ def _batches(writes: Sequence[_Each]) -> Iterator[list[_Each]]:
 
     In ZooKeeper the pairs are nodes below the user's, which can go only together with the last of them.
     """
-    groups: dict[object, list[_Each]] = {}
-    for write in writes:
-        groups.setdefault(write.entity if write.entity.user is None else write.entity.user, []).append(write)
+    groups = grouped(writes, lambda write: write.entity.user or write.entity)
     batch: list[_Each] = []
     for group in groups.values():
         if batch and len(batch) + len(group) > _BATCH:

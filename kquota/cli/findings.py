@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from kquota.core.findings.prediction import Closed
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.tabular import grouped
 from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
@@ -259,10 +261,8 @@ def _screen(
         of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    doubts: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.reason is not None and not finding.undetermined:
-            doubts.setdefault(finding.reason, []).append(finding)
+    doubtful = [finding for finding in findings if finding.reason is not None and not finding.undetermined]
+    doubts = grouped(doubtful, lambda finding: finding.reason)
     for doubt, doubted in [*doubts.items()][:2]:
         yield Note(safe(f"{_named(doubted)}: {doubt}"), by=warn)
     yield Note(
@@ -414,13 +414,10 @@ def _unread(quality: Tally) -> str:
 
 def _why_undetermined(findings: Sequence[Finding]) -> str:
     """Why counters are undetermined."""
-    counts: dict[str, int] = {}
-    for finding in findings:
-        reason = finding.reason or ""
-        counts[reason] = counts.get(reason, 0) + 1
+    counts = Counter(finding.reason or "" for finding in findings)
     if len(counts) == 1:
         return next(iter(counts))
-    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items(), key=lambda item: -item[1]))
+    return "; ".join(f"{count}: {reason}" for reason, count in counts.most_common())
 
 
 def _peak(finding: Finding) -> tuple[str, str]:

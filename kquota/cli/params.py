@@ -286,12 +286,6 @@ class ClusterOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         return None
 
-    def explained(self, ctx: click.Context) -> tuple[str, str]:
-        """The option as written, and its help."""
-        record = super().get_help_record(ctx)
-        assert record is not None
-        return record
-
 
 def _of_cluster(metavar: str, about: str, **how: Any) -> Any:
     return value(metavar, about, cls=ClusterOption, show_envvar="envvar" in how, **how)

@@ -24,8 +24,8 @@ from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, first_of, moment
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.filter import QuotaFilter
-from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import approximations, format_version, parse_version
+from kquota.core.tabular import grouped
 from kquota.errors import InputError, KquotaError
 from kquota.state import CLUSTER
 
@@ -372,10 +372,8 @@ def warn_approximations(kafka_version: str) -> None:
 
 def warn_ignored(ignored: Iterable[Ignored]) -> None:
     """Says which quotas the brokers do not enforce, a line on stderr for each key and reason."""
-    groups: dict[tuple[QuotaKey, str], dict[Entity, None]] = {}
-    for quota in ignored:
-        groups.setdefault((quota.key, quota.reason), {})[quota.entity] = None
-    for (key, reason), entities in groups.items():
+    for (key, reason), group in grouped(ignored, lambda quota: (quota.key, quota.reason)).items():
+        entities = dict.fromkeys(quota.entity for quota in group)
         warn(f"{key} of {first_of([*entities], entity_text)}: {reason}")
 
 

@@ -22,6 +22,7 @@ from kquota.core.findings.finding import subject
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.simulation.result import CONTROLLER, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Client, Workload
+from kquota.core.tabular import grouped
 from kquota.documents.limits import simulation_document
 from kquota.simulations import Needed, Ready
 
@@ -104,11 +105,8 @@ _CSV = """name broker user client_id ip api unit active_ms requests offered deli
 
 def _clients(result: Simulation, workload: Workload) -> Table:
     planned = {client.name: client for client in workload.clients}
-    groups: dict[str, list[ClientResult]] = {}
-    for client in result.clients:
-        groups.setdefault(client.group, []).append(client)
     return table_of(
-        groups.values(),
+        grouped(result.clients, lambda client: client.group).values(),
         [
             (Column("CLIENT", style="bold"), _called),
             (Column("OFFERED", number=True, spare=2), lambda some: _amount(some, planned[some[0].group], "offered")),
@@ -242,10 +240,10 @@ def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> lis
     Its broker is `all 3 brokers`, or their names; its times span all of them.
     """
     everywhere = {counter.broker for counter in counters} - {CONTROLLER}
-    groups: dict[tuple[object, ...], list[CounterResult]] = {}
-    for counter in counters:
-        cells = (_limits(counter), _throttled(counter), _when(counter, timed=False), _shared(counter))
-        groups.setdefault((str(counter.sensor), counter.key, *cells), []).append(counter)
+
+    def cells(counter: CounterResult) -> tuple[object, ...]:
+        shown = (_limits(counter), _throttled(counter), _when(counter, timed=False), _shared(counter))
+        return str(counter.sensor), counter.key, *shown
 
     def merged(group: list[CounterResult]) -> CounterResult:
         if len(group) == 1:
@@ -266,7 +264,7 @@ def alike(counters: Sequence[CounterResult], *, every_name: bool = False) -> lis
             recovered=all(counter.recovered for counter in group),
         )
 
-    return [merged(group) for group in groups.values()]
+    return [*map(merged, grouped(counters, cells).values())]
 
 
 _NAMES = 3

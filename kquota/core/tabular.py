@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 from kquota.errors import MissingDependency
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def beside(*names: str, alone: bool = False) -> Mapping[str, Any]:
@@ -41,6 +44,14 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
             return None
         value = value[int(step)] if step.isdigit() else getattr(value, step)
     return value
+
+
+def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The things by what they have in common, in their order."""
+    groups: dict[K, list[T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
 
 
 @cache

@@ -10,6 +10,7 @@ from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
 from kquota.core.resolve.resolver import Resolver, Sensor, encode_user, tagged
+from kquota.core.tabular import grouped
 from kquota.errors import KquotaError
 from kquota.live.sources import Prometheus
 from kquota.live.watching import View
@@ -90,10 +91,7 @@ def concerning(wanted: Entity, view: View, brokers: Enforcers) -> tuple[tuple[Us
 
 def together(uses: Iterable[Use]) -> list[tuple[Use, ...]]:
     """The uses of each counter, over all brokers, in the order of the worst."""
-    by_counter: dict[tuple[object, ...], list[Use]] = {}
-    for use in uses:
-        by_counter.setdefault(use.counter[1:], []).append(use)
-    return [tuple(group) for group in by_counter.values()]
+    return [*map(tuple, grouped(uses, lambda use: use.counter[1:]).values())]
 
 
 def explain(uses: Sequence[Use], view: View, source: object, brokers: Enforcers) -> Explanation:

@@ -149,7 +149,9 @@ def _cluster_options() -> str:
     """The options of a cluster with their help."""
     command = click.command("cluster")(params.GIVEN.add("given", lambda **_: None))
     context = click.Context(command)
-    rows = [option.explained(context) for option in command.params if isinstance(option, params.ClusterOption)]
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    # By click's own method: the options themselves leave their help to this page.
+    rows = filter(None, (click.Option.get_help_record(option, context) for option in options))
     return _definitions([(name, re.sub(r"\s+", " ", about)) for name, about in rows], 38)
 
 

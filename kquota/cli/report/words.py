@@ -16,6 +16,7 @@ from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.resolve.resolver import encode_user
+from kquota.core.tabular import grouped
 
 _DOING: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "producing",
@@ -416,13 +417,11 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
     if not quotas:
         return []
     lines = [count_text(quotas)] if counts else []
-    reasons: dict[str, list[QuotaVerdict]] = {}
-    for quota in of(Verdict.UNDETERMINED, quotas):
-        reasons.setdefault(quota.reason or "", []).append(quota)
+    reasons = grouped(of(Verdict.UNDETERMINED, quotas), lambda quota: quota.reason or "")
     lines += [f"undetermined ({reason}): {quota_names(group)}" for reason, group in reasons.items()]
     ignored = [quota for quota in of(Verdict.NOT_THROTTLED, quotas) if quota.reason is not None]
-    for reason in dict.fromkeys(quota.reason for quota in ignored):
-        lines.append(f"{reason}: {quota_names([quota for quota in ignored if quota.reason == reason])}")
+    remarks = grouped(ignored, lambda quota: quota.reason)
+    lines += [f"{reason}: {quota_names(group)}" for reason, group in remarks.items()]
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     if nobody:
         several = f"under {len(nobody):,} quotas (-o json names them)"
@@ -432,8 +431,7 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
 
 def by_outcome(changes: Sequence[ClientChange]) -> dict[str, list[ClientChange]]:
     """The changes by their outcome in words."""
-    outcomes = dict.fromkeys(map(outcome, changes))
-    return {words: [change for change in changes if outcome(change) == words] for words in outcomes}
+    return grouped(changes, outcome)
 
 
 def changes(comparison: Comparison) -> str:
@@ -473,8 +471,4 @@ def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> li
 
 def quota_kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[QuotaVerdict]]:
     """The quotas by the kind of their entity, in words, and by their key."""
-    kinds: dict[tuple[str, QuotaKey], list[QuotaVerdict]] = {}
-    for quota in quotas:
-        kind = "-and-".join(kind.value for kind, _ in quota.entity.parts)
-        kinds.setdefault((kind, quota.key), []).append(quota)
-    return kinds
+    return grouped(quotas, lambda quota: ("-and-".join(kind.value for kind, _ in quota.entity.parts), quota.key))
