@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -12,7 +13,9 @@ from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.change.review import FELT
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import limit_text
-from kquota.documents.plan import plan_document, subject
+from kquota.documents.encoding import entry_lines
+from kquota.documents.plan import Line, plan_document, subject
+from kquota.documents.quotas import QuotaFile
 
 Labels = Mapping["Entity", Mapping[str, str]]
 
@@ -53,6 +56,9 @@ class Review:
     """What recorded usage says of the plan."""
     unnamed: int = 0
     """Entities of the cluster that the file does not name, and that no prune deletes."""
+    file: Path | None = None
+    line: Line = lambda entity: None
+    """At which line of the file an entity stands."""
 
 
 def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
@@ -96,7 +102,11 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
     def screen() -> Iterator[Part]:
         if planned:
             yield _table(planned, labels, brokers, words)
-        yield from _findings(findings)
+        if review is not None:
+            for finding in findings[:_MOST_FINDINGS]:
+                yield from finding_lines(finding, review.file, review.line)
+        if len(findings) > _MOST_FINDINGS:
+            yield _more(findings)
         yield Note(title)
         if planned.message is not None:
             yield Note(f"why: {safe(planned.message)}")
@@ -119,13 +129,6 @@ def _about_changes(planned: Plan, findings: Sequence[Finding]) -> tuple[Sequence
 
 _MOST_FINDINGS = 20
 """More would bury the changes."""
-
-
-def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
-    for finding in findings[:_MOST_FINDINGS]:
-        yield from finding_lines(finding)
-    if len(findings) > _MOST_FINDINGS:
-        yield _more(findings)
 
 
 def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
@@ -194,8 +197,21 @@ def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> 
     return Table(columns, rows, styles)
 
 
-def finding_lines(finding: Finding, where: str = "") -> Iterator[str]:
+def lines_of(quota_file: QuotaFile, file: Path, findings: Sequence[Finding]) -> Line:
+    """At which lines of its file the entities stand that something is found about."""
+    lines = entry_lines(file, "quotas") if findings and not quota_file.lines else ()
+
+    def line(entity: Entity | None) -> int | None:
+        number = None if entity is None else quota_file.entries.get(entity)
+        return None if number is None or entity is None else quota_file.lines.get(entity) or lines[number]
+
+    return line
+
+
+def finding_lines(finding: Finding, file: Path | None, line: Line) -> Iterator[str]:
     """What is wrong, in a line that begins with where, and the proof in another."""
+    at = line(finding.entity)
+    where = "" if at is None else f"{safe(file)}:{at}: "
     word = click.style(str(finding.severity), fg=_COLOURS[str(finding.severity)], bold=True)
     yield f"{where}{word}: {safe(subject(finding))}: {safe(finding.message)} [{finding.rule.name}]"
     yield f"    {safe(finding.proof)}"

@@ -12,16 +12,15 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.options import argument, choice, count, value, values
-from kquota.cli.plans import finding_lines
+from kquota.cli.plans import finding_lines, lines_of
 from kquota.cli.text import many, safe
 from kquota.cli.views import Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
 from kquota.core.change.lint import Facts, Finding, Severity, lint
-from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
-from kquota.documents.encoding import entry_lines, to_json
+from kquota.documents.encoding import to_json
 from kquota.documents.plan import Line, lint_document, sarif_document, subject
 from kquota.documents.quotas import QuotaFile
 
@@ -100,13 +99,7 @@ def _about(findings: Sequence[Finding], match: NamePatterns) -> Sequence[Finding
 def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatterns) -> tuple[Sequence[Finding], Line]:
     every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     findings = _about(every, match)
-    lines = entry_lines(file, "quotas") if findings and not quota_file.lines else ()
-
-    def line(entity: Entity | None) -> int | None:
-        number = None if entity is None else quota_file.entries.get(entity)
-        return None if number is None or entity is None else quota_file.lines.get(entity) or lines[number]
-
-    return findings, line
+    return findings, lines_of(quota_file, file, findings)
 
 
 def found_view(findings: Sequence[Finding], file: Path | None, line: Line) -> View:
@@ -134,8 +127,7 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
     for finding in sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0)):
-        at = line(finding.entity)
-        yield from finding_lines(finding, f"{safe(file)}:{at}: " if at is not None else "")
+        yield from finding_lines(finding, file, line)
         yield f"    {click.style('hint:', bold=True)} {safe(finding.hint)}"
     counts = [(sum(finding.severity is severity for finding in findings), severity) for severity in reversed(Severity)]
     yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")

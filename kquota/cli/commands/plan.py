@@ -10,7 +10,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, consent, grammar, leases, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import argument, choice, count, flag, path, values
-from kquota.cli.plans import Review, plan_view
+from kquota.cli.plans import Review, lines_of, plan_view
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import code, safe
 from kquota.cli.usage import RECORDED_UNDER
@@ -96,7 +96,9 @@ def command(
         rest = (entity for entity in current if entity not in quota_file.entries)
         unnamed = sum(selected(entity, quota_file.unmanaged) is None for entity in rest)
     answers, seen = _under(usage, planned, current, source.file, facts, recorded_under)
-    review = Review(brokers or live.brokers, concerning(findings, named), seen, unnamed)
+    findings = concerning(findings, named)
+    line = lines_of(quota_file, file, findings)
+    review = Review(brokers or live.brokers, findings, seen, unnamed, file, line)
     asked = "--exit-code" if exit_code and planned else ""
     code = show(replace(plan_view(planned, quota_file.labels, review), asked=asked), output)
     if live.leases is not None:
