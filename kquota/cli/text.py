@@ -227,8 +227,8 @@ def _shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int]
     return widths
 
 
-_UNITS = re.compile(r"\s+|[^\s,=/]*(?:/s\b[),;]*|[,=/]+)|[^\s,=/]+")
-"""What stays on one line where it fits: words, and the parts of entities, addresses and paths."""
+_UNITS = re.compile(r"\s+|\(?\d[\d.]* [kMGT]?i?B/s\b[),;]*|[^\s,=/]*(?:/s\b[),;]*|[,=/]+)|[^\s,=/]+")
+"""What stays on one line where it fits: words, rates, and the parts of entities, addresses and paths."""
 
 
 def fold(text: str, width: int) -> list[str]:

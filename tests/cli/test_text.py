@@ -56,6 +56,6 @@ def test_a_column_stays_while_it_tells_rows_apart() -> None:
 
 
 def test_a_rate_keeps_its_unit_together() -> None:
-    assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1 (1", "MB/s), x"]
+    assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1", "(1 MB/s), x"]
     assert fold("of producer_byte_rate", 19) == ["of", "producer_byte_rate"]
     assert fold("/var/log/kafka", 9) == ["/var/log/", "kafka"]
