@@ -188,7 +188,8 @@ def _selection(
     chosen: dict[EntityType, tuple[Match, ...]] = {}
     for kind, matches in (*short, *long):
         if kind in chosen:
-            raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural}")
+            way = "name each by --entity TYPE=NAME, such as user=<default>"
+            raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural} ({way})")
         chosen[kind] = tuple(dict.fromkeys(matches))
     if sum(len(matches) > 1 for matches in chosen.values()) > 1:
         raise click.UsageError(

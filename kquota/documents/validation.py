@@ -108,6 +108,8 @@ def _explained(problem: Any, numbers: Mapping[str, Sequence[int]]) -> Iterator[M
     elif problem.validator in ("oneOf", "anyOf") and all(cause.validator == "type" for cause in problem.context):
         wanted = dict.fromkeys(_form(cause) for cause in problem.context)
         message = f"expected {' or '.join(wanted)}, found {type_name(problem.instance)}"
+    if problem.instance is None and steps[-2:-1] == ["values"] and re.match(r"\d", str(steps[-1])):
+        hint = "a number has no commas: 1500000, or 1.5MB"  # a comma in braces begins another key
     yield Mistake(tuple(steps), message, hint)
 
 

@@ -193,3 +193,8 @@ def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:
 def test_no_command_lets_the_last_of_several_win() -> None:
     found = dict(commands(cli))
     assert [name for name, command in found.items() if not isinstance(command, Command)] == ["kafka-configs"]
+
+
+def test_a_name_beside_its_default_has_another_form(kquota: Kquota) -> None:
+    done = kquota("alter", "--user", "a", "--user-defaults", "--add-config", "producer_byte_rate=1MB", "--dry-run")
+    assert (done.code, "name each by --entity TYPE=NAME, such as user=<default>" in done.err) == (2, True)

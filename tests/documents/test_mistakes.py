@@ -26,6 +26,8 @@ ENTRIES = """\
   - entity: {user: frank}
     values: {producer_byte_rate: 1MB}
   - {user: grace, request_percentage: 10}
+  - entity: {user: heidi}
+    values: {producer_byte_rate: 1,5MB}
 """
 WRONG = [
     "line 4: quotas[0]: unknown quota key 'producer_byte_rat' (did you mean 'producer_byte_rate'?)",
@@ -42,6 +44,7 @@ WRONG = [
     "line 18: quotas[7]: 'values' is a required property",
     "line 18: quotas[7].user: unknown key (write entity: {user: …})",
     "line 18: quotas[7].request_percentage: unknown key (write values: {request_percentage: …})",
+    "line 20: quotas[8].values.5MB: expected number or string, found null (a number has no commas: 1500000, or 1.5MB)",
 ]
 
 

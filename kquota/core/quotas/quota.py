@@ -174,8 +174,8 @@ def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
 
 
 _NEARLY_BYTES = re.compile(r"(?P<prefix>[kmgt])(?P<binary>i?)(?:b|bytes?)?(?:/s(?:ec)?|ps)?", re.ASCII | re.I)
-_BITS = re.compile(r"[KMGT]i?b(?!y)", re.ASCII)
-"""`Mb` is how people write megabits, which may be meant."""
+_BITS = re.compile(r"[KMGT]i?b(?!y)|[kmgt]bps", re.ASCII)
+"""`Mb` and `mbps` are how people write megabits, which may be meant."""
 
 
 def _meant(text: str, unit: str) -> str | None:
