@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
 
 
-class Command(grammar.Command):
-    """A command that knows how it was called."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_CALLED] = shlex.join(["kquota", str(self.name), *args])
-        return super().parse_args(ctx, args)
-
-
-_CALLED = "kquota.audit.called"
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is wanted of an audit."""
@@ -141,7 +130,7 @@ def answered(
     if wanted.report is not None:
         from kquota.cli.report.page import write_report
 
-        called, kept = click.get_current_context().meta[_CALLED], str(asked.quarantine)
+        called, kept = click.get_current_context().meta[grammar.CALLED], str(asked.quarantine)
         write_report(wanted.report, result, settings, command=called, quarantine=kept, comparison=comparison)
         wrote(wanted.report)
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK

@@ -64,7 +64,7 @@ class Given:
 
     @classmethod
     def of(cls, **values: Any) -> Given:
-        """Values by the names of their parameters, as the present click context has them."""
+        """Values by the names of their parameters, as the present click context has them; others do not matter."""
         return cls({name: _given(name, values.get(name)) for name in ("context", *SETTINGS)})
 
     @property

@@ -1,5 +1,6 @@
 """How command lines are read: the classes of kquota's commands, and of groups of them."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,6 +20,8 @@ _RARE: Final = (
 )
 """The parameters that the help of a command with more options leaves to --help-all."""
 ALL_OPTIONS: Final = "kquota.help-all"
+CALLED: Final = "kquota.called"
+"""The command line, as a shell takes it."""
 
 
 class Command(click.Command):
@@ -44,6 +47,7 @@ class Command(click.Command):
         return [param for param in shown if param.name in _RARE] if len(shown) > _MOST + 1 else []  # and --help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[CALLED] = shlex.join(["kquota", str(self.name), *args])
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(given).items():
             if isinstance(param, click.Option) and times > 1 and not (param.multiple or param.count or param.is_flag):
@@ -65,9 +69,9 @@ _HELP_ALL = click.Option(
 )
 
 
-def command(name: str, kind: type[Command] = Command) -> Callable[[Callable[..., Any]], click.Command]:
+def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Makes a command of a function, with the options that its parameters declare."""
-    return lambda function: click.command(name, cls=kind)(declared(function))
+    return lambda function: click.command(name, cls=Command)(declared(function))
 
 
 class Group(click.Group):

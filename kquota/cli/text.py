@@ -17,10 +17,9 @@ import click
 
 from kquota.cli.streams import coloured, note
 from kquota.cli.streams import safe as safe  # noqa: PLC0414
-from kquota.core.duration import duration as _duration
+from kquota.core.duration import duration as duration  # noqa: PLC0414
 from kquota.core.quotas.entity import DEFAULT, Entity
 
-duration = _duration
 _LINES_AT_ONCE = 10_000
 R = TypeVar("R", bound=Sequence[object])
 T = TypeVar("T")

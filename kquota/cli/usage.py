@@ -171,7 +171,13 @@ class Asked:
             raise click.UsageError("--since has to be before --until")
         facts = session.with_release(self.facts, (self.named.live if against == "live" else self.named).access)
         broker = session.load_broker_settings(facts)
-        topic = None if self.topic is None else self.topic_client()
+        topic: dict[str, Any] = {}
+        if self.topic is not None:
+            from kquota.backends.kafka import librdkafka
+
+            access = self.given.access()
+            kafka = librdkafka.settings_of(*session.open_brokers(access), "kquota-audit")
+            topic = {"kafka": kafka, "timeout_s": access.timeout_s}
         if needs_quotas or self.named.is_named:
             quotas, other = self._quotas(against, prune=prune, only_a_file=self.topic is None)
         else:
@@ -182,10 +188,7 @@ class Asked:
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(ignored for snapshot in snapshots for ignored in snapshot.ignored)
         read = replace(settings.read, broker=self.broker, zone=self.log_timezone, num_partitions=self.num_partitions)
-        read = replace(read, since_ms=since_ms, until_ms=until_ms)
-        if topic is not None:
-            kafka, timeout_s = topic
-            read = replace(read, kafka=kafka, timeout_s=timeout_s)
+        read = replace(read, since_ms=since_ms, until_ms=until_ms, **topic)
         recorded = recorded_quotas(recorded_under)
         return replace(settings, in_force=bool(self.in_force), recorded_under=recorded, read=read)
 
@@ -217,13 +220,6 @@ class Asked:
         for name, given in how.items():
             if given is not None and not asked:
                 raise click.UsageError(f"{name} is of --prometheus URL: give that, too")
-
-    def topic_client(self) -> tuple[dict[str, Any], float]:
-        """(how librdkafka connects to the cluster with the topic, the seconds that it has to answer)."""
-        from kquota.backends.kafka import librdkafka
-
-        access = self.given.access()
-        return librdkafka.settings_of(*session.open_brokers(access), "kquota-audit"), access.timeout_s
 
     def _quotas(
         self, against: str | None, *, prune: bool, only_a_file: bool

@@ -4,7 +4,7 @@ from kquota.cli import audited, auditing, grammar, usage
 from kquota.cli.views import View, shown_as
 
 
-@grammar.command("audit", audited.Command)
+@grammar.command("audit")
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(*, asked: usage.Asked = usage.ASKED, wanted: audited.Wanted = audited.WANTED, output: str) -> View:
     """Show who would be throttled, when, by which quota, how much.

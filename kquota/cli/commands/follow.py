@@ -86,7 +86,7 @@ class Following:
             )
 
 
-@grammar.command("follow", audited.Command)
+@grammar.command("follow")
 @shown_as("table", "wide", "json", "csv", "markdown", takes_output=True)
 def command(
     *,

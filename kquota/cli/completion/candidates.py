@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 from kquota.access import Access, load_config, xdg_directory
 from kquota.cli import grammar, session
 from kquota.cli.completion import seconds_left
-from kquota.cli.contexts import SETTINGS, Given
+from kquota.cli.contexts import Given
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import write_text
@@ -49,7 +49,7 @@ def journal_ids(ctx: click.Context, incomplete: str) -> Items:
     cluster = None
     with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
         if "zookeeper" in ctx.params:
-            given = Given.of(**{name: ctx.params.get(name) for name in ("context", *SETTINGS)})
+            given = Given.of(**ctx.params)
             cluster = given.access().address
     ids = Journal(ctx.params.get("journal") or journal_folder()).ids(cluster)
     prints = dict.fromkeys(id.split("-")[1] for id in ids) if incomplete else {}
@@ -172,7 +172,7 @@ def known_names(ctx: click.Context) -> Names:
     Empty when they are not to be had in time.
     """
     with ctx.scope(cleanup=False):
-        given = Given.of(**{name: ctx.params.get(name) for name in ("context", *SETTINGS)})
+        given = Given.of(**ctx.params)
         source = session.QuotaSource(ctx.params.get("quotas"), given)
         cache = _cache_file(source)
         return _remembered(cache) or _fetched(source, cache) or {}
