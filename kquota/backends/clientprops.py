@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kquota.backends import stores
+from kquota.backends import jaas, stores
 from kquota.backends.addresses import PROTOCOLS
 from kquota.backends.kafka import KafkaSecurity
 from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
@@ -124,9 +122,9 @@ def _zookeeper_login(file: Path) -> tuple[str, str | None]:
     return login.options["username"], login.options.get("password")
 
 
-def _contexts(file: Path) -> dict[str, list[Login]]:
+def _contexts(file: Path) -> dict[str, list[jaas.Login]]:
     try:
-        return parse_file(read_text(file, LARGEST))
+        return jaas.parse_file(read_text(file, LARGEST))
     except ValueError:
         raise InputError(f"{file}: not a JAAS configuration", hint=_JAAS_HINT) from None
 
@@ -196,7 +194,7 @@ def _login_options(mechanism: str, properties: Mapping[str, str], file: Path) ->
             return {}  # It is usually in a file of the JVM's then; the tickets are those of the system in any case.
         raise InputError(f"{file}: sasl.jaas.config is missing", hint=_login_hint(mechanism))
     try:
-        login = parse_login(text)
+        login = jaas.parse_login(text)
     except ValueError:
         raise InputError(f"{file}: sasl.jaas.config cannot be read", hint=_login_hint(mechanism)) from None
     if login.module not in _MODULES[mechanism]:
@@ -291,88 +289,3 @@ def _unsecured(options: Mapping[str, str], file: Path) -> Sasl:
 def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     """The options whose names begin so, without that."""
     return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
-
-
-# Logins as `org.apache.kafka.common.security.JaasConfig` and `sun.security.provider.ConfigFile` read them: words, texts
-# in quotes, comments of Java. No message shows any of the text, which holds passwords.
-
-_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
-_TOKEN = re.compile(
-    r"""(?:\s|//[^\n]*|/\*.*?\*/)*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<mark>[={};])"""
-    r"""|(?P<word>[^\s={};"']+)|(?P<end>\Z))""",
-    re.DOTALL,
-)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
-
-
-@dataclass(frozen=True)
-class Login:
-    """A login module, by its Java class, and its options."""
-
-    module: str
-    options: dict[str, str] = field(repr=False)
-
-
-def parse_login(text: str) -> Login:
-    """The one login of a sasl.jaas.config. Raises ValueError for anything else."""
-    tokens = deque(_scan(text))
-    login = _login(tokens)
-    _take(tokens, "end")
-    return login
-
-
-def parse_file(text: str) -> dict[str, list[Login]]:
-    """The logins of each context of a file, such as `Client { … };`. Raises ValueError for anything else."""
-    tokens = deque(_scan(text))
-    contexts: dict[str, list[Login]] = {}
-    while tokens[0][0] != "end":
-        logins = contexts.setdefault(_take(tokens, "text"), [])
-        _take(tokens, "{")
-        while tokens[0][0] != "}":
-            logins.append(_login(tokens))
-        tokens.popleft()
-        _take(tokens, ";")
-    return contexts
-
-
-def _login(tokens: deque[tuple[str, str]]) -> Login:
-    module, flag = _take(tokens, "text"), _take(tokens, "text")
-    if flag.lower() not in _FLAGS:
-        raise ValueError("not a JAAS configuration")
-    options: dict[str, str] = {}
-    while tokens[0][0] != ";":
-        name = _take(tokens, "text")
-        _take(tokens, "=")
-        options[name] = _take(tokens, "text")
-    tokens.popleft()
-    return Login(module, options)
-
-
-def _take(tokens: deque[tuple[str, str]], kind: str) -> str:
-    """The value of the next token, which must be of that kind."""
-    actual, value = tokens.popleft()
-    if actual != kind:
-        raise ValueError("not a JAAS configuration")
-    return value
-
-
-def _scan(text: str) -> Iterator[tuple[str, str]]:
-    """What the text is made of; each is its kind (text, end or the mark itself) and its value."""
-    position = 0
-    while True:
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ValueError("not a JAAS configuration")
-        position = match.end()
-        if match["mark"]:
-            yield match["mark"], match["mark"]
-        elif match["end"] is not None:
-            yield "end", ""
-            return
-        else:
-            yield "text", match["word"] or _unquoted(match["text"])
-
-
-def _unquoted(text: str) -> str:
-    """A text without its quotes; a backslash is as in Java's `StreamTokenizer`, but for octal numbers."""
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text[1:-1], flags=re.DOTALL)

@@ -1,23 +1,19 @@
 """A real Kafka broker, with its controller, in one JVM: jars by Maven, or of the Kafka that KAFKA_HOME names."""
 
 import base64
-import fcntl
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from kquota.access import Access, xdg_directory
 from kquota.backends import cluster_of
 from kquota.documents.encoding import write_text
 from kquota.documents.foreign.prometheus import shipped
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
-from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, write_config
+from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, maven, write_config
 
 KAFKA = "4.4.0"
 """The release whose jars Maven retrieves."""
@@ -127,7 +123,7 @@ class Broker(Server):
         """The flag that opens the page of metrics."""
         name = f"jmx_prometheus_javaagent-{_EXPORTER}"
         try:
-            jars = retrieve(_cache() / name, [f"io.prometheus.jmx:jmx_prometheus_javaagent:{_EXPORTER}"])
+            jars = maven.retrieve(_cache() / name, [f"io.prometheus.jmx:jmx_prometheus_javaagent:{_EXPORTER}"])
         except (MissingDependency, Unreachable):
             return []
         rules, port = folder / "jmx-exporter.yaml", free_port()
@@ -151,7 +147,7 @@ def _jars() -> str:
         return f"{jars}/*"
     # The binding of slf4j 1.7 to log4j 2: Kafka leaves it to its distribution.
     wanted = [f"org.apache.kafka:kafka_2.13:{KAFKA}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"]
-    return f"{retrieve(_cache() / f'kafka-{KAFKA}', wanted)}/*"
+    return f"{maven.retrieve(_cache() / f'kafka-{KAFKA}', wanted)}/*"
 
 
 def _cache() -> Path:
@@ -174,85 +170,3 @@ def _run(command: Sequence[str]) -> None:
         raise Unreachable(
             f"the storage of the sandbox's broker was not formatted: {done.stderr or done.stdout}".strip()
         )
-
-
-_MARKER = "coordinates.txt"
-_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_TIMEOUT_S = 900
-
-
-def retrieve(target: Path, coordinates: Sequence[str], without: Sequence[str] = ()) -> Path:
-    """Fills the folder with the jars of those coordinates and all they need at run time, once; returns it.
-
-    A coordinate is `group:artifact:version`; `without` are those (`group:artifact`) that nothing shall bring in. The
-    class path of the set is the folder with `/*`. Raises MissingDependency without Maven, Unreachable when it fails.
-    """
-    wanted = "".join(f"{coordinate}\n" for coordinate in (*coordinates, *(f"without {name}" for name in without)))
-    if _retrieved(target) == wanted:
-        return target
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise MissingDependency(
-            f"the jars of {', '.join(coordinates)} need Apache Maven, and there is no mvn on the PATH",
-            hint="install Maven, or set KAFKA_HOME to a Kafka that is unpacked",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # One at a time: Maven's local repository is not made for several that write to it.
-    beside = target.parent
-    with (
-        (beside / ".lock").open("ab") as lock,
-        tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=beside) as scratch,
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _retrieved(target) == wanted:  # another worker was faster
-            return target
-        pom = Path(scratch, "pom.xml")
-        pom.write_text(_pom(coordinates, without), encoding="utf-8")
-        jars = Path(scratch, "jars")
-        command = [maven, "-q", "-B", "-f", str(pom), _GOAL, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        if run.returncode != 0 or not list(jars.glob("*.jar")):
-            output = "\n".join((run.stdout + run.stderr).splitlines()[-20:])
-            raise Unreachable(f"mvn could not retrieve {', '.join(coordinates)} (exit {run.returncode}):\n{output}")
-        (jars / _MARKER).write_text(wanted, encoding="utf-8")
-        _move(jars, target, wanted)
-    return target
-
-
-def _retrieved(target: Path) -> str | None:
-    """The coordinates that a complete directory was made from."""
-    try:
-        return (target / _MARKER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-
-
-def _move(jars: Path, target: Path, wanted: str) -> None:
-    """Puts the finished set in place at once; another process may have been faster with the same one."""
-    if target.exists() and _retrieved(target) != wanted:
-        shutil.rmtree(target)
-    try:
-        jars.rename(target)
-    except OSError:
-        if _retrieved(target) != wanted:
-            raise
-
-
-def _pom(coordinates: Sequence[str], without: Sequence[str]) -> str:
-    excluded = []
-    for exclusion in without:
-        group, artifact = (escape(part) for part in exclusion.split(":"))
-        excluded.append(f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>")
-    exclusions = f"<exclusions>{''.join(excluded)}</exclusions>" if excluded else ""
-    dependencies = []
-    for coordinate in coordinates:
-        group, artifact, version = (escape(part) for part in coordinate.split(":"))
-        dependencies.append(
-            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version>{exclusions}</dependency>"
-        )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>kquota</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{''.join(dependencies)}</dependencies></project>\n"
-    )

@@ -4,15 +4,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kquota.sandbox import broker
+from kquota.sandbox import maven
 
 JARS = Path(__file__).resolve().parents[2] / "build" / "jars"
 """Where the jars go, one directory a set; git ignores it."""
 
 
 def retrieve(name: str, coordinates: Sequence[str], without: Sequence[str] = ()) -> Path:
-    """The directory of a set of jars, as `kquota.sandbox.broker.retrieve` has it."""
-    return broker.retrieve(JARS / name, coordinates, without)
+    """The directory of a set of jars, as `kquota.sandbox.maven.retrieve` has it."""
+    return maven.retrieve(JARS / name, coordinates, without)
 
 
 def class_path(*directories: Path) -> str:

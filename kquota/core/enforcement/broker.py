@@ -17,7 +17,8 @@ from kquota.core.enforcement.arithmetic import double_to_int, long_to_int, round
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import Counter, State, awake, load, store
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.rate import measure_tokens, observed, record_tokens, recorded
+from kquota.core.enforcement.rate import observed, recorded
+from kquota.core.enforcement.token_bucket import measure_tokens, record_tokens
 
 UNLIMITED: Final = 9.223372036854775807e18
 """The bound of a sensor without a quota: `Long.MAX_VALUE` as a double. Recording goes on under it."""

@@ -12,7 +12,7 @@ from kquota.core.enforcement.broker import charge_counter, charge_request, charg
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.counter import NEW, RECORDED, Counters, awake, counter_of, load, store
 from kquota.core.enforcement.kind import FETCH, MUTATION, PERMISSIVE, REQUEST
-from kquota.core.enforcement.rate import burst
+from kquota.core.enforcement.token_bucket import burst
 
 NEVER: Final = -1
 """The time of what did not happen."""

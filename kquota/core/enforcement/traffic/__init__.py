@@ -12,7 +12,8 @@ Everything is rows, so that one call runs many events: a `Behaviour` is what con
 - `state`: these rows.
 - `counters`: one counter of them: record, check, and what happened.
 - `arrivals`: when the next request of a connection arrives.
-- `loop`: what a broker charges for a request, its response, the next request, and the order of all connections.
+- `charging`: what a broker charges for a request, and the throttle time of its response.
+- `loop`: responses, the next request, and the order of all connections.
 """
 
 # With any of these modules come all of them: a kernel is made of the functions that were marked until then.
