@@ -186,7 +186,7 @@ def _load_quotas(
     with _open_live(source) as backend:
         snapshot = backend.describe() if wanted is None else backend.describe(wanted)
         answer = ask(backend)
-    warn_problems(snapshot)
+    warn_problems(snapshot.problems)
     return snapshot, answer
 
 
@@ -201,7 +201,7 @@ def load_quotas_file(file: Path) -> QuotaSnapshot:
     from kquota.documents.quotas import read_quotas
 
     snapshot = read_quotas(file)
-    warn_problems(snapshot)
+    warn_problems(snapshot.problems)
     _note_size(file, len(snapshot))
     return snapshot
 
@@ -248,7 +248,7 @@ def read_history_file(file: Path) -> QuotaHistory:
     from kquota.documents.history import read_history
 
     history = read_history(file)
-    _warn(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))
+    warn_problems(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))
     return history
 
 
@@ -359,7 +359,7 @@ def load_broker_settings(brokers: BrokerFacts) -> BrokerSettings | None:
     """
     settings = brokers.settings()
     if settings is not None:
-        warn_problems(settings)
+        warn_problems(settings.problems)
     return settings
 
 
@@ -397,7 +397,7 @@ def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = 
     from kquota.documents.quotas import read_quota_file
 
     quota_file = read_quota_file(file, cluster, ignored)
-    warn_problems(quota_file)
+    warn_problems(quota_file.problems)
     note_empty_rows(file, quota_file.desired, quota_file.lines)
     _note_size(file, len(quota_file.desired))
     return quota_file
@@ -420,12 +420,8 @@ def _note_size(file: Path, entities: int) -> None:
 _MANY_IN_YAML = 10_000
 
 
-def warn_problems(source: QuotaSnapshot | QuotaFile | BrokerSettings) -> None:
+def warn_problems(problems: Iterable[Problem]) -> None:
     """What is stored but unusable, a line each on stderr."""
-    _warn(source.problems)
-
-
-def _warn(problems: Iterable[Problem]) -> None:
     for problem in problems:
         warn(f"{problem.where}: {problem.message}")
 

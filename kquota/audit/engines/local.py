@@ -25,6 +25,7 @@ from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
+from kquota.core.tabular import grouped
 from kquota.errors import InputError, Unreachable
 from kquota.garbage import look_seldom, looking_seldom
 
@@ -267,7 +268,4 @@ def values_at(places: Iterable[Place]) -> Iterator[Any]:
 
 def by_bucket(places: Iterable[Place]) -> list[list[Place]]:
     """The places of each bucket."""
-    buckets: dict[int, list[Place]] = {}
-    for place in places:
-        buckets.setdefault(place.bucket, []).append(place)
-    return list(buckets.values())
+    return [*grouped(places, lambda place: place.bucket).values()]

@@ -14,7 +14,8 @@ import numpy as np
 from kquota.audit.batch import Int64s
 from kquota.audit.sources.samples import Float64s, Samples
 from kquota.core.quotas.quota import QuotaKey
-from kquota.metrics.series import Nature, Series
+from kquota.core.tabular import grouped
+from kquota.metrics.series import Nature
 
 THROTTLE_SEEN_MS = 30_000
 """How long a throttle shows in `throttle-time`: the mean of two samples of 30 s, unless `metrics.sample.window.ms` is
@@ -64,11 +65,8 @@ class Account:
 
 def accounts_of(samples: Iterable[Samples]) -> dict[str, dict[Scope, Account]]:
     """By broker and scope; each series once, however often it was exported."""
-    pieces: dict[Series, list[Samples]] = {}
-    for piece in samples:
-        pieces.setdefault(piece.series, []).append(piece)
     brokers: dict[str, dict[Scope, Account]] = {}
-    for series, parts in pieces.items():
+    for series, parts in grouped(samples, lambda piece: piece.series).items():
         scope = (series.key, series.user, series.client_id)
         account = brokers.setdefault(series.broker, {}).setdefault(scope, Account())
         columns = np.concatenate(

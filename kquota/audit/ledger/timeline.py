@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from kquota.audit.findings import ordered
 from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import Verdict
+from kquota.core.tabular import grouped
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.replay import Replay
@@ -60,9 +61,7 @@ class Timeline:
         """The same in bins of that width, a multiple of this one."""
         if width_ms == self.width_ms:
             return self
-        together: dict[int, list[Bin]] = {}
-        for one in self.bins:
-            together.setdefault(one.start_ms // width_ms * width_ms, []).append(one)
+        together = grouped(self.bins, lambda one: one.start_ms // width_ms * width_ms)
         bins = [
             Bin(
                 start_ms,

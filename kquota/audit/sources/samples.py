@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kquota.audit.batch import Int64s, Tally
 from kquota.audit.sources.lost import unknown
+from kquota.core.tabular import grouped
 from kquota.metrics.series import Series, Swallowed, checked
 
 Float64s = npt.NDArray[np.float64]
@@ -59,10 +60,7 @@ def reject(tally: Tally, dialect: str, path: str, place: str, error: ValueError,
 
 def gather(readings: Iterable[Reading], *, ceiling: bool = True, slack_ms: int = 500) -> Iterator[Samples]:
     """The readings by series, in the order in which the series first appear."""
-    rows: dict[Series, list[Reading]] = {}
-    for reading in readings:
-        rows.setdefault(reading.series, []).append(reading)
-    for series, of_series in rows.items():
+    for series, of_series in grouped(readings, lambda reading: reading.series).items():
         yield Samples(
             series,
             np.array([reading.end_ms for reading in of_series], np.int64),

@@ -74,7 +74,7 @@ def command(
             current = backend.describe()
         except Unreachable as error:
             raise unwritten(error) from None
-        session.warn_problems(current)
+        session.warn_problems(current.problems)
         guards = Guards()
         if quota_file is not None:
             planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)

@@ -84,7 +84,7 @@ def command(
     mechanisms = {entity: names for entity, names in mechanisms.items() if match.matches(entity)}
     for wanted in filters:
         session.warn_misnomers(wanted.components)
-    session.warn_problems(snapshot)
+    session.warn_problems(snapshot.problems)
     where = params.there(source.access) if source.file is None else f" --quotas {shlex.quote(str(source.file))}"
     without = f"no entity with quotas has a name like {match}" if match else _nothing(wanted, where)
     view = described(snapshot, mechanisms, without)

@@ -155,7 +155,7 @@ class _Operand:
             snapshot = backend.describe()
             cluster = cluster_of(backend) if side == "A" else None
             leases = leases_of(backend).shown_in(snapshot)
-        session.warn_problems(snapshot)
+        session.warn_problems(snapshot.problems)
         return _Read(snapshot, cluster, leases)
 
     def _access(self, given: Given) -> Access:
@@ -197,7 +197,7 @@ class _Files:
                 continue
             if cluster is not None and file.clusters:
                 file = read_quota_file(path, cluster)
-            session.warn_problems(file)
+            session.warn_problems(file.problems)
             files.append(file)
             sides[path] = file.snapshot
         if cluster is not None and not any(file.clusters for file in files):

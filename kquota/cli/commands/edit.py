@@ -62,7 +62,7 @@ def command(
 
     with session.open_backend(writing.access) as backend:
         current = backend.describe()
-        session.warn_problems(current)
+        session.warn_problems(current.problems)
         shown, unsaid = writable(current.part(is_asked))
         for problem in unsaid:
             warn(f"left out of the file, and left as it is: {problem.where}: {problem.message}")
@@ -148,7 +148,7 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
                 before = _explained(before, moved)
                 path.write_text(before, encoding="utf-8")
         else:
-            session.warn_problems(file)
+            session.warn_problems(file.problems)
             return file
     raise mistake
 

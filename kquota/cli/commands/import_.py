@@ -44,7 +44,7 @@ def command(
       kquota import tenants.csv --ignore-column Department > quotas.yaml
     """
     snapshot = read(file, format_, ignored)
-    session.warn_problems(snapshot)
+    session.warn_problems(snapshot.problems)
     text = quotas_text(snapshot)
     if out is None:
         click.echo(text, nl=False)

@@ -77,7 +77,7 @@ def command(
             snapshot = backend.describe()
             leases = leases_of(backend).shown_in(snapshot.part(match.matches))
         note_ends(leases)
-        session.warn_problems(snapshot)
+        session.warn_problems(snapshot.problems)
         if threads is None or callback is None:
             brokers = session.live_brokers(access)
             threads, callback = threads or threads_of(brokers) or 11, callback or callback_of(brokers)

@@ -59,7 +59,7 @@ def check(
         snapshot = source.describe()
         nodes = source.user_nodes()
     for quotas in (snapshot, kraft):
-        session.warn_problems(quotas)
+        session.warn_problems(quotas.problems)
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
     return View(
         screen=lambda: _screen(findings, zookeeper, bootstrap_server),

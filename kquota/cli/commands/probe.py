@@ -139,7 +139,7 @@ class _Listening(Listener):
         warn(text)
 
     def read(self, snapshot: QuotaSnapshot) -> None:
-        session.warn_problems(snapshot)
+        session.warn_problems(snapshot.problems)
         session.warn_ignored(snapshot.ignored)
 
     def ending(self) -> None:

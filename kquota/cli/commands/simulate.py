@@ -96,7 +96,7 @@ def command(
             event_files, facts, snapshot, window_seconds=seconds, left_out=auditing.warn_left_out
         )
     if traffic.settings is not None:
-        session.warn_problems(traffic.settings)
+        session.warn_problems(traffic.settings.problems)
     auditing.warn_unread(traffic.unread)
     planned = ready(traffic, snapshot, quota_window_num, quota_window_size_seconds)
     for text in planned.notes:

@@ -56,7 +56,7 @@ def command(
     with session.open_backend(access) as backend:
         watching = QuotaWatch(backend, interval / 1000)
         snapshot = watching.start()
-        session.warn_problems(snapshot)
+        session.warn_problems(snapshot.problems)
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
         note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval / 1000:g} s")
         seen = ((now(), change, key) for change, key in _changes(watching, end))
