@@ -120,10 +120,10 @@ _SPECS = {
 
 BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 CLIENT_KEYS = (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE)
+"""The keys of users and client-ids."""
 # Names looked up here spare a loop over all keys for each entity.
 KEYS_OF_IPS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
 KEYS_OF_USERS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
-"""The keys of users and client-ids."""
 
 DRAFT_RATE = "controller_mutations_rate"
 """What drafts of KIP-599 call `controller_mutation_rate`."""
