@@ -308,6 +308,7 @@ def test_fields_that_newer_brokers_add_are_ignored() -> None:
         (f"DEBUG Completed request:{JSON}", "no timestamp before the request"),
         (compact(LAYOUT), "no timestamp before the request"),
         (line(fields())[:200], "truncated or malformed JSON"),
+        (line(fields()).replace("softwareVersion", 'x":"1"}} (kafka.request.lo"sendTimeMs'), "several requests in one"),
         (line(fields()).replace("2026-05", "2026-13"), "is not a time"),
         (line(fields(principal="ann")), "the principal has no type"),
         (line(fields(connection="nowhere")), "the connection is not one"),

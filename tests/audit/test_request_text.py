@@ -271,6 +271,24 @@ def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
         parse_line(text, None, UTC)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("responses=[", "base_offset="),
+        ("totalTime", ",response:{"),
+        ("requestQueueTime", "correlationId"),
+        ("log_append_time", "error_code="),
+        ("listener", "5000-4;"),
+        ("clientInformation", "sendTime:"),
+    ],
+)
+def test_a_line_of_two_requests_is_none(begin: str, end: str) -> None:
+    """Where a log has a hole: the first one had the user and the times of the other."""
+    other = LINES["1.1.1"].replace("ann", "bob")
+    with pytest.raises(ValueError, match="truncated or malformed request"):
+        parse_line(LINES["2.7.2"].partition(begin)[0] + other[other.index(end) :], "1", UTC)
+
+
 @given(st.sampled_from([*LINES.values()]), st.text(max_size=20), st.integers(0, 700))
 def test_a_damaged_line_is_read_or_a_value_error(whole: str, middle: str, place: int) -> None:
     for text in (whole[:place] + middle, whole[:place] + middle + whole[place:], whole[:place] + whole[place + 1 :]):

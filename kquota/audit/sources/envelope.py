@@ -426,7 +426,7 @@ def _decoded(text: str, start: int) -> tuple[Mapping[str, Any], int]:
 
 def _check_rest(text: str, end: int) -> None:
     """Raises ValueError where another request follows: ends of lines are lost where files or messages are joined."""
-    if _MARK.search(text, end):
+    if _MARK.search(text, end) or "sendTimeMs" in text[end:]:  # its beginning may be lost
         raise ValueError(SEVERAL_REQUESTS)
 
 

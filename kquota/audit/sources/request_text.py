@@ -38,16 +38,19 @@ _OLD_HEADER: Final = re.compile(
     r"client_id=(?P<client>.*?)\} -- ",
     re.DOTALL,
 )
+_PARTS: Final = re.compile(r"RequestHeader\(|\{api_key=[0-9]+,api_version=|,response:\{| from connection ")
+_PAIRS: Final = ("()", "[]", "{}")
+_TWICE: Final = re.compile(r"[{,](\w+=)[^{}\[\]]*,\1")
 _OLD_APIS: Final = tuple(api.upper().replace("-", "_") for api in APIS[: APIS.index("alter-configs") + 1])
 """The APIs of 0.11 by their numbers: logs of 0.10 and 0.11 have no names."""
 
 # Kafka 0.11 printed numbers as the JVM's locale has them.
 _NUMBER: Final = r"[0-9]+(?:[.,][0-9]+(?:E-?[0-9]+)?)?"
 _TAIL: Final = re.compile(
-    rf" from connection (?P<connection>\S+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
+    rf" from connection (?P<connection>[^\s;]+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
     rf"localTime:(?P<local>{_NUMBER}),remoteTime:(?P<remote>{_NUMBER}),(?:throttleTime:(?P<throttle>{_NUMBER}),)?"
     rf"responseQueueTime:(?P<answered>{_NUMBER}),sendTime:(?P<send>{_NUMBER}),securityProtocol:[A-Z_]+,"
-    r"principal:(?P<principal>.*?)(?:,listener:.*| \(kafka\.request\.logger\))\s*",
+    r"principal:(?P<principal>(?:(?!sendTime:).)*?)(?:,listener:(?:(?!sendTime:).)*| \(kafka\.request\.logger\))\s*",
     re.DOTALL,
 )
 _PRODUCE: Final = re.compile(
@@ -84,6 +87,8 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     tail_start = message.rfind(" from connection ")
     tail = _TAIL.fullmatch(message, tail_start) if tail_start >= 0 else None
     if header is None or tail is None:
+        raise ValueError("truncated or malformed request")
+    if _is_torn(before := message[: tail.start("connection")], before[header.end() :]):
         raise ValueError("truncated or malformed request")
     took = {
         name: float(tail[name].replace(",", "."))
@@ -135,6 +140,13 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         number=int(header["number"]),
     )
     return check_moment(event)
+
+
+def _is_torn(before: str, body: str) -> bool:
+    """Whether what is before the name of the connection begins in one request, and ends in another."""
+    parts = _PARTS.findall(before)
+    is_open = any(body.count(left) != body.count(right) for left, right in _PAIRS)
+    return len({*parts}) < len(parts) or is_open or _TWICE.search(body) is not None
 
 
 def _throttled(text: str | None, took: Mapping[str, float], response: str) -> tuple[int | None, float]:
