@@ -318,6 +318,24 @@ def test_a_real_log_through_a_rotation(rotate: Callable[[Path], None], recorded:
     same(found, batch([str(tmp_path)], audit_settings))
 
 
+def test_what_lines_say_of_later_ones_is_kept_over_a_restart(recorded: list[bytes], tmp_path: Path) -> None:
+    """A request that a collector delivered again counted twice, and lines of a late collector were hours off."""
+    log, audit_settings = tmp_path / "kafka-request.log", AuditSettings(TIGHT)
+    wrapped = [b"2026-11-21T17:%02d:07.5Z stdout F " % (n // 50) + line for n, line in enumerate(recorded[:600])]
+    for part in (wrapped[:400], wrapped[300:600]):
+        with open(log, "ab") as file:
+            file.writelines(part)
+        follower = Follower([str(log)], audit_settings, checkpoint_folder=tmp_path / ".state")
+        follower.turn()
+        follower.save()
+        follower.close()
+    follower = Follower([str(log)], audit_settings, checkpoint_folder=tmp_path / ".state")
+    found = followed_to_its_end(follower, [])
+
+    assert (found.quality.repeated, found.quality.events + found.quality.exempt) == (100, 600)
+    same(found, batch([str(log)], audit_settings))
+
+
 def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     log.write_text(lines(row(0)))

@@ -24,7 +24,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
-from kquota.audit.sources.requests import REQUESTS, Requests
+from kquota.audit.sources.requests import REQUESTS, Kept, Requests
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.use import Observed
@@ -96,6 +96,7 @@ class Known:
     """Whether the spool is full: nothing more is kept for the findings."""
     newest_ms: int | None = None
     """The time of the newest event that was read, of anybody."""
+    requests: Kept | None = None
 
 
 class Follower:
@@ -150,7 +151,7 @@ class Follower:
     def _begin(self, known: Known) -> None:
         """Goes on from what is known."""
         # The counters in bytes are as large as the counters.
-        self._known = replace(known, counters={})
+        self._known = replace(known, counters={}, requests=None)
         kafka, timeout_s = dict(self.settings.read.kafka or {}), self.settings.read.timeout_s
         place = known.files, known.order, known.lost_bytes
         self.tail: Tail = (
@@ -163,10 +164,10 @@ class Follower:
             broker: Counters.loads(data, self.settings, self._settle_ms) for broker, data in known.counters.items()
         }
         self._charger = Charger(replace(self.settings, per_client=True))
-        self._requests = self._of_requests()
+        self._requests = self._of_requests(known.requests)
 
-    def _of_requests(self) -> Requests:
-        return Requests({file.path for file in self._known.files})
+    def _of_requests(self, kept: Kept | None = None) -> Requests:
+        return Requests({file.path for file in self._known.files}, kept)
 
     def turn(self, *, last: bool = False) -> Turn:
         """Reads what came; with `last` also what is read only when nothing more is waited for: half a line, say."""
@@ -299,6 +300,7 @@ class Follower:
             lost_bytes=self.tail.lost_bytes,
             ledger_bytes=self._spool.size,
             counters={broker: counters.dumps() for broker, counters in self._counters.items()},
+            requests=self._requests.kept(),
         )
         checkpoint.save(self._folder, self.settings, self._settle_ms, state, self._variant)
 

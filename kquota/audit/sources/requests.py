@@ -9,8 +9,9 @@ that they talk to. So they prove something of clients that do not share them, an
 there. They also do where no connection has more than a few of its numbers.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -85,13 +86,27 @@ def add(slots, keys, new):  # type: ignore[no-untyped-def]
         slots[slot] = key
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What is known of the requests of files that are followed, for whoever goes on with them."""
+
+    recent: Int64s
+    """The identities of the last ones."""
+    brokers: dict[str, str]
+    waiting: dict[str, Int64s]
+    zones: dict[str, tuple[str, float, float | None]]
+    """The name of the zone of each file's times, and what its lines show of it."""
+    headings: dict[str, dict[str, str]]
+
+
 class Requests:
     """The requests that a task has read. Each part of them, of at most `_MOST`, is remembered until the next begins.
 
-    `followed` are the files that were begun before, where files are read in small pieces, as they grow.
+    `followed` are the files that were begun before, where files are read in small pieces, as they grow; `kept` is what
+    was known of them then.
     """
 
-    def __init__(self, followed: Collection[str] | None = None) -> None:
+    def __init__(self, followed: Collection[str] | None = None, kept: Kept | None = None) -> None:
         self._follows, self._met = followed is not None, {*(followed or ())}
         self._waiting: dict[str, Int64s] = {}
         """The requests of each file that are too few to tell anything."""
@@ -103,6 +118,25 @@ class Requests:
         self.brokers: dict[str, str] = {}
         """The broker of each file."""
         self._ends: dict[str, tuple[int, int]] = {}
+        self._recent: deque[int] = deque(maxlen=_TIMELESS)
+        if kept is not None:
+            self.brokers, self._waiting = kept.brokers, kept.waiting
+            self.news(kept.recent.view(np.uint64), "")
+            self._sketch = {}  # of which file each was is not kept
+            for path, (name, shift, before) in kept.zones.items():
+                zone, pieces = self.reading(path, name)
+                zone.shift, zone.before, pieces.heading = shift, before, kept.headings[path]
+
+    def kept(self) -> Kept:
+        """What is to be known later; nothing is read meanwhile."""
+        reading = self._reading.items()
+        return Kept(
+            np.array(self._recent, np.uint64).view(np.int64),
+            self.brokers,
+            self._waiting,
+            {path: (zone.key, zone.shift, zone.before) for path, (zone, _) in reading},
+            {path: {**pieces.heading} for path, (_, pieces) in reading},
+        )
 
     def reading(self, path: str, zone: str) -> tuple[LogZone, Pieces]:
         """How the lines of a file are read, by the lines before them: the zone of times, and headings."""
@@ -125,6 +159,8 @@ class Requests:
         new = np.zeros(len(keys), bool)
         add(self._slots, keys, new)
         self._count += int(np.count_nonzero(new))
+        if self._follows:
+            self._recent.extend(keys[new].tolist())
         for key in self._sketch.keys() & set(keys[~new].tolist()):
             other = self._sketch[key]
             if self.brokers.get(other) != self.brokers.get(path):
