@@ -21,7 +21,12 @@ _LONG: Final = 1_000
 """Items of a list from which on jsonschema, which is slow, is shown the first ones alone that do not fit."""
 _LONGEST: Final = 200
 """Characters of a message: jsonschema repeats the value."""
-_HISTORY: Final = "audit, recommend and follow read it; here give a quotas file, as 'kquota describe -o yaml' writes"
+_OF_QUOTAS: Final = {
+    "kquota.quota-history": "audit, recommend and follow read it; here give a quotas file, as 'kquota describe -o yaml'"
+    " writes",
+    "kquota.plan": "'kquota apply PLAN --dry-run' shows it; here give the quotas file that it was made of",
+}
+"""What to do with a document that is about quotas, and no quotas file."""
 
 
 class Mistake(NamedTuple):
@@ -60,7 +65,7 @@ def mistakes(data: Mapping[str, Any], rules: Mapping[str, Any]) -> list[Mistake]
     wanted = rules.get("properties", {}).get("kind", {}).get("const")
     if wanted is not None and "kind" in data and data["kind"] != wanted:
         # Whatever else does not fit follows from that.
-        hint = _HISTORY if (wanted, data["kind"]) == ("kquota.quotas", "kquota.quota-history") else None
+        hint = _OF_QUOTAS.get(str(data["kind"])) if wanted == "kquota.quotas" else None
         return [Mistake(("kind",), f"expected {wanted}, found {_kind(data['kind'])}", hint)]
     few, numbers = _suspects(data, rules)
     errors = itertools.islice(Draft202012Validator(rules).iter_errors(few), 10 * MOST)

@@ -417,3 +417,4 @@ resource "confluent_kafka_client_quota" "d" {
     snapshot = terraform.read("f", hcl)
     assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 1, CONSUMER: 2}, Entity(user="${a}"): {REQUEST: 5}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 16", "f, line 21"]
+    assert snapshot.problems[0].message.endswith("is known to Terraform only, so the resource is left out")

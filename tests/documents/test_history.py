@@ -103,6 +103,10 @@ def test_who_reads_no_history_names_who_does(tmp_path: Path) -> None:
         read_quotas(written(tmp_path, FILE))
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("audit, recommend and follow read it; here give a quotas file")
+    with pytest.raises(InputError) as caught:
+        read_quotas(written(tmp_path, "kind: kquota.plan\nversion: 2\n"))
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("'kquota apply PLAN --dry-run' shows it; here give the quotas file")
 
 
 @st.composite

@@ -114,7 +114,7 @@ def _literal(raw: str) -> str:
     if re.fullmatch(r"[-+.\w]*\d[-+.\w]*", raw) and re.match(r"[-+]?\d", raw):
         return raw
     if not re.fullmatch(_TEXT, raw) or re.search(r"(?<![$%\\])[$%]\{", raw):
-        raise Unread(f"{raw or 'an expression'}: its value is known to Terraform only")
+        raise Unread(f"{raw or 'an expression'} is known to Terraform only, so the resource is left out")
     return _ESCAPE.sub(_unescaped, raw[1:-1])
 
 
