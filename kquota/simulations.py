@@ -86,7 +86,7 @@ def recorded_traffic(
         from kquota.audit.sources.origins import doubted
     except ImportError as error:
         raise MissingDependency(f"--events needs {error.name}", extra="audit") from None
-    recording = read_events(paths, "auto", ReadSettings(version=facts.version), Brokers(), left_out)
+    recording = read_events(paths, ReadSettings(version=facts.version), left_out)
     notes = []
     if recording.rejected:
         notes.append(f"records that cannot be read, and are left out: {recording.rejected}")

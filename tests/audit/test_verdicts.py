@@ -20,7 +20,7 @@ from kquota.audit.engines import local
 from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, plan_splits, sight_of, usage, usage_topic
+from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, module, plan_splits, usage, usage_topic
 from kquota.audit.sources.connections import LOWER_BOUND
 from kquota.cli.main import cli
 from kquota.cli.report.words import verdict_lines
@@ -159,7 +159,7 @@ def test_every_dialect_is_walked() -> None:
     """A new source cannot be forgotten, nor can a key in what it declares."""
     assert EXPORTS.keys() == DIALECTS.keys()
     for dialect in DIALECTS:
-        assert sight_of(dialect).keys() == set(QuotaKey)
+        assert module(dialect).SIGHT.keys() == set(QuotaKey)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

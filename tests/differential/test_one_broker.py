@@ -25,7 +25,6 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, format_number
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.engine import simulate
-from kquota.core.simulation.workload import Brokers
 from tests.differential.oracle import Oracle
 from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor
 from tests.support.scheduling import by_day
@@ -216,9 +215,9 @@ def by_audit(scenario: Scenario, generation: Generation, path: Path) -> dict[Quo
 
 def by_simulation(scenario: Scenario, generation: Generation, path: Path) -> dict[QuotaKey, Account]:
     """Of recorded requests. An ip's metric is read after the taking back, and the peak of topics is a debt."""
-    brokers = Brokers(windows=scenario.windows, controller_windows=scenario.controller)
-    recording = read_events([str(path)], "usage", ReadSettings(broker="1", kafka={}), brokers)
-    workload = replace(recording.workload, scrape_ms=0)
+    workload = read_events([str(path)], ReadSettings(broker="1", kafka={})).workload
+    brokers = replace(workload.brokers, windows=scenario.windows, controller_windows=scenario.controller)
+    workload = replace(workload, brokers=brokers, scrape_ms=0)
     result = simulate(workload, scenario.quotas, generation=generation, using=kernel(Mode.COMPILED))
     return {
         counter.key: Account(

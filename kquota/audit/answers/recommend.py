@@ -127,7 +127,9 @@ def recommendations(
     answer = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
     proposed = QuotaHistory.of(_of_keys(answer.proposed(settings.quotas.latest), wanted.keys))
     checked = run(replace(settings, quotas=proposed))
-    return replace(answer, quotas=_predicted(answer, checked, _held_back(usages))), measured
+    # The demand is not known in full of whom a quota held back for a time.
+    held_back = {name for name, by_broker in usages.items() if any(usage.estimate.held for usage in by_broker)}
+    return replace(answer, quotas=_predicted(answer, checked, held_back)), measured
 
 
 def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tuple[Entity, QuotaKey]]) -> bool:
@@ -236,11 +238,6 @@ def _all(
             recommend(by_broker, entity, key, limit_of(entity, key), policy) for entity, by_broker in left.items()
         ]
     return [replace(quota, own=quota.current is None or own(quota.entity, quota.key)) for quota in quotas]
-
-
-def _held_back(usages: Mapping[tuple[QuotaKey, Entity], Sequence[Usage]]) -> set[tuple[QuotaKey, Entity]]:
-    """Whose demand is not known in full: those that were held back for a time."""
-    return {name for name, by_broker in usages.items() if any(usage.estimate.held for usage in by_broker)}
 
 
 def _predicted(

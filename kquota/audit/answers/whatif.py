@@ -153,7 +153,9 @@ class _Side:
             if (row["reason"] or "").endswith(SLOWED):
                 # It depends on quotas of other keys and clients as well.
                 members = object() if quotas.changes_ms else (members, every)
-            unknown = counters[row["broker"], row["key"], row["sensor"]] = _unknown(row, members)
+            # What leaves open how much a counter throttles is the same under quotas that limit the same members alike.
+            unknown = frozenset() if row["throttled_events"] is not None else _limiting(row, members)
+            counters[row["broker"], row["key"], row["sensor"]] = unknown
             for client in row["clients"]:
                 verdict, count = _verdict(row, client)
                 if verdict is Verdict.NOT_THROTTLED:
@@ -270,11 +272,6 @@ class _Side:
 def _entity(text: str) -> Entity:
     """Most counters have the entity of many others."""
     return Entity.parse(text)
-
-
-def _unknown(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:
-    """What leaves open how much a counter throttles: the same under all quotas that limit the same members alike."""
-    return frozenset() if row["throttled_events"] is not None else _limiting(row, members)
 
 
 def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:

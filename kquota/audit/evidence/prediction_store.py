@@ -110,12 +110,9 @@ def _all_packed(predictions: Iterable[tuple[CounterName, Prediction]]) -> Iterat
     last, packed = None, ""
     for name, prediction in predictions:
         if prediction is not last:
-            last, packed = prediction, _pack(prediction)
+            last = prediction
+            packed = json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
         yield _text(name), packed
-
-
-def _pack(prediction: Prediction) -> str:
-    return json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
 
 
 def as_recorded(length: int, rate: float, basis: str, recorded_under: RecordedUnder) -> Prediction:

@@ -263,7 +263,9 @@ class _Settling:
             if prediction is not None:
                 under = replace(prediction.recorded_under, held_back=True)
                 prediction = replace(prediction, recorded_under=under)
-        elif verdict is Verdict.UNDETERMINED and self._handlers and not held and _is_calm(prediction):
+        elif (
+            verdict is Verdict.UNDETERMINED and self._handlers and not held and prediction and prediction.basis == CALM
+        ):
             verdict, reason = Verdict.NOT_THROTTLED, None
         elif prediction is not None and verdict is Verdict.THROTTLED:
             # The replay knows one quota; the simulation knows what else slows the clients down.
@@ -320,10 +322,6 @@ def _denial(row: Mapping[str, Any]) -> str | None:
     why = "other quotas were in force" + (" or the log begins under load" if logged > replayed else "")
     journal = "--quotas-journal DIR knows when quotas changed"
     return f"these quotas delay {replayed:,} requests and the log shows {logged:,} ({why}; {journal})"
-
-
-def _is_calm(prediction: Prediction | None) -> bool:
-    return prediction is not None and prediction.basis == CALM
 
 
 def _shown(prediction: Prediction | None, verdict: Verdict) -> Verdict:

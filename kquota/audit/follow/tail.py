@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_text
+from kquota.audit.sources.unpacked import MAGIC
 from kquota.errors import InputError, KquotaError
 
 HEAD_BYTES: Final = 1024
@@ -23,7 +24,6 @@ HEAD_BYTES: Final = 1024
 _TAIL_BYTES: Final = 256
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _BLOCK_BYTES: Final = 1 << 20
-_PACKED: Final = b"\x1f\x8b"
 _WHOLE: Final = (".parquet", ".orc", ".csv", ".csv.gz")
 
 
@@ -161,15 +161,11 @@ class Tail:
         state = _state_of(file)
         if state == followed.state and file.path == followed.path:
             return True
-        if file.size < followed.offset or not _head(file.path, raw=True).startswith(followed.head):
+        rewritten = not followed.grows and followed.done and state != followed.state
+        if rewritten or file.size < followed.offset or not _head(file.path, raw=True).startswith(followed.head):
             followed.gone = True
             if not followed.grows:
                 self.replaced.append(followed)
-            return False
-        if not followed.grows and followed.done and state != followed.state:
-            followed.done = False
-            followed.gone = True
-            self.replaced.append(followed)
             return False
         followed.path, followed.size = file.path, file.size
         if len(followed.head) < HEAD_BYTES:
@@ -189,14 +185,14 @@ class Tail:
             if len(followed.head) < _TAIL_BYTES or not followed.grows or not head.startswith(followed.head):
                 continue
             if followed.gone:
-                if self._goes_on(followed, file, packed=raw.startswith(_PACKED)):
+                if self._goes_on(followed, file, packed=raw.startswith(MAGIC)):
                     return
             elif not last:
                 return  # a copy, or what its original is being packed into: the next look shows which
         dialect = detect(file) if self.dialect == "auto" else self.dialect
         name = file.name
         lines = dialect == "request-log" or (dialect == "usage" and not name.endswith(_WHOLE))
-        grows = lines and not raw.startswith(_PACKED)
+        grows = lines and not raw.startswith(MAGIC)
         self.files.append(Followed(len(self.files), file.path, _identity(file), dialect, grows, raw, size=file.size))
 
     @staticmethod

@@ -66,17 +66,11 @@ SAMPLED_SIGHT: Final[Sight] = {key: Need(((key.value, _NO_SAMPLE.get(key, "no sa
 """What can be judged from samples: the keys that there are samples of."""
 
 
-def sight_of(dialect: str) -> Sight:
-    """What can be judged from a source of that dialect."""
-    sight: Sight = module(dialect).SIGHT
-    return sight
-
-
 def hidden(noted: Mapping[str, Iterable[str]]) -> dict[QuotaKey, str | None]:
     """Why each key cannot be judged from sources that were read, None where it can; `noted` is the tally's."""
     reasons: dict[QuotaKey, str | None] = {}
     for key in QuotaKey:
-        missing = [sight_of(dialect)[key].missing(noted[dialect]) for dialect in sorted(noted)]
+        missing = [module(dialect).SIGHT[key].missing(noted[dialect]) for dialect in sorted(noted)]
         reasons[key] = "; ".join(dict.fromkeys(reason for reason in missing if reason is not None)) or None
     return reasons
 

@@ -91,6 +91,14 @@ def check_moment(event: UsageEvent) -> UsageEvent:
     return event
 
 
+def user_in(principal: str) -> str:
+    """The user of a principal. Raises ValueError for one without a type."""
+    _, colon, user = principal.partition(":")
+    if not colon:
+        raise ValueError("the principal has no type")
+    return user
+
+
 def position_of(topic: Any, partition: int, offset: int) -> int:
     """A number for the first partition in a fetch and its offset; the same in every process."""
     return int(position_in(crc32(f"{topic}".encode()), partition, offset))

@@ -55,21 +55,16 @@ class Recording:
 
 
 def read_events(
-    paths: Sequence[str],
-    dialect: str,
-    settings: ReadSettings,
-    brokers: Brokers,
-    left_out: Callable[[str, str], None] = lambda path, why: None,
+    paths: Sequence[str], settings: ReadSettings, left_out: Callable[[str, str], None] = lambda path, why: None
 ) -> Recording:
     """Reads files of usage events. Raises InputError when there are none that can be read, or mixed brokers in a log.
 
-    `brokers` gives the windows, by the brokers' names in the events. `left_out` is called with each file that
-    is not read, or read once although it is given twice, and why.
+    `left_out` is called with each file that is not read, or read once although it is given twice, and why.
     """
     tally = Tally()
     batches: list[Batch] = []
     topics: dict[str, list[TopicLog]] = {}
-    for split in plan_splits(paths, dialect, left_out):
+    for split in plan_splits(paths, "auto", left_out):
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
@@ -114,7 +109,7 @@ def read_events(
     workload = Workload(
         int(times.max()) - first + 1,
         tuple(clients),
-        Brokers(tuple(sorted({broker for broker, *_ in names})), brokers.windows, brokers.controller_windows),
+        Brokers(tuple(sorted({broker for broker, *_ in names}))),
         origin_ms=first,
         events=Events(times[rows], sizes[rows], nanos[rows], rows),
     )

@@ -9,7 +9,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from kquota.audit.batch import API_KINDS
-from kquota.audit.sources.event import UsageEvent, client_address
+from kquota.audit.sources.event import UsageEvent, client_address, user_in
 from kquota.audit.sources.requests import identity
 from kquota.core.enforcement.kind import REQUEST
 
@@ -27,7 +27,7 @@ class Names:
     """Numbers for the names of one batch."""
 
     def __init__(self) -> None:
-        self.users = _Numbers(_user)
+        self.users = _Numbers(user_in)
         self.clients = _Numbers(lambda client_id: client_id or "")
         self.connections = _Connections()
 
@@ -63,14 +63,6 @@ def _is_read_twice(name: str) -> bool:
         return not name.isascii() and bool(name.encode("latin-1").decode())
     except ValueError:
         return False
-
-
-def _user(principal: str) -> str:
-    """The user of a principal. Raises ValueError for one without a type."""
-    _, colon, user = principal.partition(":")
-    if not colon:
-        raise ValueError(principal)
-    return user
 
 
 class _Connections(dict[str, int]):

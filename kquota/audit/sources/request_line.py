@@ -25,6 +25,7 @@ from kquota.audit.sources.event import (
     check_times,
     client_address,
     position_of,
+    user_in,
 )
 from kquota.audit.sources.moments import FORMS
 from kquota.audit.sources.mutations import TOLD_APIS
@@ -133,9 +134,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
         raise TypeError
-    _, colon, user = fields["principal"].partition(":")
-    if not colon:
-        raise ValueError("the principal has no type")
+    user = user_in(fields["principal"])
     connection = fields["connection"]
     client_id = header["clientId"]
     for name in (user, client_id or ""):

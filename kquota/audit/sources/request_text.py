@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kquota.audit.batch import UNKNOWN
-from kquota.audit.sources.event import UsageEvent, check_moment, check_times, client_address, position_of
+from kquota.audit.sources.event import UsageEvent, check_moment, check_times, client_address, position_of, user_in
 from kquota.audit.sources.sizes import fetch_response_size, produce_request_size
 from kquota.core.enforcement.apis import APIS, CLUSTER_AUTHORIZATION_FAILED, is_spared
 
@@ -96,9 +96,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         if tail[name] is not None
     }
     check_times(took.values())
-    _, colon, user = tail["principal"].partition(":")
-    if not colon:
-        raise ValueError("the principal has no type")
+    user = user_in(tail["principal"])
     if header.re is _OLD_HEADER and int(header["api"]) >= len(_OLD_APIS):
         raise ValueError(f"API {header['api']} is not known")
     api = header["api"] if header.re is _HEADER else _OLD_APIS[int(header["api"])]

@@ -115,11 +115,8 @@ def compare(
         if parts not in meant and parts not in claimed:
             findings.append(_extra(parts, values))
     findings += itertools.chain.from_iterable(map(_of_node, nodes))
-    return tuple(sorted((finding for finding in findings if filter.matches(finding.entity)), key=_order))
-
-
-def _order(finding: Finding) -> tuple[object, str]:
-    return finding.entity.sort_key, finding.where
+    asked = (finding for finding in findings if filter.matches(finding.entity))
+    return tuple(sorted(asked, key=lambda finding: (finding.entity.sort_key, finding.where)))
 
 
 def _damaged(entity: Entity) -> Iterator[Parts]:

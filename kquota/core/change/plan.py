@@ -363,7 +363,8 @@ def difference(one: Side, other: Side, unmanaged: Iterable[Selector] = ()) -> Pl
         )
         for side, rest in ((one, other), (other, one))
     )
-    return replace(plan(before, after, prune=True, unmanaged=unmanaged), existing=_existing(one))
+    existing = len(one) if isinstance(one, QuotaSnapshot) else one.inverse.existing
+    return replace(plan(before, after, prune=True, unmanaged=unmanaged), existing=existing)
 
 
 def _quotas(side: Side, other: Side) -> Mapping[Entity, Values]:
@@ -371,8 +372,3 @@ def _quotas(side: Side, other: Side) -> Mapping[Entity, Values]:
         return side
     unchanged = {change.entity: change.before for change in other.changes} if isinstance(other, Plan) else {}
     return {**unchanged, **{change.entity: change.after for change in side.changes}}
-
-
-def _existing(side: Side) -> int:
-    """How many entities have quotas there."""
-    return len(side) if isinstance(side, QuotaSnapshot) else side.inverse.existing

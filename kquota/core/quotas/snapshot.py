@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kquota.core.quotas.entity import DEFAULT, Entity, Name, address
+from kquota.core.quotas.entity import DEFAULT, Entity, address
 from kquota.core.quotas.quota import QuotaKey, Value, humanize
 from kquota.core.tabular import Rows, Tabular
 
@@ -63,16 +63,18 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
         object.__setattr__(self, "quotas", MappingProxyType(ordered))
 
     def __repr__(self) -> str:
-        return (
-            f"QuotaSnapshot({{{', '.join(f'{str(entity)!r}: {_words(values)}' for entity, values in self.items())}}})"
-        )
+        shown = {
+            str(entity): {key.value: humanize(key, value) for key, value in values.items()}
+            for entity, values in self.items()
+        }
+        return f"QuotaSnapshot({shown})"
 
     def table(self) -> Rows:
         """A row for each value: the entity, its parts, the key, and the value as a number and for people."""
 
         def rows() -> Iterator[Sequence[object]]:
             for entity, values in self.quotas.items():
-                user, client_id, ip = (_text(name) for name in (entity.user, entity.client_id, entity.ip))
+                user, client_id, ip = (name.value if name is DEFAULT else name for name in entity)
                 for key, value in values.items():
                     yield str(entity), user, client_id, ip, key.value, value, humanize(key, value)
 
@@ -115,14 +117,6 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
 
 
 _KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
-
-
-def _words(values: Values) -> dict[str, str]:
-    return {key.value: humanize(key, value) for key, value in values.items()}
-
-
-def _text(name: Name | None) -> str | None:
-    return name.value if name is DEFAULT else name
 
 
 def in_key_order(values: Values) -> dict[QuotaKey, Value]:

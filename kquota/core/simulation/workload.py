@@ -328,11 +328,10 @@ def plan(client: Client, stop_ms: int) -> Sequence[Segment]:
         more = (rate + end_rate) / 2.0 * (end - start)
         segments.append(Segment(float(start), float(end), rate, end_rate, count, count + more))
         count += more
-    return segments if client.requests is None else _first(segments, float(client.requests))
-
-
-def _first(segments: Sequence[Segment], most: float) -> Sequence[Segment]:
-    """The segments until so many requests have arrived; where that is in a segment, its times stay as they are."""
+    if client.requests is None:
+        return segments
+    # Where the last request is in a segment, its times stay as they are.
+    most = float(client.requests)
     return [segment._replace(after=min(segment.after, most)) for segment in segments if segment.before < most]
 
 
