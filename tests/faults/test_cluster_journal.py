@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from kquota.access import connect
+from kquota.backends import wire
 from kquota.backends.kafka import journal as topic
 from kquota.backends.kafka.connection import Connection
 from kquota.backends.kafka.connection import Lost as LostConnection
+from kquota.backends.kafka.session import Session as KafkaSession
 from kquota.backends.zookeeper.session import Lost, Session
 from kquota.changes import journal_of
 from kquota.core.change.journal_store import packed, unpacked
@@ -29,7 +31,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import InputError
+from kquota.errors import InputError, Unreachable
 from kquota.leases import read_entries
 from kquota.state import CLUSTER
 from tests.conftest import new_chroot
@@ -107,6 +109,27 @@ def test_large_entries_are_packed(settings: Settings) -> None:
 def test_what_is_packed_comes_back_whole() -> None:
     assert unpacked(packed(b"{}" * 99_999, 200_000, 1 << 20)) == b"{}" * 99_999
     assert isinstance(unpacked(b"x! no"), InputError)
+
+
+def test_a_throttled_read_is_waited_for(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker answers such a fetch with nothing, and says for how long it takes no more."""
+    throttled = [50]
+    ask = KafkaSession.ask
+
+    def without(session: KafkaSession, requests: Any, kind: type, *rest: Any, **more: Any) -> list[Any]:
+        answers = ask(session, requests, kind, *rest, **more)
+        if kind is wire.FetchResponse and throttled:
+            answers = [answers[0]._replace(topics=[], throttle_time_ms=throttled.pop())]
+        return answers
+
+    monkeypatch.setattr(KafkaSession, "ask", without)
+    with opened({"bootstrap_server": broker.bootstrap}) as journal:
+        entry = begin(journal)
+        assert (throttled, entry in journal.read().entries) == ([], True)
+        throttled.append(60_000)
+        with pytest.raises(Unreachable, match="holds back reads of topic '__kquota_journal' for 60 s"):
+            journal.read()
+        journal.remove([entry])
 
 
 def test_writers_at_once_lose_and_double_nothing(settings: Settings) -> None:

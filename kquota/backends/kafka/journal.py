@@ -16,8 +16,9 @@ from kquota.backends import wire
 from kquota.backends.kafka.codes import NONE, UNKNOWN_TOPIC
 from kquota.backends.kafka.nodes import Nodes, pause_or_raise
 from kquota.backends.kafka.records import batch_of, records_of
+from kquota.backends.kafka.session import PAUSE_S
 from kquota.core.change.journal_store import Draft, packed, unpacked
-from kquota.errors import InputError, KquotaError
+from kquota.errors import InputError, KquotaError, Unreachable
 
 TOPIC: Final = "__kquota_journal"
 _CONFIGS: Final = {
@@ -179,6 +180,13 @@ class TopicJournal:
             elif leader >= 0:
                 with self._nodes.asking(leader) as session:
                     (answer,) = session.ask([request], kind)
+                if not answer.topics:  # a fetch that a quota throttles brings nothing
+                    wait_s = max(answer.throttle_time_ms / 1000, PAUSE_S)
+                    if deadline.left < wait_s + PAUSE_S:
+                        held = f"a quota of this login holds back reads of topic {TOPIC!r} for {wait_s:g} s"
+                        raise Unreachable(held, hint="try again then, or give --timeout more seconds")
+                    time.sleep(wait_s)
+                    continue
                 (part,) = answer.topics[0].partitions
                 if part.error_code == NONE:
                     return part
