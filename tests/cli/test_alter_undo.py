@@ -115,6 +115,8 @@ def test_a_repeated_flag_means_all_of_them(kquota: Kquota, chroot: str) -> None:
     )
     assert described.out.splitlines() == ["user=bob", "user=carol"]
     assert "no quotas are set on user=zoe" in described.err
+    nothing = kquota("describe", "--zookeeper", chroot, "--user", "yan", "--user", "zoe").err
+    assert all(f"no quotas are set on user={name}\n" in nothing for name in ("yan", "zoe"))
     twice = kquota("resolve", "--zookeeper", chroot, "--user", "bob", "--user", "carol")
     assert (twice.code, "Found multiple arguments for option user" in twice.err) == (2, True)
 
@@ -138,15 +140,17 @@ def test_delete_is_the_deletion_of_all_keys(kquota: Kquota, chroot: str) -> None
 
 
 def test_a_file_of_alter_has_its_guards(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
-    """As apply has them."""
+    """As apply has them; what the file says beside that is not left out in silence."""
     (tmp_path / "quotas.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nprotected: [{user: admin}]\nunmanaged: [{user: other}]\nquotas:\n"
-        "  - {entity: {user: admin}, values: {producer_byte_rate: 1MB}}\n"
+        "kind: kquota.quotas\nversion: 1\nprotected: [{user: admin}]\nunmanaged: [{user: other}]\n"
+        "clusters: {prod: {}}\nquotas:\n  - {entity: {user: admin}, values: {producer_byte_rate: 1MB}}\n"
         "  - {entity: {user: other}, values: {producer_byte_rate: 1MB}}\n"
     )
     alter = ("alter", "--zookeeper", chroot, "--file", "quotas.yaml")
-    assert "[protected]" in kquota(*alter).complaint
-    assert kquota(*alter, "--force").code == 0
+    assert "[protected]" in kquota(*alter).err
+    done = kquota(*alter, "--force")
+    assert (done.code, "1 unmanaged left as they are" in done.err) == (0, True)
+    assert "no overlay of its clusters is used: 'kquota apply quotas.yaml --cluster NAME' uses one" in done.err
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=admin\n"
 
 

@@ -13,6 +13,7 @@ from kquota.cli.altering import all_keys, carry_out
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import known_leases
 from kquota.cli.options import flag, path, values
+from kquota.cli.streams import note
 from kquota.cli.text import entity_text, safe
 from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
@@ -163,13 +164,17 @@ def _check_changes(adding: Sequence[str], deleting: Sequence[str]) -> None:
 def _from_file(file: Path) -> tuple[list[Alteration], Guards]:
     """What a quotas file sets, and the guards that it asks for. What it calls unmanaged is left as it is."""
     quota_file = session.load_quota_file(file, None)
+    if quota_file.clusters:
+        note(f"{file}: no overlay of its clusters is used: 'kquota apply {file} --cluster NAME' uses one")
     managed = [
         Alteration(entity, values)
         for entity, values in quota_file.snapshot.items()
         if selected(entity, quota_file.unmanaged) is None
     ]
+    if unmanaged := len(quota_file.snapshot) - len(managed):
+        note(f"{unmanaged} unmanaged left as they are")
     if not managed:
-        raise InputError(f"{file}: no quotas in it")
+        raise InputError(f"{file}: no quotas in it to set")
     return managed, quota_file.guards
 
 

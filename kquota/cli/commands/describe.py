@@ -86,7 +86,7 @@ def command(
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot.problems)
     where = params.there(source.access) if source.file is None else f" --quotas {shlex.quote(str(source.file))}"
-    without = f"no entity with quotas has a name like {match}" if match else _nothing(wanted, where)
+    without = f"no entity with quotas has a name like {match}" if match else _nothing(filters, where)
     view = described(snapshot, mechanisms, without)
     if others is None and not leases and not pairs:
         return view
@@ -96,7 +96,7 @@ def command(
         _note_pairs_too(wanted, pairs, where)
     for wanted in missing:
         assert others is not None
-        if snapshot:
+        if snapshot or len(filters) > 1:
             asked = (f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items())
             note(safe(f"no quotas are set on {', '.join(asked)}"))
         session.note_slips(others, wanted.components)
@@ -137,13 +137,14 @@ def _note_pairs_too(wanted: QuotaFilter, pairs: int, where: str) -> None:
     note(safe(f"{have} too: --no-strict shows them; 'kquota resolve --user {user}{where}' shows what governs a client"))
 
 
-def _nothing(wanted: QuotaFilter, where: str) -> str:
+def _nothing(filters: Sequence[QuotaFilter], where: str) -> str:
     """That no quotas are set, for whom, and which command shows the quota that governs a client of that name.
 
     `where` are the command's words for the cluster or the file.
     """
-    names = [(kind, match) for kind, match in wanted.components.items() if isinstance(match, str)]
-    if not names or len(names) < len(wanted.components):
+    components = filters[0].components
+    names = [(kind, match) for kind, match in components.items() if isinstance(match, str)]
+    if len(filters) > 1 or not names or len(names) < len(components):
         return "no quotas are set"
     entity = ",".join(f"{kind.value}={name}" for kind, name in names)
     options = " ".join(f"--{kind.value.removesuffix('-id')} {shlex.quote(name)}" for kind, name in names)
