@@ -58,6 +58,7 @@ def alter(
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
     check_sorting(_COLUMNS)
     access, dry_run = writing.access, writing.dry_run
+    writing.open_journal(needs_reason=not dry_run)  # a context may require a reason of every write
     named = session.label(access)
     with session.open_broker_configs(access) as configs:
         consent.name_cluster(named)

@@ -248,6 +248,11 @@ def test_where_and_why_writes_are_written_down_is_set_and_shown(kquota: Kquota, 
         "journal": ("here", "environment KQUOTA_JOURNAL"),
         "require-message": ("True", "context dev"),
     }
+    rate = "max.connection.creation.rate=5"
+    kquota("config", "set-context", "live", "--bootstrap-server", "127.0.0.1:1", "--require-message")
+    done = kquota("alter", "--context", "live", "--broker-defaults", "--add-config", rate)
+    assert (done.code, "the context live requires a reason" in done.err) == (2, True)
+    kquota("config", "delete-context", "live")
     kquota(*["config", "set-context", "dev", "--journal", "team", "--no-require-message"])
     assert f'journal: "{tmp_path}/team"' in (tmp_path / ".config" / "kquota" / "config.yaml").read_text()
     assert view(kquota, "").keys() == {"zookeeper", "journal"}
