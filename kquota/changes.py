@@ -199,6 +199,11 @@ def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity
             f"entry {entry.name} was done at {entry.cluster}, not at {here.address}",
             hint=f"give {option_of(Cluster(entry.cluster))}",
         )
+    if entry.kept and not entry.plan.changes:
+        raise InputError(
+            f"entry {entry.name} changed when a value ends, and no value",
+            hint="'kquota alter' with --for gives it another end",
+        )
     journal = pages.journal or Journal(pages.folder)
     # What a recording switched may be switched back at any time.
     if not entry.levels and journal.is_written(entry):  # what it writes afterwards would have no way back

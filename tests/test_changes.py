@@ -52,6 +52,15 @@ def test_a_recording_is_not_undone_as_if_it_were_quotas(tmp_path: Path) -> None:
     assert journal.read().can_be_undone(entry)
 
 
+def test_an_entry_that_moved_an_end_is_not_undone_as_if_it_had_set_a_value(tmp_path: Path) -> None:
+    cluster, journal = MemoryBackend(), Journal(tmp_path)
+    kept = ((ALICE, (PRODUCER,)),)
+    entry = journal.begin(Entry("", changes.address_of(cluster), "alter", 0, Plan(()), expires=1, kept=kept))
+    journal.finish(entry, "applied", now=0)
+    with pytest.raises(InputError, match="changed when a value ends, and no value"):
+        kquota.undo(cluster, entry.id, journal=tmp_path)
+
+
 def test_a_file_is_a_wish_too(tmp_path: Path) -> None:
     file = tmp_path / "quotas.yaml"
     file.write_text(

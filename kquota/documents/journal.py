@@ -264,7 +264,7 @@ class Pages:
         if len(entries) == 1:
             return entries[0]
         if not entries:
-            broken = [file for file in self.unreadable if file.name.startswith(text)]
+            broken = [file for file in self.unreadable if file.name.startswith(text) or str(file.number) == text]
             if broken:
                 raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
             raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")

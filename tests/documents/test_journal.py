@@ -157,8 +157,9 @@ def test_one_broken_file_hides_no_other(tmp_path: Path, how: str) -> None:
     assert why
     assert "\n" not in why
     assert pages.entry(last.id).id == last.id
-    with pytest.raises(InputError, match="cannot be read"):
-        pages.entry(broken.id)
+    for text in (broken.id, broken.name):
+        with pytest.raises(InputError, match="cannot be read"):
+            pages.entry(text)
     assert begin(journal).number == last.number + 1
 
 

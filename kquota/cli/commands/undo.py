@@ -118,11 +118,6 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         parts = f"parts by {' and '.join(undo.name for undo in by[:-1])}, the rest by " if len(by) > 1 else "by "
         say(f"entry {entry.name} is undone already, {parts}{last}: nothing is done")
         return carry_out(Plan(()), backend, terms, {}) if terms.writing.output == "json" else ExitCode.OK
-    if entry.kept and not entry.plan.changes:
-        raise InputError(
-            f"entry {entry.name} changed when a value ends, and no value",
-            hint="'kquota alter' with --for gives it another end",
-        )
     note(f"undo of {_described(entry, now())}")
     back = pages.way_back(entry)
     check_cluster(back, backend)
