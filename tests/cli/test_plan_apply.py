@@ -300,7 +300,7 @@ def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     ("text", "arguments", "complaint"),
     [
         ("user: admin", [], "create user=admin, which is protected by user=/admin/"),
-        ("user: alice", ["--prune", "--max-deleted", "5"], "delete"),
+        ("user: alice", ["--prune", "--max-deleted", "5%"], "delete"),
     ],
 )
 def test_guards_refuse_and_force_passes(cluster: Cluster, text: str, arguments: list[str], complaint: str) -> None:

@@ -22,8 +22,16 @@ from kquota.errors import Unreachable
 from kquota.leases import Lease, Leases
 
 
+class _Percent(click.IntRange):
+    """A whole number of percent, as `5` or `5%`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        value = str(value).removesuffix("%")
+        return super().convert(value, param, ctx)
+
+
 def _percent(about: str, most: int) -> Any:
-    return option(about, type=click.IntRange(0, 100), default=most, metavar="PERCENT")
+    return option(about, type=_Percent(0, 100), default=most, metavar="PERCENT")
 
 
 @grammar.command("apply")
