@@ -104,9 +104,24 @@ def test_a_permanent_write_ends_a_lease_for_good(
     for _ in range(2):
         reconciled = kquota("reconcile", "--zookeeper", chroot)
         assert (reconciled.code, reconciled.out) == (0, ""), reconciled
-    assert kquota("undo", "--yes", "--zookeeper", chroot).code == 0
+    undone = kquota("undo", "--yes", "--zookeeper", chroot)
+    said = "user=alice,client-id=etl producer_byte_rate 5 MB/s has no end then: an undo begins no lease anew"
+    assert (undone.code, said in undone.err) == (0, True), undone
     assert kquota("reconcile", "--zookeeper", chroot).code == 0
     assert value(kquota, chroot) == "5000000"
+
+
+def test_an_undo_names_the_ends_that_it_does_not_bring_back(kquota: Kquota, chroot: str) -> None:
+    """Of the values that are taken back, and of those that only got another end, or none."""
+    live = ("--zookeeper", chroot)
+    alter = ("alter", *live, "--add-config", "producer_byte_rate=5MB", "--user", "alice")
+    assert kquota(*alter, "--for", "1h").code == kquota(*alter, "--user", "bob", "--for", "2h").code == 0
+    assert "user=alice producer_byte_rate still ends " in kquota("undo", "2", "--yes", *live).err
+    assert kquota(*alter, "--user", "bob").code == 0
+    said = "user=alice producer_byte_rate 5 MB/s has no end then"
+    assert said in kquota("undo", "4", "--dry-run", *live).err
+    part = kquota("undo", "4", "--user", "bob", "--yes", *live)
+    assert (part.code, said in part.err) == (0, False)
 
 
 def test_a_lease_on_a_lease_ends_first(kquota: Kquota, chroot: str, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """`kquota undo`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
@@ -9,9 +10,9 @@ from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import check_cluster, place_of, to_undo, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.leases import shown
+from kquota.cli.leases import few, named, shown
 from kquota.cli.options import argument
-from kquota.cli.streams import note, on_terminal, say
+from kquota.cli.streams import note, on_terminal, say, warn
 from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
@@ -21,6 +22,7 @@ from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Pages, name_of
 from kquota.errors import Conflict, InputError, Refused
+from kquota.leases import Fate, Leases
 from kquota.reconcile import now
 
 
@@ -133,11 +135,29 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
         if len(chosen) < len(back.changes):
             terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
             back = replace(back, changes=chosen)
+    _warn_of_leases(back, entry, Leases.of(pages.of(place_of(backend))), about)
     if not back and not terms.writing.dry_run:
         # What was no value is not restored. The journal knows from now on that nothing is left to take back.
         reconcile.apply(back, backend, replace(terms, part=()))
     _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
     return carry_out(with_freezes(back, backend), backend, terms, {})
+
+
+def _warn_of_leases(back: Plan, entry: Entry, leases: Leases, about: params.Selection) -> None:
+    """Says what an undo of the entry does not bring back: the leases that it ended, and the ends that it moved."""
+    values = {(change.entity, key): change.after.get(key) for change in back.changes for key in change.keys}
+
+    def lines() -> Iterator[str]:
+        for lease in (lease for lease in leases.all if not about or about.covers(lease.entity)):
+            place = lease.entity, lease.key
+            is_back = not differ(values[place], lease.value) if place in values else lease.fate is Fate.PERMANENT
+            if lease.is_on and lease.moved == entry:
+                yield f"{named(lease)} still ends {moment(lease.ends)} UTC"
+            elif lease.by == entry and is_back:
+                yield f"{named(lease)} {shown(lease.key, lease.value)} has no end then: an undo begins no lease anew"
+
+    for line in few(lines()):
+        warn(line)
 
 
 def _described(entry: Entry, now: int) -> str:
