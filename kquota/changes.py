@@ -232,7 +232,8 @@ def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool
             continue
         if about is None or any(about(change.entity) for change in pages.way_back(entry).changes):
             return entry
-    raise InputError(f"nothing to undo at {cluster.address}", hint="'kquota history' lists what was done")
+    whom = "" if about is None else " of these entities"
+    raise InputError(f"nothing{whom} to undo at {cluster.address}", hint="'kquota history' lists what was done")
 
 
 def with_freezes(plan: Plan, backend: QuotaBackend) -> Plan:

@@ -220,6 +220,7 @@ def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
     none = kquota(*undo, "1", "--user", "alice")
     assert none.code == 3
     assert "entry 1 has no value to revert for user=alice" in none.err
+    assert "nothing of these entities to undo at zookeeper://" in kquota(*undo, "--user", "zoe").err
     assert kquota(*undo, "1").code == 0
     assert kquota("describe", *live, "-o", "name").out.splitlines() == ["user=carol"]
     assert "undone by 3 and 4" in kquota("history", COLUMNS="200").out
