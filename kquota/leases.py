@@ -71,8 +71,8 @@ class Lease:
         return self.fate is Fate.ON
 
     def is_overdue(self, now: int) -> bool:
-        """Whether it is on, and its time is over."""
-        return self.is_on and self.ends <= now
+        """Whether it is on, its time is over, and it waits for no other lease."""
+        return self.is_on and self.ends <= now and not self.covered
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Leases:
 
     def overdue(self, now: int) -> tuple[Lease, ...]:
         """The leases whose time is over, and that wait for no other lease."""
-        return tuple(lease for lease in self.all if lease.is_overdue(now) and not lease.covered)
+        return tuple(lease for lease in self.all if lease.is_overdue(now))
 
     def due(self, now: int) -> Mapping[str, Sequence[Lease]]:
         """What can be taken back now, by the id of the entry, the newest first."""

@@ -134,6 +134,9 @@ def test_a_lease_on_a_lease_ends_first(kquota: Kquota, chroot: str, folder: Path
     waits = kquota("reconcile", "--zookeeper", chroot)
     assert (waits.code, value(kquota, chroot)) == (0, "9000000")
     assert waits.err.startswith("nothing is due; 2 leases, next at "), waits.err
+    _, lower, _ = kquota("history", COLUMNS="200").out.splitlines()[1:]
+    assert (", below another lease  " in lower, "overdue" in lower) == (True, False), lower
+    assert [lease["state"] for lease in json.loads(kquota("history", "-o", "json").out)["leases"]] == ["on", "on"]
     let_time_pass(folder)
     assert kquota("reconcile", "--zookeeper", chroot).code == 0
     assert value(kquota, chroot) == "3000000"

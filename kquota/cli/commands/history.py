@@ -273,8 +273,9 @@ def _outcome(entry: Entry, pages: Pages, leases: Sequence[Lease], now: int) -> s
         undone = f"{verb} {part}by {' and '.join(undo.name for undo in by)}"
     on = [lease for lease in leases if lease.is_on]
     if on:
-        end = min(lease.ends for lease in on)
-        state = f"overdue since {moment(end)}" if end <= now else f"until {moment(end)}"
+        first = min(on, key=lambda lease: (lease.covered, lease.ends))
+        state = f"{'overdue since' if first.is_overdue(now) else 'until'} {moment(first.ends)}"
+        state += ", below another lease" if first.covered else ""
         state += f", {undone}" if undone else ""
         return state if word == "applied" else f"{word}, {state}"
     for fate in (Fate.CONFLICT, Fate.PERMANENT, Fate.OVERTAKEN, Fate.ENDED):
