@@ -114,6 +114,11 @@ def findings(path: Path, dialect: str) -> Any:
     return local.audit(plan_splits([str(path)], dialect), SETTINGS, str(path), processes=1)
 
 
+def facts(result: Any) -> pa.Table:
+    """The findings, but for what requests that could not be read leave open."""
+    return result.findings.drop_columns(["reason", "peak_rate_max"])
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize(
     ("dialect", "lines", "name"),
@@ -138,7 +143,7 @@ def test_lines(tmp_path: Path, dialect: str, lines: Callable[[], list[bytes]], n
     result = findings(path, dialect)
 
     assert len(clean.findings) >= 1
-    assert result.findings.equals(clean.findings)
+    assert facts(result).equals(facts(clean))
     assert (result.quality.events, result.quality.exempt) == (clean.quality.events, clean.quality.exempt)
     assert result.quality.rejected == len(places) >= len(good) * 0.045
     assert [(reject.source, reject.place) for reject in result.rejects] == [
@@ -193,7 +198,7 @@ def test_rows(tmp_path: Path, name: str, write: Callable[[pa.Table, Path], Any])
     result, clean = findings(path, "usage"), findings(tmp_path / "clean" / name, "usage")
 
     assert len(clean.findings) == 2
-    assert result.findings.equals(clean.findings)
+    assert facts(result).equals(facts(clean))
     assert result.quality.events == GOOD - len(places) == clean.quality.events
     assert sorted(int(reject.place.removeprefix("row ")) for reject in result.rejects) == places
     assert {reject.source for reject in result.rejects} == {str(path)}

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,25 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
+from kquota.audit.run import audit
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events, many_findings
+from tests.support.scheduling import examples
 
 EVENTS = many_events()
 TABLE = oracle.usage_table(EVENTS)
@@ -75,25 +78,87 @@ WIDE = {
 }
 
 
+def usage_rows(api: str, users: Sequence[str]) -> list[dict[str, Any]]:
+    """A request of 10 kB of each user, ten times a second, that nobody throttled."""
+    return [
+        {"time_ms": 1700000000000 + 100 * n, "user": users[n % len(users)], "client_id": "app", "api": api}
+        | {"bytes": 10_000, "throttle_time_ms": 0}
+        for n in range(100)
+    ]
+
+
+@given(
+    write=st.sampled_from([write_parquet, write_orc, write_csv, write_json_lines]),
+    api=st.sampled_from(["produce", "share_fetch"]),
+    limit=st.integers(1_000, 100_000),
+    lost=st.sets(st.integers(0, 99), max_size=60),
+)
+@settings(max_examples=examples(30), deadline=None)
+def test_a_missing_size_never_hides_that_a_client_is_throttled(
+    tmp_path_factory: pytest.TempPathFactory, write: Any, api: str, limit: int, lost: set[int]
+) -> None:
+    """Nor that nothing is known of it; who lost nothing keeps the verdict."""
+    rows = usage_rows(api, ["alice", "bob"])
+    missing = [row | {"bytes": None} if n in lost else row for n, row in enumerate(rows)]
+    quotas = {f"user={user}": {f"{KEY_OF[api]}_byte_rate": str(limit)} for user in ("alice", "bob")}
+
+    whole, part = (
+        {
+            str(quota.entity): quota.verdict
+            for quota in audit(write(tmp_path_factory.mktemp("t"), pa.Table.from_pylist(some)), quotas).quotas
+        }
+        for some in (rows, missing)
+    )
+
+    for user, verdict in part.items():
+        lacks = any(rows[n]["user"] in user for n in lost)
+        assert verdict in ({Verdict.UNDETERMINED, Verdict.THROTTLED} if lacks else {whole[user]})
+        assert verdict is not Verdict.THROTTLED or whole[user] is Verdict.THROTTLED
+
+
+KEY_OF = {"produce": "producer", "fetch": "consumer", "share_fetch": "consumer"}
+
+
+@pytest.mark.parametrize(
+    ("text", "open_"),
+    [
+        ('{"time_ms":17', "alice bob"),
+        ("no row at all", ""),
+        ('{"time_ms": 1700000000000}', "alice bob"),
+        ('{"time_ms": 1700000000000, "user": "alice", "client_id": "app", "api": "produce", "bytes": -1}', "alice"),
+        ('{"time_ms": 1700000000000, "user": "alice", "client_id": "app", "api": "fetch", "bytes": -1}', ""),
+    ],
+)
+def test_a_record_that_cannot_be_read_leaves_open_whose_it_may_be(tmp_path: Path, text: str, open_: str) -> None:
+    """By the names that are left of it."""
+    lines = [*map(json.dumps, usage_rows("produce", ["alice", "bob"])), text]
+    (tmp_path / "usage.jsonl").write_text("\n".join(lines))
+    quotas = {f"user={user}": {"producer_byte_rate": "1GB"} for user in ("alice", "bob")}
+
+    found = audit(tmp_path / "usage.jsonl", quotas).quotas
+
+    assert [quota.entity.user for quota in found if quota.verdict is Verdict.UNDETERMINED] == open_.split()
+
+
 @pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
 def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> None:
-    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
 
-    result = local.audit(plan_splits([str(write(tmp_path, TABLE))], "auto"), settings, "usage", processes=1)
+    result = local.audit(plan_splits([str(write(tmp_path, TABLE))], "auto"), audit_settings, "usage", processes=1)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
 
 
 def test_share_fetches_are_charged_like_fetches(tmp_path: Path) -> None:
-    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
     events = [
         event._replace(api="Share_Fetch") if event.api == "fetch" and number % 2 else event
         for number, event in enumerate(EVENTS)
     ]
     path = write_parquet(tmp_path, oracle.usage_table(events))
 
-    result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
+    result = local.audit(plan_splits([str(path)], "auto"), audit_settings, "usage", processes=1)
 
     assert oracle.as_expected(result.findings) == many_findings()
 
@@ -157,10 +222,10 @@ def test_no_thread_time_is_charged_with_acks_0(
 def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:
     if (write is write_orc and types.keys() & {"user"}) or any(map(pa.types.is_unsigned_integer, types.values())):
         write = write_parquet  # ORC has neither
-    settings = AuditSettings(QuotaHistory.of(QUOTAS))
+    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
     path = write(tmp_path, retyped(TABLE, **types))
 
-    result = local.audit(plan_splits([str(path)], "auto"), settings, "usage", processes=1)
+    result = local.audit(plan_splits([str(path)], "auto"), audit_settings, "usage", processes=1)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)

@@ -39,6 +39,7 @@ from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdi
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import encode_user
+from kquota.core.resolve.sensors import Sensors, tags
 from kquota.core.simulation.recorded import NEAR
 
 AS_MUCH: Final = 0.9
@@ -240,7 +241,7 @@ class _Settling:
     def _known(self, row: Mapping[str, Any], outcome: _Settled) -> _Settled:
         """The verdict, but where a request that could not be read may be of the counter."""
         verdict, prediction = outcome.verdict, outcome.prediction
-        if verdict is Verdict.UNDETERMINED or not self._lost.may_be_of(row["key"], _tags(row["sensor"])[1]):
+        if verdict is Verdict.UNDETERMINED or not self._lost.may_be_of(row["key"], row["sensor"]):
             return outcome
         reason = self._lost.reason
         if verdict is Verdict.NOT_THROTTLED:
@@ -275,7 +276,7 @@ class _Settling:
     def _was_held(self, row: Mapping[str, Any]) -> bool:
         """Whether a client of the counter in a row can be one that was held back."""
         held = self._held.get((row["broker"], _group(row["key"])), _NO_SENSORS)
-        return held.meet(*_tags(row["sensor"]))
+        return held.meet(*tags(row["sensor"]))
 
     def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
         """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
@@ -409,44 +410,9 @@ def _moved(
     return quota._replace(verdict=verdict, reason="; ".join([*known, *added]), counters=left)
 
 
-def _tags(sensor: str) -> tuple[str, str]:
-    user, _, client_id = sensor.partition(":")
-    return user, client_id
-
-
 def _group(key: str) -> str:
     """The same for keys whose counters are charged for the same requests."""
     return key if key in _COUNTERS_OF_THEIR_OWN else ""
-
-
-class Sensors:
-    """Some counters of one broker, found by the tags of their sensors: an empty tag is that of all."""
-
-    def __init__(self) -> None:
-        self._sensors: set[str] = set()
-        self._users: set[str] = set()
-        self._clients: set[str] = set()
-
-    def add(self, sensor: str) -> None:
-        """Adds a counter."""
-        user, client_id = _tags(sensor)
-        self._sensors.add(sensor)
-        self._users.add(user)
-        self._clients.add(client_id)
-
-    def hold(self, user: str, client_id: str) -> bool:
-        """Whether one of them is that of all clients with these tags."""
-        return any(f"{one}:{other}" in self._sensors for one in (user, "") for other in (client_id, ""))
-
-    def meet(self, user: str, client_id: str) -> bool:
-        """Whether one of them may have a client with these tags, of which an empty one says nothing."""
-        if user and client_id:
-            return self.hold(user, client_id)
-        if user:
-            return not self._users.isdisjoint((user, ""))
-        if client_id:
-            return not self._clients.isdisjoint((client_id, ""))
-        return bool(self._sensors)
 
 
 _NO_SENSORS: Final = Sensors()
@@ -481,13 +447,13 @@ class _Counters(NamedTuple):
     def hold(self, row: Mapping[str, Any]) -> bool:
         """Whether one of the strict counters is that of all clients of the row."""
         strict = self.strict.get(row["broker"], _NO_SENSORS)
-        return row["key"] not in _COUNTERS_OF_THEIR_OWN and strict.hold(*_tags(row["sensor"]))
+        return row["key"] not in _COUNTERS_OF_THEIR_OWN and strict.hold(*tags(row["sensor"]))
 
     def shared(self, row: Mapping[str, Any]) -> bool:
         """Whether another counter that throttles, or may, is charged for the same requests: one of bytes and time."""
         if row["key"] in _COUNTERS_OF_THEIR_OWN:
             return False
-        whose = [_tags(row["sensor"])]
+        whose = [tags(row["sensor"])]
         if len(row["clients"]) == row["client_count"]:
             whose = [(encode_user(client["user"]), client["client_id"]) for client in row["clients"]]
         others = self.possible.get((row["broker"], row["key"] != _TIME), _NO_SENSORS)

@@ -1,10 +1,11 @@
 """Requests that a recording had and that could not be read: what they may belong to is not known to be unthrottled.
 
 A line shows its API and its client-id at the beginning and its principal at the end, where a shipper cuts it off. So a
-lost request may be of any user.
+lost request may be of any user. A row of a usage table may show all three.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -12,9 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.sources.envelope import LEFT_OUT, MARK
+from kquota.core.enforcement.apis import spelled
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.resolve.resolver import encode_user
+from kquota.core.resolve.sensors import Sensors, tags
 
 _UNREAD: Final = "some requests in the recording cannot be read"
 REASON: Final = f"{_UNREAD}, and may be of this counter"
@@ -29,10 +33,10 @@ _CLIENT: Final = re.compile(
 """A client-id that stands there whole, and without escapes."""
 _CHARGED: Final = {
     "PRODUCE": QuotaKey.PRODUCER_BYTE_RATE,
-    **dict.fromkeys(("FETCH", "SHARE_FETCH"), QuotaKey.CONSUMER_BYTE_RATE),
-    **dict.fromkeys(("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS"), QuotaKey.CONTROLLER_MUTATION_RATE),
+    **dict.fromkeys(("FETCH", "SHAREFETCH"), QuotaKey.CONSUMER_BYTE_RATE),
+    **dict.fromkeys(("CREATETOPICS", "DELETETOPICS", "CREATEPARTITIONS"), QuotaKey.CONTROLLER_MUTATION_RATE),
 }
-"""What a request is charged to besides thread time, by its API."""
+"""What a request is charged to besides thread time, by its API as `spelled` has it."""
 _GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt)"
 _THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
 _SUPPRESSED: Final = re.compile(
@@ -43,13 +47,11 @@ _SUPPRESSED: Final = re.compile(
 """What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"
 _GAP: Final = "gap"
-_MOST: Final = 1_000
-"""Where more client-ids than this lost requests, a lost request may be of any client-id."""
 
 
 def unknown(key: QuotaKey) -> str:
     """What to note of usage of that key that may be anybody's."""
-    return f"{_NOTE}\0{key.value}\0"
+    return f"{_NOTE}\0{key.value}\0\0"
 
 
 ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
@@ -68,9 +70,14 @@ def notes(text: str) -> Iterator[str]:
         yield from ANY
         return
     name = "" if client is None else client["name"] or client["old"] or ""
-    charged = [_CHARGED[api] for api in apis if api in _CHARGED] if apis else _CHARGED.values()
+    yield from of(apis[0] if apis else "", name)
+
+
+def of(api: str, client_id: str, user: str = "") -> Iterator[str]:
+    """What to note of a request of that API, client-id and user; an empty text is one that is not known."""
+    charged = [_CHARGED[spelled(api)]] if spelled(api) in _CHARGED else [] if api else _CHARGED.values()
     for key in {*charged, QuotaKey.REQUEST_PERCENTAGE}:
-        yield f"{_NOTE}\0{key.value}\0{name}"
+        yield "\0".join((_NOTE, key.value, client_id.replace("\0", ""), user.replace("\0", "")))
 
 
 def gap(place: str, missing: int, of: int) -> Iterator[str]:
@@ -84,7 +91,7 @@ class Lost:
 
     def __init__(self, noted: Mapping[str, Iterable[str]]) -> None:
         """From what the sources noted (`Tally.noted`)."""
-        self._clients: dict[str, set[str]] = {}
+        self._sensors: dict[str, Sensors] = defaultdict(Sensors)
         gaps = [note.split("\0") for shown in noted.values() for note in shown if note.startswith(f"{_GAP}\0")]
         missing, of = (sum(int(note[place]) for note in gaps) for place in (2, 3))
         self.lacks = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if gaps else ""
@@ -93,21 +100,20 @@ class Lost:
         """Why nobody knows."""
         self.of_anybody = self.lacks or _UNREAD
         for note in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
-            _, key, client = note.split("\0", 2)
-            self._clients.setdefault(key, set()).add(client)
+            _, key, client_id, user = note.split("\0")
+            self._sensors[key].add(f"{encode_user(user)}:{client_id}")
 
     def __bool__(self) -> bool:
-        return bool(self._clients)
+        return bool(self._sensors)
 
-    def may_be_of(self, key: str, client_id: str) -> bool:
-        """Whether one may be charged to a counter of that client-id; an empty one is a counter of all."""
-        clients = self._clients.get(key, set())
-        return bool(clients) and (not client_id or client_id in clients or "" in clients or len(clients) > _MOST)
+    def may_be_of(self, key: str, sensor: str) -> bool:
+        """Whether one may be charged to a counter."""
+        return key in self._sensors and self._sensors[key].meet(*tags(sensor))
 
     def doubted(self, findings: pa.Table) -> pa.Table:
         """The findings, without a verdict on any counter that one may be charged to."""
         keys, sensors = (findings.column(name).to_pylist() for name in ("key", "sensor"))
-        doubtful = [self.may_be_of(key, sensor.partition(":")[2]) for key, sensor in zip(keys, sensors, strict=True)]
+        doubtful = [self.may_be_of(key, sensor) for key, sensor in zip(keys, sensors, strict=True)]
         for name, doubt in (("verdict", Verdict.UNDETERMINED.value), ("reason", self.reason)):
             place = findings.schema.get_field_index(name)
             column = pc.if_else(pa.array(doubtful, pa.bool_()), doubt, findings.column(name))
@@ -116,7 +122,8 @@ class Lost:
 
     def may_be_governed(self, entity: Entity, key: QuotaKey) -> bool:
         """Whether the quota of an entity may govern one."""
-        return self.may_be_of(key.value, entity.client_id if isinstance(entity.client_id, str) else "")
+        user, client_id = (name if isinstance(name, str) else "" for name in (entity.user, entity.client_id))
+        return self.may_be_of(key.value, f"{encode_user(user)}:{client_id}")
 
 
 NONE_LOST: Final = Lost({})

@@ -40,7 +40,7 @@ from kquota.audit.batch import (
     Tally,
     is_text,
 )
-from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines
+from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines, lost
 from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
@@ -141,7 +141,7 @@ def to_batches(
     for table in tables:
         rows = _Rows(table, source, broker, elsewhere)
         rows.check()
-        rows.reject(tally, first_row)
+        rows.reject(tally, dialect, first_row)
         rows.note(tally, dialect)
         rows.spare(tally, version)
         yield from rows.batches()
@@ -268,6 +268,7 @@ def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         if row.text != _LEFT_OUT:
             reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
             tally.reject(split.path, f"line {before + row.number}", reason, row.text)
+            tally.note(DIALECT, *lost.ANY)
         return "skip"
 
     # Everything is read as text: a bad number is then one rejected row and not the end of the file. Of other columns
@@ -324,6 +325,7 @@ def _checked(line: bytes, path: str, place: str, tally: Tally) -> bytes:
     if not (reason := _fault(line)):
         return line
     tally.reject(path, place, reason, line.decode(errors="replace").rstrip("\r\n"))
+    tally.note(DIALECT, *lost.ANY)
     return f"{_LEFT_OUT}\n".encode()
 
 
@@ -341,7 +343,9 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally) -> Iterator[pa.RecordBatch]:
+def json_tables(
+    records: Iterable[tuple[str, bytes]], source: str, tally: Tally, dialect: str = DIALECT
+) -> Iterator[pa.RecordBatch]:
     """The rows that stand as JSON objects in (place, text) pairs; other texts are tallied."""
     rows: list[Mapping[str, Any]] = []
     for place, line in records:
@@ -352,6 +356,8 @@ def json_tables(records: Iterable[tuple[str, bytes]], source: str, tally: Tally)
             problem = _why_not_json(error)
         if problem:
             tally.reject(source, place, problem, line.decode(errors="replace").rstrip("\n"))
+            if b'"time_ms"' in line or b'"api"' in line:
+                tally.note(dialect, *lost.ANY)
             continue
         rows.append(row)
         if len(rows) == 100_000:
@@ -472,13 +478,21 @@ class _Rows:
             values, _, present = self._numbers[name]
             self._require(~present | ((values >= 0) & (values < most)), f"{name} is out of range")
 
-    def reject(self, tally: Tally, first_row: int) -> None:
-        """Tallies the rows that are not good."""
+    def reject(self, tally: Tally, dialect: str, first_row: int) -> None:
+        """Tallies the rows that are not good, and notes whose requests they may be."""
         for bad, reason in self._reasons:
             for row in np.flatnonzero(bad).tolist():
                 cells = {name: _cell(column, row) for name, column in self._columns.items()}
                 text = json.dumps(cells, default=str, ensure_ascii=False)
                 tally.reject(self._source, f"row {first_row + row}", reason, text)
+                tally.note(dialect, *self._lost(row))
+
+    def _lost(self, row: int) -> Iterable[str]:
+        """What to note of a row that is not good."""
+        if self._connects[row]:
+            return [lost.unknown(QuotaKey.CONNECTION_CREATION_RATE)]
+        columns = (self._texts["api"], self._client, self._texts["user"])
+        return lost.of(*(column.values[code] if (code := column.codes[row]) >= 0 else "" for column in columns))
 
     def note(self, tally: Tally, dialect: str) -> None:
         """Notes what the good rows show."""
