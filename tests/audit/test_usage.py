@@ -89,7 +89,7 @@ def usage_rows(api: str, users: Sequence[str]) -> list[dict[str, Any]]:
 
 @given(
     write=st.sampled_from([write_parquet, write_orc, write_csv, write_json_lines]),
-    api=st.sampled_from(["produce", "share_fetch"]),
+    api=st.sampled_from(["produce", "fetch", "share_fetch"]),
     limit=st.integers(1_000, 100_000),
     lost=st.sets(st.integers(0, 99), max_size=60),
 )

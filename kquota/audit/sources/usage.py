@@ -45,7 +45,7 @@ from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
-from kquota.core.enforcement.kind import CONNECTION, MUTATION, PRODUCE, REQUEST
+from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.entity import address
 from kquota.core.quotas.quota import QuotaKey
@@ -415,8 +415,11 @@ class _Rows:
         kinds = np.array([*(API_KINDS.get(name.lower(), REQUEST) for name in api.values), REQUEST], np.uint8)
         self._kinds = kinds[api.codes]
         self._connects = self._of_apis(lambda name: name.lower() == CONNECT_API)
-        # Of a fetch, but not of a share fetch, the retry tells what a throttled one tried to read.
-        self._untold = ~self._numbers["bytes"][2] & self._of_apis(lambda name: name.lower() == SHARE_FETCH_API)
+        # Of a throttled fetch, but not of a share fetch, the retry tells what it tried to read.
+        served = self._of_apis(lambda name: name.lower() == SHARE_FETCH_API) | (
+            self._number("throttle_time_ms", -1) == 0
+        )
+        self._untold = ~self._numbers["bytes"][2] & (self._kinds == FETCH) & served
         self._nanos, self._errors = self._number("request_time_ns", 0), self._number("error_code", 0)
         # A column that is not there is one without a value: JSON lines have every column.
         self._timed = self._present("request_time_ns")
