@@ -180,9 +180,9 @@ def test_without_quotas_nothing_is_replayed(kquota: Kquota, tmp_path: Path) -> N
 
 
 def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:
-    """They are named, and the rest is replayed; no file is left behind."""
+    """They are named, and the rest is replayed; of other users they leave nothing open. No file is left behind."""
     with (tmp_path / "usage.csv").open("a") as file:
-        file.write("x,1,alice,orders,produce,1\n")
+        file.write("x,1,carol,orders,produce,1\n")
     done = kquota(*ARGUMENTS, "--quotas", "current.json")
 
     assert done.code == 0
