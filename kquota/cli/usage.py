@@ -184,6 +184,7 @@ class Asked:
             quotas, other = _nothing_set(), None
         windows = self.quota_window_num, self.quota_window_size_seconds
         settings = settings_of(quotas, facts, windows, against=other, broker=broker)
+        self._check_paths()
         session.warn_approximations(facts.kafka_version)
         snapshots = [snapshot for variant in settings.variants for snapshot in variant.snapshots]
         session.warn_ignored(ignored for snapshot in snapshots for ignored in snapshot.ignored)
@@ -220,6 +221,15 @@ class Asked:
         for name, given in how.items():
             if given is not None and not asked:
                 raise click.UsageError(f"{name} is of --prometheus URL: give that, too")
+
+    def _check_paths(self) -> None:
+        """Raises InputError for quotas among the usage that nothing else names: the live ones would answer for them."""
+        from kquota.audit.sources import own_document
+        from kquota.audit.sources.files import find
+
+        for name in self.paths if self.quotas is None else ():
+            if Path(name).is_file() and own_document(find(name)[0]) == "a document kquota.quotas":
+                raise InputError(f"{name} has quotas, and no usage", hint=f"--quotas {name} audits them")
 
     def _quotas(
         self, against: str | None, *, prune: bool, only_a_file: bool
