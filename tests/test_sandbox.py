@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kquota import sandbox
 from kquota.cli.commands.sandbox import command
-from kquota.errors import MissingDependency, Refused, Unreachable
+from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import broker
 from tests.support.processes import ran
 from tests.support.sandbox import Sandbox
@@ -125,3 +125,10 @@ def test_a_failed_start_is_told_and_cleaned_up() -> None:
         server.start()
     assert server._folder is None
     assert server.pid is None
+
+
+def test_a_wrong_name_of_a_user_leaves_the_folder_empty(tmp_path: Path) -> None:
+    """So that the same folder serves the next start, with the right name."""
+    with pytest.raises(InputError, match="'R&D' cannot be a user"):
+        broker.Broker(["carol", "R&D"]).prepare(tmp_path, 1, "java")
+    assert not [*tmp_path.iterdir()]

@@ -110,9 +110,10 @@ class Broker(Server):
     def _jaas(self, folder: Path) -> str:
         """Who may log in; each has the settings of a client, for --command-config, in a file."""
         users = {"alice", "bob", *logins(folder), *self._users}
-        for user in users:
+        for user in users:  # all of them before the first file, which would make the folder look like somebody else's
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", user):
                 raise InputError(f"{user!r} cannot be a user of the sandbox", hint="letters, digits, '.', '_' and '-'")
+        for user in users:
             file = folder / _CLIENTS / f"{user}.properties"
             file.parent.mkdir(exist_ok=True)
             write_text(file, _CLIENT.format(login=self.login, plain=_PLAIN, user=user), mode=0o600)
