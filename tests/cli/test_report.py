@@ -303,7 +303,7 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
     (folder / "usage.csv").write_text(
         "time_ms,broker,user,client_id,api,bytes\n"
         + "".join(f"{1_700_000_000_000 + 100 * n},7,alice,app-{n % 2},produce,{900 * (n % 3)}\n" for n in range(600))
-        + "never,7,alice,app,produce,1\n"
+        + "never,7,bob,app,produce,1\n"
     )
     (tmp_path / "quotas.yaml").write_text(quotas(alice="2kB"))
     (tmp_path / "before.yaml").write_text(quotas(alice="2MB"))
