@@ -73,7 +73,8 @@ def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["007", "1e5", "1.50", "1/2", "2026-01-02", "+49", "=1+1", "@a", '-"', "1234567890123456"]
+    "name",
+    ["007", "1e5", "1.50", "1/2", "2026-01-02", "+49", "=1+1", "@a", '-"', "1234567890123456"],
 )
 def test_a_name_that_a_spreadsheet_would_change_is_a_formula_of_its_text(name: str) -> None:
     """LibreOffice 7.4 made 7, 100000 and 2 of some of them, and gives them back so."""
@@ -82,6 +83,13 @@ def test_a_name_that_a_spreadsheet_would_change_is_a_formula_of_its_text(name: s
     assert cell == '="' + name.replace('"', '""') + '"'
     for saved in (cell, name):
         assert csv._name(saved) == name
+
+
+@pytest.mark.parametrize("name", ["1.23457E+11", "#REF!"])
+def test_a_name_that_a_spreadsheet_has_lost_is_written_as_a_formula_only(name: str) -> None:
+    ((cell, *_),) = csv.rows(QuotaSnapshot({Entity(name): {PRODUCER: 1024}}))
+    assert cell == f'="{name}"'
+    assert csv._name(cell) == name
 
 
 @pytest.mark.parametrize("name", ["alice", "42", "0", "3scale-app", "10.0.0.1", "a=b", "TRUE"])
@@ -107,6 +115,8 @@ def test_other_names_stand_in_a_table_as_they_are(name: str) -> None:
             "a,,,producer_byte_rate,1,\na,,,producer_byte_rate,2,",
             "t, line 3, column 4 (key): producer_byte_rate of user=a",
         ),
+        ("1.23457E+11,,,producer_byte_rate,1,", "t, line 2, column 1 (user): the spreadsheet has lost the name: 1.2"),
+        (",#N/A,,producer_byte_rate,1,", "t, line 2, column 2 (client-id): the spreadsheet has lost the name: #N/A"),
         ('"a,,,producer_byte_rate,1,', "t, line 2: not a table of a spreadsheet"),
     ],
 )

@@ -28,6 +28,8 @@ _TOP = re.compile(r"\A\ufeff?(?:sep=.\s+)?")
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
 _CHANGED = re.compile(r"[=+@-].*|(?!(?:0|[1-9]\d{0,14}|\d+(?:\.\d+){3})\Z)\d[\d.,:/eE%+ -]*", re.DOTALL)
 """Names that a spreadsheet would change or run: not addresses, nor the numbers whose fifteen digits it keeps."""
+_SPOILT = re.compile(r"#(?:REF!|N/A|NAME\?|VALUE!|NUM!|NULL!|DIV/0!)|\d(?:[.,]\d+)?E\+\d\d+")
+"""What a spreadsheet shows for a formula that fails, and for a number that is long: the name is lost."""
 _UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
 """A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
 _SHORT = re.compile(r"(produce|consume)(?:r?_rate)?\Z")
@@ -51,7 +53,7 @@ def rows(snapshot: QuotaSnapshot) -> Iterator[tuple[str | None, ...]]:
 def _written(name: Name) -> str:
     if name is DEFAULT:
         return DEFAULT.value
-    if _CHANGED.fullmatch(name):
+    if _CHANGED.fullmatch(name) or _SPOILT.fullmatch(name):
         return '="' + name.replace('"', '""') + '"'
     return f"\\{name}" if name == DEFAULT.value or _DEFAULT_NAME.fullmatch(name) else name
 
@@ -61,6 +63,8 @@ def _name(cell: str) -> Name | None:
         return DEFAULT
     if formula := _FORMULA.fullmatch(cell):
         return formula[1].replace('""', '"')
+    if _SPOILT.fullmatch(cell):
+        raise InputError(f"the spreadsheet has lost the name: {cell}", hint=f'a client of that name is ="{cell}"')
     return cell[1:] if _DEFAULT_NAME.fullmatch(cell) else cell or None
 
 
