@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kquota.audit import run
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -31,6 +32,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit.mangled import check as check_mangled
+from tests.audit.recorded import DATA
 from tests.audit.request_lines import STAMP, compact, fields
 from tests.support.scheduling import examples
 
@@ -507,6 +509,16 @@ def test_a_few_requests_of_each_connection_are_enough_together() -> None:
     numbers = np.concatenate([np.array(sorted(RANDOM.sample(range(1000), 8))) for _ in range(4)])
     assert missing(np.arange(32) // 8, numbers, np.zeros(32, bool)) > 2000
     assert missing(np.zeros(8, np.int64), numbers[:8], np.zeros(8, bool)) == 0
+
+
+@pytest.mark.parametrize(("part", "verdict"), [(0.0, {"not throttled"}), (0.1, {"undetermined"})])
+def test_what_java_clients_of_one_broker_lack_is_known(tmp_path: Path, part: float, verdict: set[str]) -> None:
+    """Answers to METADATA say that there is one: no other broker has the numbers in between."""
+    with gzip.open(DATA / "pairs" / "none" / "broker-1" / "kafka-request.log.gz", "rt") as log:
+        lines = [line.rstrip() for line in log if "apache-kafka-java" in line and RANDOM.random() >= part]
+    quotas = {"client-id=<default>": {"producer_byte_rate": "1GB", "consumer_byte_rate": "1GB"}}
+    findings = run.audit(written(tmp_path, lines), quotas).findings
+    assert {*findings["verdict"].to_pylist()} == verdict
 
 
 def test_numbers_that_all_connections_share_are_nobodys() -> None:

@@ -44,7 +44,7 @@ USUAL = [
     fetch([PARTITION], request={"topics": [], "replicaState": {"replicaId": 2, "replicaEpoch": 1}}),
     fetch([PARTITION], request={"topics": [], "replicaId": 2}),
     fields("SHARE_ACKNOWLEDGE", 79, 2, request={}, response={}),
-    fields("METADATA", 3, 12, request={}, response={}),
+    fields("LIST_OFFSETS", 2, 7, request={}, response={}),
     fields("HEARTBEAT", 12, 4, request={}, response={}, principal="User:CN=a,OU=b:c"),
 ]
 OLD, NAMED, CARELESS, TRANSACTIONAL = (

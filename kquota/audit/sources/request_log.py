@@ -22,17 +22,18 @@ from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import ANY, notes
+from kquota.audit.sources.lost import ANY, gap, notes
 from kquota.audit.sources.moments import STAMP, LogZone
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
-from kquota.audit.sources.requests import COLUMNS, ENOUGH, FEW, Requests, identity, in_turns
+from kquota.audit.sources.requests import COLUMNS, ENOUGH, FEW, Requests, identity, in_turns, missing_alone
 from kquota.core.enforcement.kernel import is_kept
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.tabular import grouped
 
 if TYPE_CHECKING:
     from kquota.audit.sources.scanner import Scanner
@@ -269,7 +270,12 @@ class _Rows:
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
         fields, event = line.fields, line.event
-        if self.data is None or fields is None or fields["isForwarded"] or event.api.upper() not in DATA_APIS:
+        if fields is None or fields["isForwarded"] or event.api.upper() not in DATA_APIS:
+            return
+        if event.api.upper() == "METADATA":
+            with suppress(KeyError, TypeError):
+                self._tally.requests.cluster_sizes.add(len(fields["response"]["brokers"]))
+        if self.data is None:
             return
         who = (event.user, event.client_id, self._names.connections[event.connection], event.time_ms)
         with suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
@@ -292,10 +298,17 @@ class _Rows:
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
+        connected = [*self._connected(split.path)]
+        if self._tally.requests.cluster_sizes == {1} and not shown.issuperset(ANY):
+            clients_of = grouped((one for one, _ in connected), lambda one: one.client[:-1])
+            sequences = [sorted({one.number for one in peers}) for peers in clients_of.values()]
+            if lacking := missing_alone(numbers[:, 0], numbers[:, 1], sequences):
+                place = f"{split.path} {numbers[:, 4].min()}"
+                self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
         if self._settings.broker is not None:
             return
         clients: dict[tuple[str, str, str, int], set[int]] = defaultdict(set)
-        for connection, log in self._connected(split.path):
+        for connection, log in connected:
             self._origins.connected(connection, f"log {log + 1} in {split.path}" if log else split.path)
             if connection.client[-1] != REQUEST and is_anywhere(connection.name):
                 clients[connection.client].add(connection.number)

@@ -117,6 +117,8 @@ class Requests:
         self._timeless, self._largest = np.zeros(0, np.uint64), _64_BITS
         self.brokers: dict[str, str] = {}
         """The broker of each file."""
+        self.cluster_sizes: set[int] = set()
+        """How many brokers each answer to METADATA named."""
         self._ends: dict[str, tuple[int, int]] = {}
         self._recent: deque[int] = deque(maxlen=_TIMELESS)
         if kept is not None:
@@ -298,6 +300,25 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     if counts.max() < ENOUGH or (counts < _SPARSE * spans)[many].all():
         lacking = many
     return int((spans - counts)[many & lacking].sum())
+
+
+def missing_alone(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> int:
+    """How many requests clients lack that talk to one broker alone: each is given by its connections.
+
+    All connections of one have one sequence. Where numbers come twice, several clients have one name. A long gap may be
+    between two of them.
+    """
+    order = np.argsort(connection, kind="stable")
+    connections, numbers = connection[order], number[order]
+    lacking = 0
+    for client in clients:
+        starts, ends = (np.searchsorted(connections, client, side) for side in ("left", "right"))
+        own = np.sort(np.concatenate([numbers[a:b] for a, b in zip(starts, ends, strict=True)]))
+        steps = np.diff(own)
+        gaps = int((steps - 1)[steps <= _JUMP].sum())
+        if not (steps == 0).any() and gaps >= max(ENOUGH, (1 - _WHOLE) * (gaps + len(own))):
+            lacking += gaps
+    return lacking
 
 
 def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> bool:

@@ -167,7 +167,7 @@ class Scanner:
         self._users = _Meaning(names.users.__getitem__)
         self._clients = _Meaning(names.clients.__getitem__)
         self._connections = _Meaning(names.connections.__getitem__)
-        unusual = TOLD_APIS | EXEMPT_APIS | ((DATA_APIS - {"PRODUCE", "FETCH"}) if data is not None else frozenset())
+        unusual = TOLD_APIS | EXEMPT_APIS | DATA_APIS - {"PRODUCE", "FETCH"}
         self._learner = _learner(frozenset(unusual))
         self._meanings[2:] = [self._users, self._clients, self._connections]
         if data is not None:
