@@ -84,6 +84,13 @@ def test_lines_have_microseconds_and_are_audited(
     assert len(stamp.rpartition(",")[2]) == 6, stamp
 
 
+def test_a_file_that_stays_empty_is_named_and_not_to_be_audited(run: Callable[..., Ran]) -> None:
+    ran = run("record", "--for", "1s", "--yes", "--log", "elsewhere.log")
+    assert ran.code == 0
+    assert "no line came into the file of --log" in ran.err
+    assert "kquota audit" not in ran.err
+
+
 def test_a_level_that_was_not_set_is_taken_away(run: Callable[..., Ran], loggers: KafkaLoggers) -> None:
     loggers.set_level(1, None)
     assert loggers.level(1) == Level("INFO", inherited=True)

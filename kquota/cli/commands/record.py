@@ -270,6 +270,8 @@ def _conclude(recorded: Recorded, stopped: ExitCode, noun: str, then: str) -> in
     note(f"ended by {recorded.ended_by}; {counted}")
     if recorded.entry is not None and any(not logger.fate.is_settled for logger in recorded.settled):
         say(f"kquota: 'kquota undo {name_of(recorded.entry)}' or 'kquota reconcile' switches back what is left")
+    elif total is not None and total.exact and not total.requests:
+        warn(f"no line came into the file of --log: does {LOGGER} write there? ('kquota help request-log')")
     else:
         note(then)
     if recorded.unfinished is not None:
