@@ -451,15 +451,15 @@ def test_a_request_quota_far_from_its_limit_is_judged(tmp_path: Path, percent: f
 @pytest.mark.parametrize(
     ("entity", "nanos", "verdict"),
     [
-        (Entity(user="alice"), 10**9, FREE),
-        (Entity(user="alice", client_id="app"), 10**9, FREE),
+        (Entity(user="alice"), 10**9, UNDETERMINED),
+        (Entity(user="alice", client_id="app"), 10**9, UNDETERMINED),
         (Entity(user="alice"), 1, THROTTLED),
     ],
 )
 def test_fetches_under_both_quotas_without_connections(
     tmp_path: Path, entity: Entity, nanos: int, verdict: Verdict
 ) -> None:
-    """Kafka takes the bytes of a fetch back where the request quota throttles it: then they add up to nothing."""
+    """Kafka takes the bytes of a fetch back where the request quota throttles it; delayed clients ask more rarely."""
     rows = [request(100 * n, "fetch", bytes=5_000_000, request_time_ns=nanos) for n in range(5)]
     quotas = QuotaSnapshot(
         {Entity(user="alice"): {QuotaKey.REQUEST_PERCENTAGE: 1}} | {entity: {QuotaKey.CONSUMER_BYTE_RATE: 1_000_000}}

@@ -23,7 +23,6 @@ from kquota.audit.evidence.clients import Rows
 from kquota.audit.evidence.in_force import InForce, happened, scale_of
 from kquota.audit.evidence.prediction_store import NO_DELAY, Predictions, as_recorded
 from kquota.audit.evidence.simulate import (
-    KEPT,
     MOST_TIME,
     OTHER_QUOTA,
     SimulatedCounter,
@@ -201,15 +200,12 @@ class _Predicting:
         events = Charged(offsets, times, values, using.column(limits, "float64"), using.column(rows.is_fetch(), "bool"))
         working = using.new_counters(2, self._settings.windows, self._settings.generation)
         using.spares_many(working, events, *(using.column(side, "int64") for side in zip(*pairs, strict=True)), spared)
-        # Of several that spare the same fetches, the first one.
-        by = dict(pair for pair, does in zip(reversed(pairs), reversed(spared), strict=True) if does)
-        for number, other in by.items():
+        for number in sorted({number for (number, _), does in zip(pairs, spared, strict=True) if does}):
             judged = self._judged(number)
             if self._in_force.holds(judged):
                 continue
-            known = self._judged(other).verdict is not Verdict.UNDETERMINED
-            verdict = replace(judged, verdict=Verdict.NOT_THROTTLED if known else Verdict.UNDETERMINED)
-            reason = f"{OTHER_QUOTA} {SLOWED if not known else KEPT}"
+            # Clients that it delays send more rarely: then it may let the fetches through which the replay spares.
+            verdict, reason = replace(judged, verdict=Verdict.UNDETERMINED), f"{OTHER_QUOTA} {SLOWED}"
             ref = judged.ref
             by_variant[ref.variant].update({ref.name: _unknown(verdict, self._in_force.recorded_under(judged), reason)})
 
