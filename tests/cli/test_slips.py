@@ -142,7 +142,15 @@ def test_the_last_of_several_does_not_win(kquota: Kquota, arguments: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "found"), [("kquota.plan", "kquota.plan"), ("kquota.quota", "kquota.quota"), ("s3cret", "another")]
+    ("kind", "found"),
+    [
+        (
+            "kquota.plan",
+            "kquota.plan ('kquota apply PLAN --dry-run' shows it; here give the quotas file that it was made of)",
+        ),
+        ("kquota.quota", "kquota.quota"),
+        ("s3cret", "another"),
+    ],
 )
 def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind: str, found: str) -> None:
     (tmp_path / "other.yaml").write_text(f"version: 1\nkind: {kind}\nchanges: []\n")
