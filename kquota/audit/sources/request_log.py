@@ -298,8 +298,9 @@ class _Rows:
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
-        connected = [*self._connected(split.path)]
-        if self._tally.requests.cluster_sizes == {1} and not shown.issuperset(ANY):
+        is_alone = self._tally.requests.cluster_sizes == {1} and not shown.issuperset(ANY)
+        connected = [*self._connected(split.path)] if is_alone or self._settings.broker is None else []
+        if is_alone:
             clients_of = grouped((one for one, _ in connected), lambda one: one.client[:-1])
             sequences = [sorted({one.number for one in peers}) for peers in clients_of.values()]
             if lacking := missing_alone(numbers[:, 0], numbers[:, 1], sequences):

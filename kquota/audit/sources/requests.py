@@ -6,7 +6,7 @@ collector that delivers at least once. The time is a part of it, as some clients
 
 Numbers that a connection lacks are requests that the log lacks, but Java's clients share the numbers among the brokers
 that they talk to. So they prove something of clients that do not share them, and of connections that lack some here and
-there. They also do where no connection has more than a few of its numbers.
+there. They also do where no connection has more than a few of its numbers, and where METADATA names no other broker.
 """
 
 from collections import Counter, deque
@@ -308,12 +308,9 @@ def missing_alone(connection: Int64s, number: Int64s, clients: Iterable[Sequence
     All connections of one have one sequence. Where numbers come twice, several clients have one name. A long gap may be
     between two of them.
     """
-    order = np.argsort(connection, kind="stable")
-    connections, numbers = connection[order], number[order]
     lacking = 0
-    for client in clients:
-        starts, ends = (np.searchsorted(connections, client, side) for side in ("left", "right"))
-        own = np.sort(np.concatenate([numbers[a:b] for a, b in zip(starts, ends, strict=True)]))
+    for parts in _numbers_of(connection, number, clients):
+        own = np.sort(np.concatenate(parts))
         steps = np.diff(own)
         gaps = int((steps - 1)[steps <= _JUMP].sum())
         if not (steps == 0).any() and gaps >= max(ENOUGH, (1 - _WHOLE) * (gaps + len(own))):
@@ -327,13 +324,19 @@ def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]
     Java's clients have one connection of a kind to each broker, and one sequence for all. Sequences of their own would
     have the same numbers again and again.
     """
-    order = np.argsort(connection, kind="stable")
-    connections, numbers = connection[order], number[order]
-    for client in clients:
-        starts, ends = (np.searchsorted(connections, client[:_PAIRED], side) for side in ("left", "right"))
-        for one, other in combinations([np.unique(numbers[a:b]) for a, b in zip(starts, ends, strict=True)], 2):
+    for parts in _numbers_of(connection, number, (client[:_PAIRED] for client in clients)):
+        for one, other in combinations(map(np.unique, parts), 2):
             first, last = max(one[0], other[0]), min(one[-1], other[-1])
             one, other = (sequence[(first <= sequence) & (sequence <= last)] for sequence in (one, other))
             if len(one) * len(other) >= _BY_CHANCE * (last - first + 1) > 0 and not np.isin(one, other).any():
                 return True
     return False
+
+
+def _numbers_of(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> Iterator[list[Int64s]]:
+    """The numbers on each connection of each client."""
+    order = np.argsort(connection, kind="stable")
+    connections, numbers = connection[order], number[order]
+    for client in clients:
+        starts, ends = (np.searchsorted(connections, client, side) for side in ("left", "right"))
+        yield [numbers[start:end] for start, end in zip(starts, ends, strict=True)]
