@@ -12,8 +12,9 @@ from kquota.backends.secrets import Ask, nobody
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
-    from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
+    from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
+    from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.documents.config import Config, Context
 
@@ -111,28 +112,23 @@ class Access:
             return ZooKeeperBackend(self.zookeeper, **settings)
         raise InputError("give either zookeeper or bootstrap_server")
 
-    def open_broker_configs(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerConfigs:
+    def open_broker_configs(self, security: KafkaSecurity | None = None) -> KafkaBrokerConfigs:
         """The configs of the cluster's brokers. Raises InputError for an address that is malformed, or missing."""
-        settings: Any = {"timeout_s": self.timeout_s, "security": security}
-        if self.zookeeper and self.is_zookeeper:
-            from kquota.backends.zookeeper.brokers import ZooKeeperBrokerConfigs
-
-            return ZooKeeperBrokerConfigs(self.zookeeper, **settings)
         from kquota.backends.kafka.brokers import KafkaBrokerConfigs
 
         if not self.bootstrap_server:
-            raise InputError("no brokers: give bootstrap_server, zookeeper or context")
-        return KafkaBrokerConfigs(self.bootstrap_server, **settings)
+            raise InputError("no brokers: give bootstrap_server or context")
+        return KafkaBrokerConfigs(self.bootstrap_server, timeout_s=self.timeout_s, security=security)
 
-    def open_broker_loggers(self, security: KafkaSecurity | ZooKeeperSecurity | None = None) -> BrokerLoggers:
+    def open_broker_loggers(self, security: KafkaSecurity | None = None) -> KafkaLoggers:
         """The request loggers of the brokers, or of the controllers. Raises InputError as `open` does."""
         from kquota.backends.kafka.brokers import KafkaLoggers
 
-        settings: Any = {"timeout_s": self.timeout_s, "security": security}
         address = self.bootstrap_controller or self.bootstrap_server
         if not address:
             raise InputError("no brokers: give bootstrap_server or context")
-        return KafkaLoggers(address, controllers=bool(self.bootstrap_controller), **settings)
+        controllers = bool(self.bootstrap_controller)
+        return KafkaLoggers(address, timeout_s=self.timeout_s, security=security, controllers=controllers)
 
 
 def config_path() -> Path:

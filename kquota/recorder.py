@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from kquota.backends import BrokerLoggers
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import (
     Bounds,
@@ -59,7 +59,7 @@ class Recorded:
 
 
 def draft(
-    loggers: BrokerLoggers,
+    loggers: KafkaLoggers,
     nodes: Sequence[int] | None,
     bounds: Bounds,
     meters: Mapping[int, Meter] | None = None,
@@ -104,7 +104,7 @@ def _rates(meters: Mapping[int, Meter], probe_s: float) -> dict[int, float]:
     }
 
 
-def _spaces(loggers: BrokerLoggers, node: int) -> tuple[Space, ...]:
+def _spaces(loggers: KafkaLoggers, node: int) -> tuple[Space, ...]:
     try:
         return loggers.spaces(node)
     except Rejected:  # a controller has no log dirs to describe
@@ -115,7 +115,7 @@ def _spaces(loggers: BrokerLoggers, node: int) -> tuple[Space, ...]:
 class _Recording:
     """One run: which nodes are on, since when, and what their meters have counted."""
 
-    loggers: BrokerLoggers
+    loggers: KafkaLoggers
     meters: Mapping[int, Meter]
     bounds: Bounds
     said: Callable[[str], None]
@@ -205,7 +205,7 @@ class _Recording:
 
 def record(
     draft: Draft,
-    loggers: BrokerLoggers,
+    loggers: KafkaLoggers,
     *,
     journal: Journal,
     clock: Callable[[], int],
@@ -300,7 +300,7 @@ def _wait(run: _Recording, until: float, stop: Callable[[], bool]) -> Ended | No
         time.sleep(min(_TICK_S, until - now))
 
 
-def switch_back(loggers: BrokerLoggers, change: LevelChange) -> Settled:
+def switch_back(loggers: KafkaLoggers, change: LevelChange) -> Settled:
     """Takes one change back as far as it is kquota's own, and verifies it. Errors are in the outcome, never raised."""
     node, before = change.node, change.before.name
     try:
@@ -322,7 +322,7 @@ def switch_back(loggers: BrokerLoggers, change: LevelChange) -> Settled:
 
 
 def take_back(
-    entry: Entry, loggers: BrokerLoggers, *, journal: Journal, clock: Callable[[], int], command: Command
+    entry: Entry, loggers: KafkaLoggers, *, journal: Journal, clock: Callable[[], int], command: Command
 ) -> tuple[Settled, ...]:
     """Switches back what a recording left on: the end of undo and reconcile. The journal gets an entry of its own.
 
@@ -341,7 +341,7 @@ def take_back(
     return settled
 
 
-def _line(loggers: BrokerLoggers, settled: Settled) -> str:
+def _line(loggers: KafkaLoggers, settled: Settled) -> str:
     return f"{loggers.noun} {settled.node}: {settled.fate.value}" + (f", {settled.now}" if settled.now else "")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kquota import recorder
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.plan import Cluster
 from kquota.core.change.recording import LINE_BYTES, Bounds, Fate, Level, LevelChange, Reading, Space
 from kquota.documents.journal import Journal
@@ -18,7 +19,7 @@ from kquota.errors import Conflict, InputError, Rejected, Unreachable
 PLACE = Cluster("kafka://a:1", "id")
 
 
-class Loggers:
+class Loggers(KafkaLoggers):
     """Two brokers: their own level, or None for the root's; `before` is called with each call and its node."""
 
     noun = "broker"
@@ -49,11 +50,6 @@ class Loggers:
         return (Space(node, "/d", 10**12, self.usable),)
 
     def close(self) -> None: ...
-
-    def __enter__(self) -> Loggers:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Counting:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 
 if TYPE_CHECKING:
-    from kquota.core.change.broker import Broker, BrokerAlteration, BrokerAlterResult, BrokerSnapshot
     from kquota.core.change.journal_store import JournalStore
     from kquota.core.change.plan import Cluster
-    from kquota.core.change.recording import Level, Space
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import Entity
     from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -137,57 +135,3 @@ def cluster_of(backend: QuotaBackend) -> Cluster | None:
     from kquota.core.change.plan import Cluster
 
     return Cluster(backend.cluster_address, backend.cluster_id()) if backend.cluster_address else None
-
-
-class BrokerConfigs(Closable, Protocol):
-    """The limits of brokers, and the settings by which they measure quotas. A context manager, as a `QuotaBackend`."""
-
-    def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
-        """The configs of one broker, or of the cluster-wide default and all brokers.
-
-        Raises InputError for a broker that there is not; Unreachable, Unauthorized, Rejected.
-        """
-        ...
-
-    def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
-        """Applies the alteration as a whole; with `validate_only` nothing is written and `after` is what would be.
-
-        Raises InputError for what the broker does not take, and as `describe` does.
-        """
-        ...
-
-    def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
-        """Waits until the broker shows what the result changed; returns whether it did in time."""
-        ...
-
-
-class BrokerLoggers(Closable, Protocol):
-    """The request loggers of a cluster's brokers or controllers. A context manager, as a `QuotaBackend`."""
-
-    @property
-    def noun(self) -> str:
-        """What a node is called: `broker` or `controller`."""
-        ...
-
-    def place(self) -> Cluster:
-        """Which cluster it is. Raises Unreachable, Unauthorized, Rejected."""
-        ...
-
-    def nodes(self) -> tuple[int, ...]:
-        """The ids of the nodes that are alive. Raises as `place` does."""
-        ...
-
-    def level(self, node: int) -> Level:
-        """The level of a node's request logger. Raises InputError for a node that is not alive, and as `place` does."""
-        ...
-
-    def set_level(self, node: int, level: str | None) -> None:
-        """Sets the level of a node's request logger; None takes its own level away, so that it has an ancestor's.
-
-        Raises Uncertain where an answer was lost, and as `level` does.
-        """
-        ...
-
-    def spaces(self, node: int) -> tuple[Space, ...]:
-        """The volumes of a broker's log dirs. Raises Rejected where the node does not say, and as `level` does."""
-        ...

@@ -30,8 +30,9 @@ from kquota.errors import InputError, KquotaError
 from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
-    from kquota.backends import BrokerConfigs, BrokerLoggers, QuotaBackend
+    from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaBackend, KafkaSecurity
+    from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
     from kquota.backends.zookeeper import ZooKeeperBackend
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
@@ -77,16 +78,13 @@ NO_QUOTAS = (
 )
 
 
-def open_broker_configs(access: Access) -> BrokerConfigs:
+def open_broker_configs(access: Access) -> KafkaBrokerConfigs:
     """The brokers of a cluster. Raises click.UsageError without an address that they answer at."""
-    if access.bootstrap_controller:
-        raise click.UsageError("only brokers report their configs: give --bootstrap-server")
-    if access.address is None:
-        raise click.UsageError("no cluster: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return access.open_broker_configs(login(access))
+    _, security = open_brokers(access)
+    return access.open_broker_configs(security)
 
 
-def open_broker_loggers(access: Access) -> BrokerLoggers:
+def open_broker_loggers(access: Access) -> KafkaLoggers:
     """The request loggers of a cluster. Raises click.UsageError without an address that brokers answer at."""
     if access.is_zookeeper or access.address is None:
         raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")

@@ -1,9 +1,8 @@
-"""`kquota describe` and `kquota alter` of brokers, on a live one and on ZooKeeper."""
+"""`kquota describe` and `kquota alter` of brokers, on a live one."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -139,6 +138,7 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
 @pytest.mark.parametrize(
     "arguments",
     [
+        "describe --broker 1 --zookeeper 127.0.0.1:1",
         "describe --broker 1 --broker-defaults",
         "describe --broker 1 --user alice",
         "describe --broker 1 --entity-type users",
@@ -157,32 +157,3 @@ def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -
 
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1].startswith("Error: ")
-
-
-def test_zookeeper_shows_what_is_set_there(kquota: Kquota, chroot: str, znodes: Any) -> None:
-    """The dynamic levels only; and it is not altered there."""
-    znodes.create("/brokers/ids/2", b"{}", makepath=True)
-    for name, config in (
-        ("1", {RATE: "250", LISTENER: "9", "ssl.keystore.password": "s3cret"}),
-        ("<default>", {RATE: "400"}),
-    ):
-        data = json.dumps({"version": 1, "config": config}).encode()
-        znodes.create(f"/config/brokers/{name}", data, makepath=True)
-
-    shown = kquota("describe", "--entity-type", "brokers", "--zookeeper", chroot, "-o", "json")
-    altered = kquota("alter", "--broker", "1", "--add-config", f"{RATE}=1", "--zookeeper", chroot)
-
-    assert in_effect(shown)[RATE] == (250, "DYNAMIC_BROKER_CONFIG", [400])
-    assert in_effect(shown, 2)[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
-    assert in_effect(shown, {"default": True})[RATE] == (400, "DYNAMIC_DEFAULT_BROKER_CONFIG", [])
-    (listener,) = (
-        config
-        for entry in json.loads(shown.out)["brokers"]
-        for config in entry["configs"]
-        if config["name"] == LISTENER
-    )
-    assert listener["beside"]["unless_inter_broker"], "server.properties are not in ZooKeeper"
-    assert "s3cret" not in shown.out
-    assert (altered.code, altered.out) == (6, "")
-    assert "--bootstrap-server" in altered.complaint
-    assert b"250" in znodes.get("/config/brokers/1")[0]

@@ -62,6 +62,7 @@ USAGE = "time_ms,user,client_id,api,bytes\n" + "".join(
     for number in range(150)
     for client in ("app1", CLIENT)
 )
+BROKER = ("--bootstrap-server", "broker-1.a-long-domain.example.com:9092", "--broker")
 ADDRESS = "zookeeper-1.a-long-domain.example.com:2181,zookeeper-2.a-long-domain.example.com:2181"
 CONFIG = f"""\
 current-context: a-context-with-quite-a-long-name-in-the-file
@@ -81,10 +82,10 @@ LIVE = QuotaSnapshot(
 USED = ("u.csv", "--quotas", "q.yaml", "--engine", "local")
 
 SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "describe": ((), ("-o", "wide"), ("--broker", "1"), ("--broker", "1", "-o", "wide")),
+    "describe": ((), ("-o", "wide"), (*BROKER, "1"), (*BROKER, "1", "-o", "wide")),
     "alter": (
         ("--user", LONG, "--client", CLIENT, "--add-config", "producer_byte_rate=3MB,request_percentage=50%"),
-        ("--broker", "1", "--add-config", "listener.name.a-long-listener.max.connection.creation.rate=200"),
+        (*BROKER, "1", "--add-config", "listener.name.a-long-listener.max.connection.creation.rate=200"),
     ),
     "delete": (("--user", LONG, "--client", CLIENT),),
     "resolve": tuple(
@@ -283,7 +284,7 @@ def test_a_wrong_column_stops_a_write(capsys: pytest.CaptureFixture[str]) -> Non
         ["alter", "--user", "bob", "--add-config", "producer_byte_rate=1MB"],
         ["delete", "--user", LONG],
         ["apply", "q.yaml", "--yes", "--force"],
-        ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=200"],
+        ["alter", *BROKER, "1", "--add-config", "max.connection.creation.rate=200"],
     ):
         assert run([*words, "--sort-by", "size"]) == 2
         assert "--sort-by: there is no column 'size'; the columns are" in capsys.readouterr().err

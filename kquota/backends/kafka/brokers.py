@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kquota.backends import BrokerConfigs, BrokerLoggers, wire
+from kquota.backends import Closable, wire
 from kquota.backends.addresses import Server
 from kquota.backends.kafka.codes import NONE
 from kquota.backends.kafka.connection import Deadline
@@ -51,8 +51,8 @@ _SOURCES: Final = {
 }
 
 
-class KafkaBrokerConfigs(BrokerConfigs):
-    """Reads and writes the limits of brokers; see `BrokerConfigs` for the contract.
+class KafkaBrokerConfigs(Closable):
+    """The limits of brokers, and the settings by which they measure quotas. A context manager, as a `QuotaBackend`.
 
     `bootstrap` is `host:port[,host:port]`; every broker must be reachable where it says that clients of that listener
     find it. Each wait for one of them is at most `timeout_s` seconds. Raises InputError for a malformed address.
@@ -65,12 +65,20 @@ class KafkaBrokerConfigs(BrokerConfigs):
         self._nodes.close()
 
     def describe(self, broker: Broker | None = None) -> BrokerSnapshot:
+        """The configs of one broker, or of the cluster-wide default and all brokers.
+
+        Raises InputError for a broker that there is not; Unreachable, Unauthorized, Rejected.
+        """
         if broker is not None:
             return {broker: self._configs(broker)}
         brokers: list[Broker] = [DEFAULT, *sorted(self.addresses())]
         return {id: self._configs(id) for id in brokers}
 
     def alter(self, alteration: BrokerAlteration, *, validate_only: bool = False) -> BrokerAlterResult:
+        """Applies the alteration as a whole; with `validate_only` nothing is written and `after` is what would be.
+
+        Raises InputError for what the broker does not take, and as `describe` does.
+        """
         broker = alteration.broker
         before = self._rates(broker)
         result = BrokerAlterResult(broker, before, alteration.applied_to(before))
@@ -87,6 +95,7 @@ class KafkaBrokerConfigs(BrokerConfigs):
         return result
 
     def wait_visible(self, result: BrokerAlterResult, *, timeout_s: float = 10.0) -> bool:
+        """Waits until the broker shows what the result changed; returns whether it did in time."""
         patience = Deadline(timeout_s)
         while self._rates(result.broker) != dict(result.after):
             if not patience.left:
@@ -173,8 +182,8 @@ def _config(entry: wire.DescribeConfigsResourceResult) -> BrokerConfig:
     return BrokerConfig(entry.name, read_value(entry.name, entry.value), source, tuple(settings[1:]))
 
 
-class KafkaLoggers(BrokerLoggers):
-    """Reads and sets the level of the request logger, node by node; see `BrokerLoggers` for the contract.
+class KafkaLoggers(Closable):
+    """The request loggers of a cluster's brokers or controllers. A context manager, as a `QuotaBackend`.
 
     `bootstrap` is `host:port[,host:port]` of brokers (Kafka 2.8 and later), or with `controllers` of KRaft controllers
     (Kafka 3.7 and later). Raises InputError for a malformed address.
@@ -193,18 +202,22 @@ class KafkaLoggers(BrokerLoggers):
 
     @property
     def noun(self) -> str:
+        """What a node is called: `broker` or `controller`."""
         return self._nodes.noun
 
     def close(self) -> None:
         self._nodes.close()
 
     def place(self) -> Cluster:
+        """Which cluster it is. Raises Unreachable, Unauthorized, Rejected."""
         return Cluster(self._address, self._nodes.cluster_id())
 
     def nodes(self) -> tuple[int, ...]:
+        """The ids of the nodes that are alive. Raises as `place` does."""
         return tuple(sorted(self._nodes.addresses()))
 
     def level(self, node: int) -> Level:
+        """The level of a node's request logger. Raises InputError for a node that is not alive, and as `place` does."""
         configs = self._nodes.configs(wire.LOGGER_RESOURCE, node, [LOGGER, *ANCESTORS])
         level = logger_level({config.name: config.value for config in configs if config.value is not None})
         if level is None:
@@ -214,9 +227,14 @@ class KafkaLoggers(BrokerLoggers):
         return level
 
     def set_level(self, node: int, level: str | None) -> None:
+        """Sets the level of a node's request logger; None takes its own level away, so that it has an ancestor's.
+
+        Raises Uncertain where an answer was lost, and as `level` does.
+        """
         self._nodes.alter_configs(wire.LOGGER_RESOURCE, node, {LOGGER: level})
 
     def spaces(self, node: int) -> tuple[Space, ...]:
+        """The volumes of a broker's log dirs. Raises Rejected where the node does not say, and as `level` does."""
         request = wire.DescribeLogDirsRequest([])
         with self._nodes.asking(node) as session:
             (answer,) = session.ask([request], wire.DescribeLogDirsResponse)

@@ -13,7 +13,7 @@ import click
 
 from kquota import recorder
 from kquota.access import Access
-from kquota.backends import BrokerLoggers
+from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.options import choice, count, flag, lasting, value, values
@@ -196,7 +196,7 @@ def _meters(pages: Sequence[str], logs: Sequence[str], nodes: Sequence[int], tim
     return meters
 
 
-def _say_who(draft: Draft, loggers: BrokerLoggers, journal: Journal) -> None:
+def _say_who(draft: Draft, loggers: KafkaLoggers, journal: Journal) -> None:
     """Which recordings of the journal have switched on the loggers that are on already."""
     pages = journal.read()
     for entry in pages.of(loggers.place()):

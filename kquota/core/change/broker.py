@@ -74,7 +74,7 @@ class BrokerConfig:
     shadows: tuple[Setting, ...] = ()
     is_protected: bool | None = None
     """Of a listener's rate: whether the broker-wide rate does not hold for that listener, as it is the inter-broker
-    listener and not the only one. None where that is not known: of the default of all brokers, and from ZooKeeper.
+    listener and not the only one. None where that is not known: of the default of all brokers.
     """
 
     @property
