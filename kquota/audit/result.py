@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kquota.audit.ledger.rows import CounterRef
     from kquota.audit.ledger.timeline import Timeline
     from kquota.core.findings.demand import Measured
-    from kquota.core.findings.prediction import ClosedLoop, CounterName, Prediction
+    from kquota.core.findings.prediction import CounterName, Prediction
 
 
 _COLUMNS = """broker subject key=key.value unit entity limit verdict reason events throttled_events longest_ms
@@ -54,8 +54,6 @@ class AuditResult(Tabular):
     """What the clients of each counter will meet; counters of samples and of connections have no prediction."""
     predictions_before: Mapping[CounterName, Prediction] = field(default_factory=dict)
     """The same under `AuditSettings.against`."""
-    closed_loop: tuple[ClosedLoop, ...] = ()
-    """The same requests in the closed loop, under each of `AuditSettings.variants`; nothing where not asked for."""
 
     @property
     def rejects(self) -> tuple[Reject, ...]:

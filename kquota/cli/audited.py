@@ -21,7 +21,6 @@ from kquota.cli.streams import note, wrote
 from kquota.cli.text import Column, code, duration, many, markdown, period, safe
 from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, csv_of, markdown_of, table_of
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
-from kquota.core.findings.prediction import ClosedLoop, closed_loop
 from kquota.core.findings.whatif import Comparison
 from kquota.documents.audit import audit_document
 from kquota.documents.encoding import checked_parts, write_text
@@ -52,10 +51,6 @@ class Wanted:
         "With --against live: the file is all quotas, and others would go. Else the file changes the live quotas."
     )
     recorded_under: str | None = usage.RECORDED_UNDER
-    closed_loop: bool = flag(
-        "Also show what clients meet that wait out their throttle, by the likeliest prediction, beside the same"
-        " requests at the same times."
-    )
     fail_on: tuple[str, ...] = choice(
         ["throttled", "undetermined", "newly-throttled", "throttled-more"],
         "Exit with 1 when a client would be throttled, when a counter or a quota that is set is undetermined"
@@ -83,7 +78,7 @@ def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | N
         raise click.UsageError("--prune says what a file is beside the live quotas: it needs --against live")
     if wanted.report is not None:
         check_report(wanted.report)
-    names = ("fail_on", "against", "out", "report", "closed_loop", "recorded_under")
+    names = ("fail_on", "against", "out", "report", "recorded_under")
     given = {f"--{name.replace('_', '-')}": getattr(wanted, name) for name in names}
     given |= {"--quotas-journal": asked.quotas_journal, "--in-force": asked.in_force}
     needs = needs or next((name for name, value in given.items() if value), None)
@@ -110,8 +105,6 @@ def answered(
     from kquota.audit.evidence.verdict import audited
 
     result = audited(run, settings)
-    if wanted.closed_loop:
-        result = replace(result, closed_loop=_closed_loops(result))
     auditing.keep_rejects(result, asked.quarantine)
     auditing.warn_of_log(result.quality, settings.read.zone)
     auditing.say_recorded_under(result, settings)
@@ -207,21 +200,6 @@ def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterato
     """The document as the last of several, which are a line each."""
     answer = document()
     yield from (answer,) if isinstance(answer, Mapping) else answer
-
-
-def _closed_loops(result: AuditResult) -> tuple[ClosedLoop, ...]:
-    """The closed loop under the quotas and, where these are compared with others, under those."""
-    loops = []
-    for table, predictions in ((result.findings, result.predictions), (result.before, result.predictions_before)):
-        if table is None:
-            continue
-        alone = {
-            (row["broker"], row["key"], row["sensor"]): (row["clients"][0]["user"], row["clients"][0]["client_id"])
-            for row in table.to_pylist()
-            if row["client_count"] == 1 and row["clients"]
-        }
-        loops.append(closed_loop(predictions, alone))
-    return tuple(loops)
 
 
 def _answers(result: AuditResult, comparison: Comparison | None) -> set[str]:

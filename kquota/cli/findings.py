@@ -30,7 +30,6 @@ from kquota.cli.text import (
 from kquota.cli.text import markdown as as_markdown
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import Basis, Finding, of_concern
-from kquota.core.findings.prediction import Closed
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey
@@ -54,7 +53,6 @@ def compared_view(
         yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
         yield from map(Note, words.verdict_lines(result.quotas, counts=False))
         yield from _how_on_spark(result)
-        yield from map(Note, _closed_loop_lines(result))
 
     def csv() -> Iterator[Part]:
         yield whatif.comparison_csv(comparison)
@@ -64,7 +62,6 @@ def compared_view(
         live = "the live quotas"
         before = live if against in (None, "live") else code(against)
         yield from whatif.comparison_markdown(comparison, result, before, code(file) if file else live)
-        yield from _closed_loop_markdown(result)
 
     return replace(view, screen=screen, csv=csv, others={"wide": screen, "markdown": markdown})
 
@@ -94,7 +91,6 @@ def audited_view(
             auditing.enforcement_of(settings),
             result.engine,
             comparison,
-            result.closed_loop,
             result.quotas,
             auditing.recorded_under_of(result, settings),
             result.quality.answers,
@@ -108,7 +104,6 @@ def audited_view(
         yield summary(result, settings)
         for time_ms, reason in changed[:MOST_ROWS]:
             yield f"\nQuotas changed at {moment(time_ms)} UTC{reason and ': ' + as_markdown(reason)}."
-        yield from _closed_loop_markdown(result)
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield from _screen(result, settings, findings, quotas_from, show_all=show_all, wide=wide)
@@ -171,15 +166,13 @@ _OPEN_LOOP = {name: f"open_loop_{name}" for name in ("throttled_events", "thrott
 def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
     """The findings table as CSV, and what is predicted; what only an open loop says is named so."""
     own = [name for name in result.findings.schema.names if name != "clients"]
-    names = [f"{_OPEN_LOOP.get(name, name)}=0.{name.replace('logged_', 'logged.')}" for name in own]
-    if result.closed_loop:
-        names += [f"closed_loop_{name}=1.{name}" for name in _CLOSED]
+    names = [f"{_OPEN_LOOP.get(name, name)}={name.replace('logged_', 'logged.')}" for name in own]
     if result.predictions:
         ends = [(name, end) for name in _PREDICTED for end in ("low", "high")]
-        names += ["client_kind=0.prediction.client_kind"]
-        names += [f"predicted_{name}_{end}=0.prediction.{name}.{end}" for name, end in ends]
-        names += ["times_out=0.prediction.times_out"]
-    return csv_of(((finding, _closed(result, finding)) for finding in findings), " ".join(names))
+        names += ["client_kind=prediction.client_kind"]
+        names += [f"predicted_{name}_{end}=prediction.{name}.{end}" for name, end in ends]
+        names += ["times_out=prediction.times_out"]
+    return csv_of(findings, " ".join(names))
 
 
 def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, str]]:
@@ -272,7 +265,6 @@ def _screen(
         f" ({result.engine} engine)"
     )
     yield from map(Note, words.verdict_lines(result.quotas, counts=False))
-    yield from map(Note, _closed_loop_lines(result))
 
 
 def _named(findings: Sequence[Finding]) -> str:
@@ -310,7 +302,7 @@ def _table(
             ),
             (Column("LIMIT", number=True), lambda row: words.limit_parts(row, settings.quotas)),
             (Column("PEAK", number=True, spare=7), _peak),
-            (Column("DELAYED", number=True), lambda row: (*_delayed(row), *_closed_events(result, row))),
+            (Column("DELAYED", number=True), _delayed),
             predicted and (Column("MUTED", number=True, spare=4), words.muted),
             (
                 Column("LONGEST", number=True, spare=2),
@@ -345,48 +337,9 @@ def _times(finding: Finding) -> tuple[str, ...]:
     return period(finding.first_throttled_ms, finding.last_throttled_ms)
 
 
-_CLOSED = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
 _MOST_DELAYED = 5
 _MANY = 1_000_000
 """So many requests take this machine long enough for Spark to be worth a word."""
-
-
-def _closed(result: AuditResult, finding: Finding) -> Closed | None:
-    """What the counter of a finding did in the closed loop; None where only the open loop is known."""
-    return result.closed_loop[0].counters.get(finding.name) if result.closed_loop else None
-
-
-def _closed_events(result: AuditResult, finding: Finding) -> tuple[str, ...]:
-    if not result.closed_loop:
-        return ()
-    closed = _closed(result, finding)
-    if closed is None:
-        return ("open loop only",)
-    return (f"closed loop {closed.throttled_events}", f"longest {duration(closed.throttle_time_max_ms)}")
-
-
-def _closed_loop_lines(result: AuditResult) -> list[str]:
-    """Who comes later when each connection waits out its throttle."""
-    if not result.closed_loop:
-        return []
-    late = [
-        (delay, *client) for client, delay in result.closed_loop[0].delays.items() if delay is None or delay >= 1000
-    ]
-    late.sort(key=lambda client: (client[0] is not None, -(client[0] or 0), *client[1:]))
-    if not late:
-        return []
-
-    def named(client: tuple[int | None, str, str]) -> str:
-        delay, user, client_id = client
-        return f"{code(f'{user}:{client_id}')} {'never' if delay is None else f'by {duration(delay)}'}"
-
-    return [f"in the closed loop the last request comes later: {first_of(late, named, _MOST_DELAYED)}"]
-
-
-def _closed_loop_markdown(result: AuditResult) -> Iterator[str]:
-    """The same as paragraphs of Markdown."""
-    for text in _closed_loop_lines(result):
-        yield f"\n{text[0].upper()}{text[1:]}."
 
 
 def _spared(quality: Tally) -> str:
@@ -400,7 +353,7 @@ def _spared(quality: Tally) -> str:
 
 def _how_on_spark(result: AuditResult) -> Iterator[Part]:
     """How the same audit runs on Spark, where it did not and would gain by it."""
-    if result.engine == "local" and not result.closed_loop and result.quality.events >= _MANY:
+    if result.engine == "local" and result.quality.events >= _MANY:
         yield Note("the same on Spark: --engine spark, or spark-submit $(python -m kquota.cli.submit) …")
 
 

@@ -15,7 +15,7 @@ _MOST: Final = 20
 _RARE: Final = (
     *("entity_types", "entity_names", "entity_default", "no_headers", "sort_by", "journal", "wait", "log_timezone"),
     *("quota_window_num", "quota_window_size_seconds", "num_partitions", "quarantine", "engine", "master"),
-    *("prometheus_match", "step", "last", "recorded_under", "closed_loop", "quotas_journal", "checkpoint", "settle"),
+    *("prometheus_match", "step", "last", "recorded_under", "quotas_journal", "checkpoint", "settle"),
     *("keep", "out_json"),
 )
 """The parameters that the help of a command with more options leaves to --help-all."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.episode import Episode
 from kquota.core.findings.finding import Finding, undelivered
-from kquota.core.findings.prediction import ClosedLoop, Prediction, RecordedUnder, Source
+from kquota.core.findings.prediction import Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
@@ -23,7 +23,6 @@ def audit_document(
     brokers: Mapping[str, Any],
     engine: str,
     comparison: Comparison | None = None,
-    closed_loop: Sequence[ClosedLoop] = (),
     quotas: Sequence[QuotaVerdict] = (),
     recorded_under: Mapping[str, Any] | None = None,
     answers: AnswersOf = MappingProxyType({}),
@@ -32,18 +31,16 @@ def audit_document(
 ) -> Document:
     """The findings, the account of the data, the enforcement assumed, and what ran it.
 
-    Also what changes, where other quotas were audited beside these, and the closed loop (under the quotas, and under
-    those others), where it was replayed; what became of each of the `quotas` that are set; and which quotas were in
-    force while the usage was recorded, as far as that is known. `answers` are what the brokers themselves answered;
-    `counted` says that they count all requests, and not only throttled ones. The document of a finding is made when it
-    is written.
+    Also what changes, where other quotas were audited beside these; what became of each of the `quotas` that are set;
+    and which quotas were in force while the usage was recorded, as far as that is known. `answers` are what the brokers
+    themselves answered; `counted` says that they count all requests, and not only throttled ones. The document of a
+    finding is made when it is written.
     """
     recorded = {"source": "unknown", "quotas": None, "throttled": None} if recorded_under is None else recorded_under
     source = Source(recorded["source"])
-    loop = closed_loop[0] if closed_loop else None
 
     def document(finding: Finding) -> Document:
-        return {**_finding(finding, loop), "recorded_under": plain(_recorded_under(finding, source))}
+        return {**_finding(finding), "recorded_under": plain(_recorded_under(finding, source))}
 
     return {
         **headed("audit"),
@@ -55,7 +52,6 @@ def audit_document(
         "findings": Each(findings, document),
         "logged": [_answered(name, answer, counted=counted) for name, answer in by_harm(answers)],
         **({} if comparison is None else {"comparison": comparison_document(comparison)}),
-        **({} if not closed_loop else {"closed_loop": _closed_loop(closed_loop)}),
     }
 
 
@@ -69,27 +65,12 @@ def _answered(name: Answered, answers: Answers, *, counted: bool) -> Document:
     }
 
 
-def _closed_loop(loops: Sequence[ClosedLoop]) -> Document:
-    """The throttle time of all counters, and by how much clients come later."""
-    after, *before = loops
-    return {
-        "throttle_time_ms": after.throttle_time_ms,
-        "throttle_time_before_ms": before[0].throttle_time_ms if before else None,
-        "clients": [
-            {"user": user, "client-id": client_id, "delay_ms": delay_ms}
-            for (user, client_id), delay_ms in after.delays.items()
-        ],
-    }
-
-
-def _finding(finding: Finding, closed_loop: ClosedLoop | None) -> Document:
+def _finding(finding: Finding) -> Document:
     key = finding.key
-    closed = None if closed_loop is None else closed_loop.counters.get(finding.name)
     made = {
         "limit": _limit(key, finding.limit),
         "predicted": None if finding.prediction is None else prediction_document(finding.prediction),
         "sizes_from": _sizes_from(finding),
-        "closed_loop": plain(closed),
         "clients": [{**_who(key, client.user, client.client_id), **derived(client)} for client in finding.clients],
     }
     return derived(finding, made)

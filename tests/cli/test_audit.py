@@ -257,9 +257,7 @@ def test_usage_without_throttle_times_is_no_calm_log(kquota: Kquota, tmp_path: P
     assert "does not record what brokers answered: who was throttled is not known" in done.err
 
 
-@pytest.mark.parametrize(
-    "option", ["--fail-on throttled", "--against none.json", "--closed-loop", "--out found", "--in-force"]
-)
+@pytest.mark.parametrize("option", ["--fail-on throttled", "--against none.json", "--out found", "--in-force"])
 def test_what_needs_quotas_asks_for_them(kquota: Kquota, option: str) -> None:
     """A script that forgot its quotas never takes the answer for a pass."""
     done = kquota("audit", "broker-7", *option.split())

@@ -131,7 +131,7 @@ WITH_SERVERS: Sequence[str] = (
     ),
     *("tests/backends/test_controller.py", "tests/backends/test_migrated.py", "tests/backends/test_stores.py"),
     *("tests/cli/test_audit.py", "tests/cli/test_bootstrap.py", "tests/cli/test_brokers.py"),
-    *("tests/cli/test_closed_loop.py", "tests/cli/test_completion.py", "tests/cli/test_migrate.py"),
+    *("tests/cli/test_completion.py", "tests/cli/test_migrate.py"),
     *("tests/cli/test_probe.py", "tests/cli/test_sandbox.py"),
     "tests/tools/test_pairs.py",
     *("tests/test_ci_recipe.py", "tests/test_demo.py", "tests/test_examples.py", "tests/test_install.py"),

@@ -35,5 +35,5 @@ def command(*, asked: usage.Asked = usage.ASKED, wanted: audited.Wanted = audite
     settings = audited.settings_for(asked, wanted, output)
     if settings.read.by_client:
         return audited.without_quotas(asked, wanted, settings)
-    with auditing.auditor(asked.usage, settings, "--closed-loop" if wanted.closed_loop else None) as run:
+    with auditing.auditor(asked.usage, settings) as run:
         return audited.answered(asked, wanted, settings, run, output)

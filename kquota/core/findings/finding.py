@@ -96,7 +96,7 @@ class Finding:
     last_throttled_ms: int | None
     logged: Logged | None = field(metadata=beside(alone=True))
     """None where the export does not say."""
-    estimated_events: int = field(metadata=beside("sizes_from", "logged", "closed_loop"))
+    estimated_events: int = field(metadata=beside("sizes_from", "logged"))
     rebuilt_events: int = field(metadata=beside(alone=True))
     """Of the estimated fetches, those whose size follows from the data that was produced."""
     rebuilt_share: float | None = field(metadata=beside(alone=True))
