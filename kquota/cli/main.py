@@ -10,7 +10,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -75,54 +75,31 @@ _TRIED = {
     "undo": "revert rollback",
     "resolve": "why who explain",
 }
-ALIASES = {word: command for command, words in _TRIED.items() for word in words.split()}
-"""Words that people try first, with the command that they mean."""
-
+_PERHAPS = {
+    "audit": "throttled",
+    "top": "throttle",
+    "diff": "compare",
+    "doctor": "status",
+    "history": "log leases",
+    "lint": "validate",
+    "exporter": "monitor",
+    "help": "completion",
+}
 _TRIED_OPTIONS = {
     "--add-config": "--set --add --config --quota",
     "--delete-config": "--unset --delete --remove",
     "--for": "--until",
-    "--debug": "--verbose",
-    "--format": "-o --output",
 }
-_MEANT = {word: option for option, words in _TRIED_OPTIONS.items() for word in words.split()}
-"""Options that people try first, with the option that they mean where a command has it."""
 
-_ADVICE = {
-    ("simulate", "--brokers"): "brokers stand in the workload: 'brokers: 3'",
-    ("simulate", "--example"): "'kquota help workload' shows a workload to copy",
-    ("simulate", "--against"): "run it once with each --quotas FILE and compare",
-    **{
-        ("recommend", option): "--only PATTERN chooses the names to recommend for"
-        for option in ("--user", "--client", "--client-id", "--match")
-    },
-    **{
-        ("audit", option): "'kquota follow' follows files and topics, with the same quotas and options"
-        for option in ("--follow", "--until-idle", "--checkpoint", "--episodes", "--settle", "--keep")
-    },
-    **{
-        ("audit", option): "an audit is of all clients; -o csv and -o json name them in each row"
-        for option in ("--user", "--client", "--client-id", "--match", "--ip")
-    },
-    **{
-        (command, "--default"): "the defaults are --user-defaults, --client-defaults and --ip-defaults"
-        for command in ("alter", "delete", "describe", "undo", "history")
-    },
-}
-"""What to do in place of an option that people try, by the command."""
 
-_PERHAPS = {
-    "throttled": "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now.",
-    "compare": "'kquota diff' compares two clusters, files or plans.",
-    "status": "'kquota doctor' checks the cluster and the login, 'kquota top' shows who is throttled now.",
-    "throttle": "'kquota top' shows who is throttled now, 'kquota audit' who is throttled in a log.",
-    "log": "'kquota history' shows the writes, 'kquota record' switches request logs on.",
-    "completion": "'kquota help completion' explains the Tab key.",
-    "validate": "'kquota lint' checks a quotas file.",
-    "monitor": "'kquota top' shows who is throttled now, 'kquota exporter' serves it to Prometheus.",
-    "leases": "'kquota history --leases' lists the values that end, 'kquota help temporary' explains them.",
-}
-"""Words that people try first, and what may be meant."""
+def _by_word(tried: Mapping[str, str]) -> dict[str, str]:
+    return {word: meant for meant, words in tried.items() for word in words.split()}
+
+
+ALIASES = _by_word(_TRIED)
+"""Words that people try first, with the command that they mean."""
+_LIKE, _MEANT = _by_word(_PERHAPS), _by_word(_TRIED_OPTIONS)
+"""Words with the command that they may mean, and options with the option that they mean where a command has it."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
 """Where the module is not the one of the command's name: a word of Python, and a command with a folder of its own."""
@@ -178,11 +155,10 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            if args[0] in _PERHAPS:
-                raise click.UsageError(f"{error.message} {_PERHAPS[args[0]]}", ctx) from None
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if close:
-                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
+            alike = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            for close in filter(None, (_LIKE.get(args[0]), *alike)):
+                text = f"{error.message} Did you mean {close!r}? {COMMANDS[close]}"
+                raise click.UsageError(text, ctx) from None
             raise
 
 
@@ -244,7 +220,7 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         sys.stdout.flush()
         return int(result) if isinstance(result, int) else ExitCode.OK
     except click.UsageError as error:
-        _show(_advised(error, argv))
+        _show(_advised(error))
         return ExitCode.USAGE
     except click.ClickException as error:
         _show(error)
@@ -273,101 +249,39 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         return ExitCode.INTERNAL
 
 
-_FILE_TO_WRITE = re.compile(r"['(](?=\S+\.(?:ya?ml|json)\b)(\S+)(?:' is not one of|\)$)")
-"""A file's name where a format belongs, or nothing."""
-
-
-def _advised(error: click.UsageError, argv: Sequence[str]) -> click.UsageError:
+def _advised(error: click.UsageError) -> click.UsageError:
     """The error, and what to write instead of a word that stands where no word belongs."""
     ctx = error.ctx
     if ctx is None:
         return error
+    options = [option for param in ctx.command.params for option in param.opts]
+    advice = ""
     if isinstance(error, click.NoSuchOption):
-        option = error.option_name
-        return click.UsageError(f"No such option {option!r}{_instead_of(option, ctx)}", ctx)
-    file = _FILE_TO_WRITE.search(error.message)
-    if file is not None and any("--out" in param.opts and param.metavar == "FILE" for param in ctx.command.params):
-        message = error.format_message().rstrip(".")
-        return click.UsageError(f"{message}. A file is written with --out {file[1]}", ctx)
-    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", error.message)
-    if extra is None:
-        return error
-    options = {option for param in ctx.command.params for option in param.opts}
-    if whole := _as_options(extra[1].split(), argv, ctx, options):
-        advice = f"Did you mean: {whole}"
-    elif "--add-config" in options:
-        advice = "Configs are one list, entities are options: --user NAME --add-config KEY=VALUE,KEY=VALUE"
-    elif "--user" in options:
-        advice = "Entities are options: --user NAME, --client NAME, --ip ADDRESS"
-    else:
-        return error
-    return click.UsageError(f"{error.message}. {advice}", ctx)
+        advice = _instead_of(error.option_name, options, ctx)
+        return click.UsageError(f"No such option {error.option_name!r}{advice}", ctx)
+    if error.message.startswith("Got unexpected extra argument") and "--user" in options:
+        quotas = "; quotas are one list: --add-config KEY=VALUE,KEY=VALUE" if "--add-config" in options else ""
+        advice = f". Entities are options: --user NAME, --client NAME or --ip ADDRESS{quotas}"
+    return click.UsageError(f"{error.message}{advice}", ctx) if advice else error
 
 
-def _instead_of(option: str, ctx: click.Context) -> str:
+def _instead_of(option: str, options: Sequence[str], ctx: click.Context) -> str:
     """What to write in place of an option that there is not: what people mean by it, else what is really alike."""
     import difflib
 
     from kquota.core.quotas.quota import QuotaKey
 
-    options = [name for param in ctx.command.params for name in param.opts]
-    meant = _MEANT.get(option)
-    if option == "-v":
-        return ": 'kquota -V' shows the version, --debug shows where an error came from"
-    if meant in options:
-        return f". Did you mean {meant!r}?{' A length of time, such as --for 2h.' if meant == '--for' else ''}"
-    if advice := _ADVICE.get((str(ctx.info_name), option)):
-        return f": {advice}"
+    if (meant := _MEANT.get(option)) in options:
+        return f". Did you mean {meant!r}?"
     key = option.lstrip("-").replace("-", "_")
     if key in map(str, QuotaKey) and "--add-config" in options:
         return f". Did you mean: --add-config {key}=VALUE"
-    if ctx.parent is None and option in _OF_CLUSTERS:
-        return f". Give it after the command: kquota COMMAND {option} …"
+    if (word := option.lstrip("-")) in COMMANDS:
+        return f". 'kquota {word}' is a command of its own."
     known = [name[2:] for name in options if name.startswith("--")]
-    close = difflib.get_close_matches(option.lstrip("-"), known, n=2, cutoff=0.7)
-    return f". Did you mean {' or '.join(repr(f'--{name}') for name in close)}?" if close else "."
-
-
-_OF_CLUSTERS = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--context", "--command-config")
-_KINDS = {
-    **dict.fromkeys(("user", "users"), "--user"),
-    **dict.fromkeys(("client", "clients", "client-id"), "--client"),
-    **dict.fromkeys(("ip", "ips"), "--ip"),
-}
-
-
-def _as_options(extra: Sequence[str], argv: Sequence[str], ctx: click.Context, options: set[str]) -> str | None:
-    """The whole command line with the words that stand where none belongs as the options that they may mean.
-
-    None where nothing says what was meant: a bare name is a user, a second one its client-id, and a third one nothing.
-    """
-    import shlex
-
-    if "--user" not in options or len(argv) < 2 or not set(extra) <= set(argv):
-        return None
-    rest = list(argv[1:])
-    for word in extra:
-        rest.remove(word)
-    entities: list[str] = []
-    configs: list[str] = []
-    bare = iter(("--user", "--client"))
-    words = iter(extra)
-    for word in words:
-        if "=" in word and "--add-config" in options and not word.startswith(tuple(f"{kind}=" for kind in _KINDS)):
-            configs.append(word)
-        elif word in _KINDS and (name := next(words, None)) is not None:
-            entities += [_KINDS[word], name]
-        elif (kind := word.partition("=")[0]) in _KINDS and word != kind:
-            entities += [_KINDS[kind], word.partition("=")[2]]
-        elif (option := next(bare, None)) is not None and "=" not in word:
-            entities += [option, word]
-        else:
-            return None
-    config = ["--add-config", ",".join(configs)] if configs else []
-    # An option that is there already has its value: the word is something else.
-    if any(word in rest for word in (*entities[::2], *config[:1])):
-        return None
-    return shlex.join(["kquota", str(ctx.info_name), *entities, *config, *rest])
+    if close := difflib.get_close_matches(word, known, n=2, cutoff=0.7):
+        return f". Did you mean {' or '.join(repr(f'--{name}') for name in close)}?"
+    return "." if ctx.parent else f". Options of a command come after it: kquota COMMAND {option} …"
 
 
 def _show(error: click.ClickException) -> None:

@@ -37,17 +37,14 @@ def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ("alter --default", "the defaults are --user-defaults, --client-defaults and --ip-defaults"),
+        ("alter --default", "Did you mean '--ip-defaults' or '--user-defaults'?"),
         ("alter --producer-byte-rate 5MB", "Did you mean: --add-config producer_byte_rate=VALUE"),
-        ("export -o q.yaml", "A file is written with --out q.yaml"),
-        ("export q.yaml", "A file is written with --out q.yaml"),
-        ("plan q.yaml plan.json", "A file is written with --out plan.json"),
+        ("audit --follow", "'kquota follow' is a command of its own"),
     ],
 )
 def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:
     ran = kquota(*words.split())
     assert (ran.code, advice in ran.err) == (2, True), ran.err
-    assert "is written" not in kquota("audit", "-o", "findings.json", "log").err
 
 
 @pytest.mark.parametrize("number", ["1,000,000", "1,5MB"])
@@ -86,8 +83,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
 def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["describe", "-q", "--user", "nobody", *HERE]) == 0
     assert capsys.readouterr() == ("", "")
-    assert run(["describe", "-v", *HERE]) == 2
-    assert "No such option '-v': 'kquota -V' shows the version, --debug shows" in capsys.readouterr().err
 
 
 def test_a_file_is_described_as_a_cluster_is(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,33 +156,21 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ("get user alice", "Did you mean: kquota describe --user alice"),
-        (
-            "set --user alice producer_byte_rate=12MB",
-            "Did you mean: kquota alter --add-config producer_byte_rate=12MB --user alice",
-        ),
-        ("resolve alice etl", "Did you mean: kquota resolve --user alice --client etl"),
-        ("delete ip=10.0.0.7 --dry-run", "Did you mean: kquota delete --ip 10.0.0.7 --dry-run"),
-        (
-            "alter --user alice --add-config x=1 --until 12:00",
-            "Did you mean '--for'? A length of time, such as --for 2h.",
-        ),
+        ("get user alice", "Entities are options: --user NAME"),
+        ("set --user alice producer_byte_rate=12MB", "quotas are one list: --add-config KEY=VALUE"),
+        ("alter --user alice --add-config x=1 --until 12:00", "Did you mean '--for'?"),
         ("alter --user alice --quota x=1", "Did you mean '--add-config'?"),
         ("describe --user-default", "Did you mean '--user-defaults'"),
-        ("--bootstrap-server kafka:9092 describe", "Give it after the command: kquota COMMAND --bootstrap-server …"),
+        ("--bootstrap-server kafka:9092 describe", "come after it: kquota COMMAND --bootstrap-server …"),
         (
             "diff before.yaml",
             "Missing argument 'B': what to compare with. For the cluster itself: kquota diff before.yaml",
         ),
-        ("throttled", "'kquota audit' shows who is throttled in a log, 'kquota top' who is throttled now."),
-        ("leases", "'kquota history --leases'"),
-        ("compare a b", "'kquota diff'"),
-        ("status", "'kquota doctor'"),
-        ("throttle", "'kquota top'"),
-        ("log", "'kquota history'"),
-        ("completion", "'kquota help completion'"),
-        ("validate q.yaml", "'kquota lint'"),
-        ("monitor", "'kquota top'"),
+        ("throttled", "Did you mean 'audit'? Show who would be throttled"),
+        ("compare a b", "Did you mean 'diff'?"),
+        ("status", "Did you mean 'doctor'?"),
+        ("completion", "Did you mean 'help'?"),
+        ("descripe", "Did you mean 'describe'?"),
     ],
 )
 def test_a_first_try_gets_the_line_to_write(words: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:

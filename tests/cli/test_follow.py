@@ -77,8 +77,7 @@ def test_sigterm_ends_it_with_the_findings_so_far(log: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("audit", "--follow"), "'kquota follow' follows files and topics"),
-        (("audit", "--until-idle", "5s"), "'kquota follow' follows files and topics"),
+        (("audit", "--follow"), "'kquota follow' is a command of its own"),
         (("follow", "--engine", "spark"), "runs on this machine"),
         (("follow", "--episodes", "topic:t"), "a file of JSON lines or to an Alertmanager"),
     ],

@@ -104,9 +104,7 @@ def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
     [
         (["alter", "--user", "alice", "--add-config", "producer_byte_rate=1", "consumer_byte_rate=2"], "one list"),
         (["alter", "--user", "alice", "--add-config", "producer_byte_rate", "10MB"], "KEY=VALUE,KEY=VALUE"),
-        (["describe", "alice"], "Did you mean: kquota describe --user alice\n"),
-        (["resolve", "alice", "app1"], "Did you mean: kquota resolve --user alice --client app1\n"),
-        (["resolve", "alice", "app1", "more"], "Entities are options: --user NAME"),
+        (["resolve", "alice", "app1"], "Entities are options: --user NAME, --client NAME or --ip ADDRESS\n"),
         (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
         (["plan"], "Missing argument 'FILE'."),
         (["history", "--prune", "9d", "--bootstrap-server", "a:9092"], "nothing that narrows it goes beside it"),
