@@ -141,8 +141,8 @@ def test_only_the_entities_that_were_asked_for(editing: Editing) -> None:
     assert "user=bob is not among the entities that were asked for" in refused.err
 
 
-def test_what_stops_an_edit_keeps_it(editing: Editing, tmp_path: Path) -> None:
-    """No consent, a refusal, an editor that fails, one that is not there, and one that is no program."""
+def test_what_stops_an_edit_keeps_it(editing: Editing) -> None:
+    """No consent, a refusal, an editor that fails, and one that is not there."""
     before = editing.shown()
     slower = "text = text.replace('10 MB/s', '9MB')"
     nobody = editing.edit(slower)
@@ -150,13 +150,9 @@ def test_what_stops_an_edit_keeps_it(editing: Editing, tmp_path: Path) -> None:
     refused = editing.edit(slower + "\ntext = text.replace('alice', 'User:alice')", "--yes")
     assert (refused.code, len(editing.kept())) == (8, 2), refused.err
     failed = editing.edit("sys.exit(3)", "--yes")
-    assert (failed.code, "ended with exit code 3" in failed.err) == (8, True)
+    assert (failed.code, "Editing failed" in failed.err) == (8, True)
     missing = editing("edit", EDITOR="/no/such/editor", VISUAL="")
-    assert (missing.code, "there is no program" in missing.err) == (3, True)
-    (tmp_path / "editor").write_bytes(b"\x01\x02")
-    (tmp_path / "editor").chmod(0o755)
-    broken = editing("edit", EDITOR=str(tmp_path / "editor"), VISUAL="")
-    assert (broken.code, "cannot be run: Exec format error" in broken.err) == (3, True), broken.err
+    assert (missing.code, "set VISUAL or EDITOR" in missing.err) == (8, True)
     assert editing.shown() == before
 
 

@@ -1,14 +1,12 @@
 """`kquota edit`."""
 
-import os
-import shlex
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+
+import click
 
 from kquota.backends import cluster_of
 from kquota.cli import grammar, params, session
@@ -39,9 +37,10 @@ def command(
 ) -> int:
     """Edit a cluster's quotas, review the plan, and apply it.
 
-    The editor is $VISUAL, else $EDITOR such as 'code --wait', else vi. It opens a quotas file. Entity options and
-    --match limit the entities in it. An entry or a value that is deleted there is deleted from the cluster. Nothing
-    else changes. The rest is as with 'kquota apply': the plan, its review, a question, the journal, and 'kquota undo'.
+    The editor is $VISUAL, else $EDITOR such as 'code --wait', else vim, nano or vi. It opens a quotas file. Entity
+    options and --match limit the entities in it. An entry or a value that is deleted there is deleted from the cluster.
+    Nothing else changes. The rest is as with 'kquota apply': the plan, its review, a question, the journal, and
+    'kquota undo'.
 
     A file that is empty or unchanged does nothing. After a mistake the editor opens again, with the mistake in a
     comment at the top. Whenever an edit was not applied, its file is kept and named.
@@ -54,7 +53,6 @@ def command(
       kquota edit --context prod --force
     """
     filters = selection.filters(strict=strict)
-    editor = _editor()
     terms = terms_of(writing)
 
     def is_asked(entity: Entity) -> bool:
@@ -74,7 +72,7 @@ def command(
             text = _head(terms.named) + "".join(line for line in lines if not line.startswith("#"))
             path.write_text(text, encoding="utf-8")
             keep = True
-            file = _edited(editor, path, text, is_asked)
+            file = _edited(path, text, is_asked)
             if file is None:
                 keep = False
                 return ExitCode.OK
@@ -90,23 +88,7 @@ def command(
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _editor() -> list[str]:
-    """The words of the editor's command. Raises InputError where there is none, or no such program."""
-    for name in ("VISUAL", "EDITOR"):
-        try:
-            words = shlex.split(os.environ.get(name, ""))
-        except ValueError as error:
-            raise InputError(f"{name} is not a command: {error}") from None
-        if words and shutil.which(words[0]) is None:
-            raise InputError(f"{name}: there is no program {words[0]}", hint="set VISUAL or EDITOR")
-        if words:
-            return words
-    if shutil.which("vi") is None:
-        raise InputError("there is no editor", hint="set VISUAL or EDITOR, as in EDITOR=nano kquota edit")
-    return ["vi"]
-
-
-def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity], bool]) -> QuotaFile | None:
+def _edited(path: Path, text: str, is_asked: Callable[[Entity], bool]) -> QuotaFile | None:
     """The file as it was edited, once it has no mistakes; None where there is nothing to do, which is said.
 
     Raises InputError for a file that keeps its mistakes, Refused for an editor that fails.
@@ -124,7 +106,7 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
 
     before = text
     for _ in range(_MOST_TRIES):
-        _run(editor, path)
+        _run_editor(path)
         try:
             edited = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -153,20 +135,12 @@ def _edited(editor: list[str], path: Path, text: str, is_asked: Callable[[Entity
     raise mistake
 
 
-def _run(editor: list[str], path: Path) -> None:
-    """Opens the editor and waits for its end. Raises Refused where that fails, InputError for no program at all."""
+def _run_editor(path: Path) -> None:
+    """Opens the editor and waits for its end. Raises Refused where that fails."""
     try:
-        process = subprocess.Popen([*editor, str(path)])
-    except OSError as error:  # a file that may be run, and is neither a program nor a script
-        raise InputError(f"the editor {editor[0]} cannot be run: {error.strerror or error}") from None
-    # Ctrl-C is the editor's, which shares the terminal.
-    handler = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        code = process.wait()
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if code != 0:
-        raise Refused(f"the editor {editor[0]} ended with exit code {code}: nothing was written")
+        click.edit(filename=str(path))
+    except (click.ClickException, ValueError) as error:  # ValueError: a quotation mark in EDITOR is open
+        raise Refused(f"nothing was written: {error}", hint="set VISUAL or EDITOR, as in EDITOR=nano") from None
 
 
 def _content(text: str) -> str:
