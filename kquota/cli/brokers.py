@@ -1,6 +1,6 @@
 """What `kquota describe` and `kquota alter` do to brokers (`--broker`, `--entity-type brokers`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kquota.access import Access
 from kquota.cli import consent, session
@@ -39,14 +39,14 @@ def described(broker: Broker | None, access: Access) -> View:
         for setting in (config, *config.hidden)
     ]
 
-    def screen(layout: Callable[[BrokerSnapshot], Table]) -> Sequence[Part]:
-        return [layout(snapshot) if any(snapshot.values()) else Note("no configs are set")]
+    def screen() -> Sequence[Part]:
+        return [_table(snapshot) if any(snapshot.values()) else Note("no configs are set")]
 
     return View(
-        screen=lambda: screen(_table),
+        screen=screen,
         document=lambda: brokers_document(snapshot),
         csv=lambda: csv_of(shown, _CSV),
-        others={"wide": lambda: screen(_wide), "name": lambda: map(broker_text, snapshot)},
+        others={"wide": screen, "name": lambda: map(broker_text, snapshot)},
     )
 
 
@@ -75,18 +75,6 @@ def alter(
 
 
 _CSV = "broker=0 config=1.name value=2.value source=2.source effective=3 set_as=2.name"
-
-
-def _wide(snapshot: BrokerSnapshot) -> Table:
-    """A row for each broker, a column for each config."""
-    names = sorted({config.name for configs in snapshot.values() for config in configs}, key=rank)
-    columns = [Column("BROKER", style="cyan", whole=True), *(Column(name.upper(), number=True) for name in names)]
-    rows = [
-        (broker_text(broker), *(humanize(name, values.get(name)) for name in names))
-        for broker, configs in snapshot.items()
-        for values in [{config.name: config.value for config in configs}]
-    ]
-    return Table(columns, rows)
 
 
 def _table(snapshot: BrokerSnapshot) -> Table:
