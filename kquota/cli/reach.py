@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text, safe
@@ -70,6 +70,8 @@ def counter(item: Resolution) -> str:
 
 
 Resolved = tuple[Client, tuple[Resolution, ...]]
+MOST: Final = 100_000
+"""A table of more known clients fills the memory; CSV and JSON are printed as they come."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,14 @@ class Many:
     snapshot: QuotaSnapshot
     static: StaticQuotas
     match: NamePatterns
-    most: int
-    """So many known clients are gone through."""
     output: str
     path_of: PathOf
 
     def all(self, user: str | None, client_id: str | None) -> None:
-        """Every known client, or those with that user or client-id. Raises Refused beyond `most`."""
+        """Every known client, or those with that user or client-id. Raises Refused beyond MOST."""
         reach = Reach(self.snapshot, self.static)
         count, clients = reach.pairs(user, client_id)
-        self._check(count, "narrow it by --user or --client, or raise --max-clients")
+        self._check(count, "narrow it by --user or --client")
         wanted = (client for client in clients if self._has_name(client))
         self._show(((client, reach.resolve(client)) for client in wanted), with_ip=False)
         if not reach.keys:
@@ -97,7 +97,7 @@ class Many:
     def governed(self, entity: Entity, file: Path | None) -> None:
         """Whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.
 
-        Raises Refused beyond `most` known clients, InputError for what is wrong with the file.
+        Raises Refused beyond MOST known clients, InputError for what is wrong with the file.
         """
         reach = Reach(self.snapshot, self.static)
         counts = Counter[str]()
@@ -115,7 +115,7 @@ class Many:
         with_ip = entity.ip is not None
         if file is None:
             count, clients = reach.candidates(entity)
-            self._check(count, "give the observed ones by --clients, or raise --max-clients")
+            self._check(count, "give the observed ones by --clients")
             self._show(governing(clients), with_ip=with_ip)
         else:
             with _opened(file) as lines:
@@ -137,8 +137,8 @@ class Many:
         )
 
     def _check(self, count: int, hint: str) -> None:
-        if count > self.most:
-            raise Refused(f"there are {count} known clients, more than {self.most}", hint=hint)
+        if count > MOST and self.output not in ("csv", "json"):
+            raise Refused(f"there are {count} known clients, more than {MOST}", hint=f"{hint}, or -o csv")
 
     def _show(self, resolved: Iterable[Resolved], *, with_ip: bool) -> None:
         """Each client's resolutions; CSV and JSON as they come."""

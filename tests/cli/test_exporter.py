@@ -24,15 +24,14 @@ def test_once(kquota: Kquota) -> None:
     ) in done.out
 
 
-def test_a_textfile_and_drift(kquota: Kquota, tmp_path: Path) -> None:
+def test_drift(kquota: Kquota, tmp_path: Path) -> None:
     wanted = tmp_path / "wanted.yaml"
     wanted.write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
-    done = kquota("exporter", "--quotas", QUOTAS, "--against", str(wanted), "--once", "--textfile", "out.prom")
+    done = kquota("exporter", "--quotas", QUOTAS, "--against", str(wanted), "--once")
 
-    assert (done.code, done.out) == (0, "")
-    text = (tmp_path / "out.prom").read_text()
-    assert 'kquota_drift_entities{state="unexpected"} 7.0\n' in text
-    assert "kquota_limit" not in text
+    assert (done.code, done.err) == (0, "")
+    assert 'kquota_drift_entities{state="unexpected"} 7.0\n' in done.out
+    assert "kquota_limit" not in done.out
 
 
 @pytest.mark.parametrize(

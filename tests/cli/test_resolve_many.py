@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota.cli import reach
+from kquota.cli.main import run
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
@@ -52,12 +54,17 @@ def test_all_is_narrowed_by_a_name(kquota: Kquota, file: str) -> None:
     }
 
 
-def test_too_many_are_refused(kquota: Kquota, file: str) -> None:
-    done = kquota("resolve", "--all", "--quotas", file, "--max-clients", "8")
-    assert (done.code, done.out) == (8, "")
-    assert done.complaint == (
-        "kquota: there are 9 known clients, more than 8 (narrow it by --user or --client, or raise --max-clients)"
+def test_too_many_are_refused(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reach, "MOST", 8)
+    arguments = ["resolve", "--all", "--quotas", str(tmp_path / file)]
+    assert run(arguments) == 8
+    assert capsys.readouterr() == (
+        "",
+        "kquota: there are 9 known clients, more than 8 (narrow it by --user or --client, or -o csv)\n",
     )
+    assert run([*arguments, "-o", "csv"]) == 0
 
 
 @pytest.mark.parametrize(

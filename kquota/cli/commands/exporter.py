@@ -17,7 +17,6 @@ from kquota.cli.streams import note, stoppable, warn
 from kquota.core.change.lint import Facts, lint
 from kquota.core.change.plan import Plan, plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError, Refused
 from kquota.leases import Leases
@@ -32,14 +31,9 @@ def command(
     live: watched.Asked = watched.ASKED,
     against: Path | None = path("A quotas file: exports the drift from it."),
     cluster: str | None = value("NAME", "The cluster of the overlays in the file of --against."),
-    listen: str | None = value(
-        "HOST:PORT", "Where to serve /metrics.", show_default="127.0.0.1:9645, without --textfile"
-    ),
+    listen: str = value("HOST:PORT", "Where to serve /metrics.", default="127.0.0.1:9645"),
     public: bool = flag("Listen on an address that other hosts reach: there is no login."),
-    textfile: Path | None = path(
-        "Write the metrics to FILE at each interval, for the textfile collector of node_exporter."
-    ),
-    once: bool = flag("Print the metrics once on stdout, or write --textfile once, and end."),
+    once: bool = flag("Print the metrics once on stdout, and end."),
     interval: int = lasting("How often quotas and metrics are read.", default="15s"),
     max_series: int = count(
         "The most limits to export, those nearest to their limit first; the rest is summed.", default=10_000
@@ -85,30 +79,25 @@ def command(
     )
     if once:
         exporter.refresh(now(), KquotaError)
-        _write(exporter, textfile, now())
+        click.echo(exposition(exporter.families(now()), exporter.labels), nl=False)
         return _missing(exporter)
     if interval < 1000:
         raise click.UsageError("--interval is at least 1s")
-    address = _address(listen, public) if listen is not None or textfile is None else None
+    address = _address(listen, public)
     exporter.refresh(now(), InputError)
     with stoppable() as stop:
-        stop_serving = None
-        if address is not None:
-            stop_serving, port = serve(exporter, *address, now)
-            note(f"serving http://{address[0]}:{port}/metrics, renewed every {interval / 1000:g} s")
+        stop_serving, port = serve(exporter, *address, now)
+        note(f"serving http://{address[0]}:{port}/metrics, renewed every {interval / 1000:g} s")
         try:
             reported: Mapping[str, str] = {}
             while True:
                 reported = _say(exporter.errors, reported)
-                if textfile is not None:
-                    _write(exporter, textfile, now())
                 stop.wait(interval / 1000)
                 if stop():
                     return stop.exit_code
                 exporter.refresh(now())
         finally:
-            if stop_serving is not None:
-                stop_serving()
+            stop_serving()
 
 
 def _drift(snapshot: QuotaSnapshot, file: Path, cluster: str | None) -> Plan:
@@ -128,15 +117,6 @@ def _leases(journal: Journal, cluster: str) -> Mapping[str, int]:
         if entry.levels and entry.expires is not None and pages.can_be_undone(entry):
             ends[entry.id] = entry.expires
     return ends
-
-
-def _write(exporter: Exporter, textfile: Path | None, now_ms: int) -> None:
-    """Prints the metrics, or writes them to the file."""
-    text = exposition(exporter.families(now_ms), exporter.labels)
-    if textfile is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(textfile, text, mode=0o644)
 
 
 def _missing(exporter: Exporter) -> int:
@@ -159,9 +139,9 @@ def _say(errors: Mapping[str, str], before: Mapping[str, str]) -> Mapping[str, s
     return errors
 
 
-def _address(listen: str | None, public: bool) -> tuple[str, int]:
+def _address(listen: str, public: bool) -> tuple[str, int]:
     """Host and port. Raises click.UsageError for another text, Refused for an address that other hosts reach."""
-    host, _, port = (listen or "127.0.0.1:9645").rpartition(":")
+    host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise click.UsageError("--listen takes HOST:PORT, such as 127.0.0.1:9645")

@@ -55,7 +55,6 @@ def command(
         " such as a usage table of the audit; - is standard input.",
         type=click.Path(path_type=Path, allow_dash=True),
     ),
-    max_clients: int = count("Refuse to go through more known clients than that.", default=100_000),
     brokers: int | None = count(
         "Also show the sum of each limit over N brokers: every broker grants it by itself (but for mutations, which"
         " one controller counts)."
@@ -105,7 +104,7 @@ def command(
         _, static = _brokers(facts)
         snapshot = facts.enforced(session.load_quotas(source))
         session.warn_ignored(snapshot.ignored)
-        many = Many(snapshot, static, match, max_clients, output, _paths(source, output))
+        many = Many(snapshot, static, match, output, _paths(source, output))
         if entity is None:
             many.all(user, client)
             return None
