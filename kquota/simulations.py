@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.enforcement.generation import BrokerSettings
-from kquota.core.findings.recommendation import rounded_up
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
 from kquota.core.simulation.engine import expected_events
 from kquota.core.simulation.engine import simulate as simulate_workload
 from kquota.core.simulation.result import Simulation, widened
-from kquota.core.simulation.workload import ANONYMOUS, Brokers, Workload, enforced_workload
+from kquota.core.simulation.workload import Brokers, Workload, enforced_workload
 from kquota.documents.workload import read_workload
 from kquota.errors import InputError, MissingDependency
 from kquota.inputs import Quotas, snapshot_of
@@ -159,63 +157,6 @@ class Ready:
         if self.spread is None:
             return result
         return widened(result, simulate_workload(self.spread, self.quotas, generation=generation, using=using))
-
-
-@dataclass(frozen=True)
-class Needed:
-    """A quota that would be enough for clients that have none."""
-
-    key: QuotaKey
-    entity: Entity
-    peak: float
-    """The highest rate that a broker measured, in the unit of the key."""
-    enough: Value
-    """The peak, rounded up to two digits: on each broker, and for this workload."""
-
-
-def needed(planned: Ready, names: Collection[str]) -> tuple[Needed, ...]:
-    """What would be enough for these clients, which no quota governs, the largest byte rates first.
-
-    They run once more under quotas that never bite, of their users; of a user who has other quotas, with the client-id.
-    Their random arrivals are the same as beside the other clients.
-    Quotas of topics are left out: a job may well be slowed down.
-    """
-    workload = planned.workload
-    chosen = {
-        number: client for number, client in enumerate(workload.clients) if client.name in names and not client.mutates
-    }
-    clients = tuple(chosen.values())
-    governed = {
-        client.user.replace("{n}", str(number))
-        for client in workload.clients
-        if client.name not in names
-        for number in range(client.count)
-    }
-    quotas: dict[Entity, dict[QuotaKey, Value]] = {}
-    for client in clients:
-        keys = [client.key] if client.key is not None and client.unit == "bytes" else []
-        keys += [QuotaKey.REQUEST_PERCENTAGE] if client.has_thread_time else []
-        for number in range(client.count):
-            user, client_id = (text.replace("{n}", str(number)) for text in (client.user, client.client_id))
-            if client_id and (user in governed or user == ANONYMOUS):
-                entity = Entity(user=user, client_id=client_id) if user in governed else Entity(client_id=client_id)
-            else:
-                entity = Entity(user=user)
-            quotas.setdefault(entity, {}).update(dict.fromkeys(keys, _NEVER))
-    if not any(quotas.values()):
-        return ()
-    workload = replace(workload, clients=clients, changes=(), numbers=tuple(chosen))
-    alone = replace(planned, workload=workload, quotas=QuotaSnapshot(quotas))
-    peaks: dict[tuple[QuotaKey, Entity], float] = {}
-    for counter in alone.run().counters:
-        place = counter.key, counter.entity
-        peaks[place] = max(peaks.get(place, 0.0), counter.peak)
-    needs = [Needed(key, entity, peak, rounded_up(key, peak)) for (key, entity), peak in peaks.items() if peak > 0]
-    return tuple(sorted(needs, key=lambda need: (need.key is QuotaKey.REQUEST_PERCENTAGE, -need.peak)))
-
-
-_NEVER: Final = 2**62
-"""A limit that no rate comes near."""
 
 
 def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, seconds: int | None = None) -> Ready:

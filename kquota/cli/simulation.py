@@ -1,6 +1,6 @@
 """Simulations for people and for other programs: tables, CSV, JSON."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kquota.cli.text import (
@@ -16,24 +16,18 @@ from kquota.cli.text import (
     safe,
     short_unit,
 )
-from kquota.cli.text import markdown as as_markdown
-from kquota.cli.views import Note, Part, Table, View, csv_of, markdown_of, table_of
+from kquota.cli.views import Note, Part, Table, View, csv_of, table_of
 from kquota.core.findings.finding import subject
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.result import CONTROLLER, ClientResult, CounterResult, Simulation
 from kquota.core.simulation.workload import Client, Workload
 from kquota.core.tabular import grouped
 from kquota.documents.limits import simulation_document
-from kquota.simulations import Needed, Ready
+from kquota.simulations import Ready
 
 
-def simulated(
-    result: Simulation, planned: Ready, *, top: int, calm: bool, enough: Callable[[], Sequence[Needed]]
-) -> View:
-    """A simulation in its formats; with `calm`, its tables have the counters as well that throttled nobody.
-
-    `enough` finds the quotas that would be enough for clients without any.
-    """
+def simulated(result: Simulation, planned: Ready, *, top: int, calm: bool) -> View:
+    """A simulation in its formats; with `calm`, its tables have the counters as well that throttled nobody."""
     workload = planned.workload
     several = len(workload.brokers.names) > 1
 
@@ -48,10 +42,6 @@ def simulated(
         if shown:
             yield ""
             yield _counters(shown[:top], several=several, wide=wide)
-        lacking = enough()
-        if lacking:
-            yield ""
-            yield _enough(lacking[:top])
         yield from _acceptors(result)
         if len(shown) > top:
             which = "first" if calm else "most throttled"
@@ -65,20 +55,11 @@ def simulated(
         if result.counters and not calm and not any(counter.bites for counter in result.counters):
             yield Note("next: --all shows how near the counters came to their limits")
 
-    def markdown() -> Iterator[Part]:
-        yield f"**{as_markdown(_answer(result))}**"
-        yield ""
-        for part in tables(wide=True):
-            if isinstance(part, Table):
-                yield markdown_of(part)
-            else:
-                yield f"* {as_markdown(part)}" if isinstance(part, str) and part else part
-
     return View(
         screen=screen,
         document=lambda: simulation_document(result, workload.brokers, planned.generation),
         csv=lambda: csv_of(result.clients, _CSV, digits=3),
-        others={"wide": lambda: screen(wide=True), "markdown": markdown},
+        others={"wide": lambda: screen(wide=True)},
     )
 
 
@@ -196,37 +177,18 @@ def _topics(result: Simulation, workload: Workload) -> Iterator[str]:
     """What became of the topics of each client that changes some, a sentence each."""
     for client in workload.clients:
         members = [member for member in result.clients if member.group == client.name]
-        offered = sum(member.offered for member in members)
-        if not client.mutates or client.given is not None or not offered:
+        if not client.mutates or client.given is not None or not members:
             continue
-        done = _DONE[client.api]
-
-        def topics(name: str, members: list[ClientResult] = members, client: Client = client) -> int:
-            return int(sum(getattr(member, name) for member in members)) // client.partitions
-
-        delivered, failed, waiting = topics("delivered"), topics("rejected"), topics("waiting")
-        all_topics = many(offered // client.partitions, "topic")
+        names = ("offered", "delivered", "rejected", "waiting")
+        partitions = [int(sum(getattr(member, name) for member in members)) for name in names]
+        topics, done, failed, waiting = (count // client.partitions for count in partitions)
         until = max((member.delivered_until_ms or 0 for member in members), default=0) - client.start_ms
-        # A client with one call: when it was over can be said.
-        once = offered == client.units * len(members)
-        after = f" after {duration(until)}" if once else ""
-        calls = (
-            f", in {many(sum(member.requests for member in members), 'request')}"
-            if any(member.rejections for member in members)
-            else ""
-        )
-        if not failed and not waiting:
-            yield f"{safe(client.name)}: all {all_topics} {done}{after}{calls}"
-            continue
-        parts = [f"{delivered:,} of {all_topics} {done}{f', the last{after}' if delivered and after else ''}"]
-        if failed:
-            ended = max((member.throttled_until_ms or 0 for member in members), default=0) - client.start_ms
-            gave_up = client.retry and client.closed
-            when = f" after {duration(ended)}" if once and gave_up else ""
-            parts.append(f"{failed:,} failed{when} ({'default.api.timeout.ms' if gave_up else 'sent once'})")
-        if waiting:
-            parts.append(f"{waiting:,} still to do at the end")
-        yield f"{safe(client.name)}: {'; '.join(parts)}{calls}"
+        # Of a client with one call it can be said when it was over.
+        after = f" after {duration(until)}" if partitions[0] == client.units * len(members) and done else ""
+        text = f"{done:,} of {many(topics, 'topic')} {_DONE[client.api]}{after}"
+        text += f"; {failed:,} failed" if failed else ""
+        text += f"; {waiting:,} still to do at the end" if waiting else ""
+        yield f"{safe(client.name)}: {text}"
 
 
 def counter_subject(counter: CounterResult) -> str:
@@ -315,19 +277,6 @@ def _counters(counters: Sequence[CounterResult], *, several: bool, wide: bool) -
             (Column("THROTTLE TIME", number=True), _throttled),
             (Column("WHEN", spare=1), _when),
             (Column("SHARED BY", spare=2), _shared),
-        ],
-    )
-
-
-def _enough(lacking: Sequence[Needed]) -> Table:
-    """The clients without a quota, with what would not throttle them."""
-    return table_of(
-        lacking,
-        [
-            (Column("WITHOUT A QUOTA", style="bold"), lambda needed: entity_words(needed.entity)),
-            (Column("QUOTA", style="cyan", whole=True), lambda needed: needed.key),
-            (Column("PEAK", number=True), lambda needed: rate_text(needed.peak, short_unit(needed.key.unit))),
-            (Column("ENOUGH", number=True), lambda needed: (humanize(needed.key, needed.enough), "per broker")),
         ],
     )
 

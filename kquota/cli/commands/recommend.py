@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kquota.cli import auditing, grammar, params, usage
+from kquota.cli import auditing, grammar, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, flag, option, value, values
 from kquota.cli.report.words import quota_kinds, quota_names, verdict_lines
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import warn
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
@@ -29,7 +28,6 @@ from kquota.documents.recommendation import (
     recommendation_text,
     rough,
 )
-from kquota.errors import InputError
 
 if TYPE_CHECKING:
     from kquota.audit.answers.recommend import Wanted
@@ -76,7 +74,6 @@ def command(
         "--entities",
         default="users",
     ),
-    before: str | None = choice(_SCOPES, "The old name of --entities.", "--for", hidden=True),
     only: tuple[str, ...] = values("PATTERN", "Only for names that match, such as 'team-*'."),
     keys: tuple[str, ...] = choice(
         [key.value for key in _KEYS],
@@ -119,17 +116,10 @@ def command(
       kquota recommend usage.parquet --quotas quotas.yaml -o yaml | kquota plan - --quotas quotas.yaml
       kquota recommend usage.parquet --quotas quotas.yaml --only alice -o yaml | sed 's/alice/newteam/'
     """
-    for path in asked.paths:
-        _refuse_workload(path)
     settings = asked.settings()
     from kquota.audit.answers.recommend import Wanted, recommendations
 
-    if before is not None:
-        # In every other command, --for is a length of time.
-        if params.on_command_line("scope"):
-            raise click.UsageError("--for is the old name of --entities: give --entities only")
-        note(f"--for is called --entities here: --entities {before}")
-    name, default = _SCOPES[before or scope]
+    name, default = _SCOPES[scope]
     wanted = Wanted(
         Scope(name),
         default,
@@ -163,20 +153,6 @@ def command(
         },
         code=ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK,
     )
-
-
-def _refuse_workload(path: str) -> None:
-    """Raises InputError for a workload: it is planned, and nobody has recorded it."""
-    file = Path(path)
-    if not file.is_file():  # a pipe is read once
-        return
-    with file.open("rb") as stream:
-        start = stream.read(4096)
-    if re.search(rb"""^\s*["']?kind["']?\s*:\s*["']?kquota\.workload\b""", start, re.MULTILINE):
-        raise InputError(
-            f"{path} is a workload, not a recording",
-            hint="'kquota simulate' shows which quotas would be enough for its clients",
-        )
 
 
 def _table(recommended: Recommendations) -> Table:

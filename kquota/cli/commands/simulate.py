@@ -20,11 +20,11 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from kquota.core.simulation.workload import Workload
-from kquota.simulations import Traffic, needed, planned_traffic, ready, recorded_traffic
+from kquota.simulations import Traffic, planned_traffic, ready, recorded_traffic
 
 
 @grammar.command("simulate")
-@shown_as("table", "wide", "json", "csv", "markdown")
+@shown_as("table", "wide", "json", "csv")
 def command(
     *,
     workload_file: Path | None = argument(type=click.Path(path_type=Path), metavar="[WORKLOAD]", required=False),
@@ -113,9 +113,7 @@ def command(
     throttled = any(client.is_throttled for client in result.clients)
     true = [name for name, holds in (("throttled", throttled), ("undetermined", traffic.unseen)) if holds]
     asked = ", ".join(name for name in true if name in fail_on)
-    view = simulated(
-        result, planned, top=top, calm=calm, enough=lambda: needed(planned, unlimited) if unlimited else ()
-    )
+    view = simulated(result, planned, top=top, calm=calm)
     return replace(view, code=code, asked=f"--fail-on {asked}" if asked else "")
 
 

@@ -38,8 +38,7 @@ class Rows:
         self._generation = generation
         self._using = using
         self._plans: dict[str, Sequence[Segment]] = {}
-        numbers = range(len(workload.clients)) if workload.numbers is None else workload.numbers
-        self._numbers = {client.name: number for number, client in zip(numbers, workload.clients, strict=True)}
+        self._numbers = {client.name: number for number, client in enumerate(workload.clients)}
         self.bucket_ms = bucket_ms_of(workload.duration_ms)
         self.buckets = -(-workload.duration_ms // self.bucket_ms)
 

@@ -229,8 +229,6 @@ class Workload:
     origin_ms: int = ORIGIN_MS
     """The broker's clock at the start."""
     events: Events | None = None
-    numbers: tuple[int, ...] | None = None
-    """Of each client, the number that its random arrivals come from; None for its place."""
 
     def __post_init__(self) -> None:
         names = [client.name for client in self.clients]
