@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
@@ -72,6 +71,7 @@ _STORED_SCRAM = re.compile(
 )
 _GIVEN_SCRAM = re.compile(r"(?:^|(?<=,))\s*SCRAM-SHA-\d+\s*=\s*(?:\[[^\]]*\]|[^,]*)(?:,|\Z)")
 _TOOL = re.compile(r"kafka[-_]configs", re.IGNORECASE)
+_WINDOWS = re.compile(r"kafka[-_]configs\.(?:bat|cmd)\b", re.IGNORECASE)
 _PLURALS = {kind.plural: kind for kind in EntityType}
 _NAMED = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
 _DEFAULTS = {f"{flag}-defaults": kind for flag, kind in _NAMED.items()}
@@ -89,6 +89,9 @@ def read(name: str, text: str) -> QuotaSnapshot:
     lines = text.split("\n")
     if any(_DESCRIBED.match(line) or line.startswith(_SCRAM) for line in lines):
         return _described(name, lines)
+    if _WINDOWS.search(text):
+        hint = "import what 'kafka-configs --describe' prints"
+        raise InputError(f"{name}: a script of Windows, which import does not read", hint=hint)
     if _TOOL.search(text) or _OPTION_ALTER.search(text):
         return _commanded(name, text)
     raise InputError(f"{name}: neither what kafka-configs --describe prints nor a script of its commands")
@@ -150,17 +153,13 @@ def _value(key: QuotaKey, text: str) -> Value:
 
 def _commanded(name: str, text: str) -> QuotaSnapshot:
     reading, understood = Found(), text.startswith(_HEAD)
-    if _WINDOWS.search(text):
-        for pattern, posix in _AS_POSIX:
-            text = pattern.sub(posix, text)
-    for number, words in _commands_within(name, text):
-        tool = next((index for index, word in enumerate(words) if _TOOL.search(word.text)), None)
+    for number, words, bare in _commands(name, text):
+        tool = next((index for index, word in enumerate(words) if _TOOL.search(word)), None)
         if tool is None and not _alters_quotas(words):
             continue
-        typographic = next(filter(None, (_TYPOGRAPHIC.search(word.bare) for word in words)), None)
         with reading.at(f"{name}, line {number}"):
-            if typographic is not None:
-                raise Unread(_advice(typographic))
+            if _TYPOGRAPHIC.search(bare):
+                raise Unread("typographic dashes, blanks or quotation marks: type ordinary ones")
             altered = _altered(words if tool is None else words[tool + 1 :])
             if altered is None:
                 continue
@@ -175,47 +174,22 @@ def _commanded(name: str, text: str) -> QuotaSnapshot:
     return reading.snapshot(f"{name}: no command in it sets quotas", understood=understood)
 
 
-@dataclass(frozen=True)
-class _Word:
-    text: str
-    expands: bool
-    """Whether the shell puts something in."""
-    bare: str = ""
-    """The text without its quoted parts, each of which is a NUL."""
-
-
-def _alters_quotas(words: list[_Word]) -> bool:
+def _alters_quotas(words: list[str]) -> bool:
     """Whether a command whose tool is in a variable or has another name is the tool by its options."""
-    options = {match[1] for word in words if (match := _OPTION.match(word.text))}
+    options = {match[1] for word in words if (match := _OPTION.match(word))}
     return "alter" in options and not options.isdisjoint({"add-config", "add-config-file", "delete-config"})
 
 
 _OPTION = re.compile(r"--?([a-z]+(?:-[a-z]+)*)(?==|\Z)")
 """Kafka's tool takes one dash as well."""
-_WINDOWS = re.compile(r"(?im)\.(?:bat|cmd)\b|[\^`][ \t]*$")
-_AS_POSIX = (
-    (re.compile(r"(?im)^[ \t]*@?(?:rem\b|::).*$"), ""),
-    (re.compile(r"(?m)[\^`][ \t]*\n"), r"\\\n"),
-    (re.compile(r"%(\w+)%|%~?\d"), "$_"),
-)
-"""Comments, lines that go on, and variables of cmd and PowerShell."""
 _OPTION_ALTER = re.compile(r"(?:^|\s)--?alter\b")
-_TYPOGRAPHIC = re.compile(
-    r"\A-?[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]+-?(?=[a-z])|\A[‘’“”«»„‚]|[^\S\t\r\n ]|[\u200b\ufeff]"
-)
-"""What word processors and web pages make of dashes before options, of quotation marks, and of blanks."""
+_TYPOGRAPHIC = re.compile("[\u2010-\u2015‘’“”\xa0]")
+"""What word processors and web pages make of dashes, of quotation marks, and of blanks."""
+_Options = list[tuple[str, str]]
+"""The options of a command in their order, with their arguments; empty for a flag."""
 
 
-def _advice(typographic: re.Match[str]) -> str:
-    char = next(char for char in typographic[0] if not char.isascii())
-    kind = "quotation mark" if char in "‘’“”«»„‚" else "blank" if char.isspace() or char in "\u200b\ufeff" else "dash"
-    return f"a typographic {kind} (U+{ord(char):04X}) in {typographic.string!r}: type an ordinary one"
-
-
-_Options = list[tuple[str, _Word | None]]
-
-
-def _altered(words: list[_Word]) -> tuple[Entity, str, str] | None:
+def _altered(words: list[str]) -> tuple[Entity, str, str] | None:
     """The entity of a command with what it adds and deletes; None for one that alters nothing.
 
     Raises Unread for a command that is about something else, or whose options only the shell sees.
@@ -238,114 +212,91 @@ def _altered(words: list[_Word]) -> tuple[Entity, str, str] | None:
     return _entity(options), add, delete
 
 
-def _given(words: list[_Word]) -> tuple[_Options, bool]:
-    """(the options of a command in their order, whether there are words that the shell may make options of)."""
+def _given(words: list[str]) -> tuple[_Options, bool]:
+    """(the options of a command, whether there are words that the shell may make options of)."""
     options: _Options = []
     loose = False
     rest = iter(words)
     for word in rest:
-        match = _OPTION.match(word.text)
+        match = _OPTION.match(word)
         if match is None:
-            loose |= word.expands
+            loose |= _expands(word)
             continue
-        option, equals, argument = match[1], *word.text[match.end() :].partition("=")[1:]
-        if option in _OTHER_FLAGS or option in _DEFAULTS:
-            options.append((option, None))
-            continue
-        given = _Word(argument, word.expands) if equals else next(rest, None)
-        if given is None:
-            raise InputError(f"--{option} requires an argument")
-        options.append((option, given))
+        option, equals, argument = match[1], *word[match.end() :].partition("=")[1:]
+        if option not in _OTHER_FLAGS and option not in _DEFAULTS and not equals:
+            given = next(rest, None)
+            if given is None:
+                raise InputError(f"--{option} requires an argument")
+            argument = given
+        options.append((option, argument))
     return options, loose
 
 
 def _entity(options: _Options) -> Entity:
     """Names and defaults belong to the types by their place; an empty name is the default."""
     types = [_PLURALS[kind] for kind in _texts(options, "entity-type")]
-    names = [
-        "" if word is None else _plain(option, word)
-        for option, word in options
-        if option in ("entity-name", "entity-default")
-    ]
+    names = _texts(options, "entity-name", "entity-default")
     if len(types) != len(names):
         raise InputError("--entity-name or --entity-default belongs to each --entity-type")
     pairs = [*zip(types, names, strict=True)]
-    for option, word in options:
-        if option in _NAMED and word is not None:
-            pairs.append((_NAMED[option], _plain(option, word)))
-        elif option in _DEFAULTS:
-            pairs.append((_DEFAULTS[option], ""))
+    pairs += [
+        ((_NAMED | _DEFAULTS)[option], text) for option in (*_NAMED, *_DEFAULTS) for text in _texts(options, option)
+    ]
     chosen: dict[EntityType, Name] = {kind: text or DEFAULT for kind, text in pairs}
     if len(chosen) < len(pairs):
         raise InputError("an entity type is given twice")
     return Entity.of(chosen)
 
 
-def _texts(options: _Options, option: str) -> list[str]:
-    return [_plain(option, word) for given, word in options if given == option and word is not None]
+def _texts(options: _Options, *wanted: str) -> list[str]:
+    """The arguments of these options. Raises InputError for an argument with a variable in it."""
+    given = [(option, word) for option, word in options if option in wanted]
+    for option, word in given:
+        if _expands(word):
+            hint = "run the script, and import what 'kafka-configs --describe' prints"
+            raise InputError(f"--{option} has a variable in it", hint=hint)
+    return [word.translate(_SHOWN) for _, word in given]
 
 
-def _plain(option: str, word: _Word) -> str:
-    if word.expands:
-        raise InputError(
-            f"--{option} has a variable in it", hint="run the script, and import what 'kafka-configs --describe' prints"
-        )
-    return word.text
-
-
-_TOKEN = re.compile(
-    r"""(?P<single>'[^']*')|(?P<double>"(?:\\.|[^"\\])*")|\\(?P<escaped>.)|(?P<comment>\#[^\n]*)|(?P<blank>[ \t\r]+)"""
-    r"""|(?P<end>[\n;&|()]+)|(?P<plain>[^'"\\\# \t\r\n;&|()]+)|(?P<wrong>.)""",
+# A word keeps what is special to the shell hidden where it is quoted: what is left has its meaning.
+_SPECIAL = ";&|()\n$`"
+_HIDDEN = {ord(char): 0xE000 + place for place, char in enumerate(_SPECIAL)}
+_SHOWN = {hidden: char for char, hidden in _HIDDEN.items()}
+_IN_DOUBLE = {char: hidden for char, hidden in _HIDDEN.items() if chr(char) not in "$`"}
+_PART = re.compile(
+    r"""(?P<double>"(?:\\.|[^"\\])*")|(?P<single>'[^']*')|\\(?P<newline>\n)|(?P<escaped>\\.)|(?P<comment>(?<!\S)\#[^\n]*)""",
     re.DOTALL,
 )
-
-
-def _commands(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
-    """(line, words) of each simple command, as a POSIX shell splits them before it puts anything in."""
-    line = start = 1
-    words: list[_Word] = []
-    pieces: list[tuple[str, bool, bool]] = []
-    position = 0
-    while position < len(text) or pieces or words:
-        token = _TOKEN.match(text, position)
-        kind = token.lastgroup if token is not None else "end"
-        raw = token[0] if token is not None else ""
-        if kind == "comment" and pieces:  # within a word a # is a character like any other
-            kind, raw = "plain", "#"
-        if kind == "wrong":
-            raise InputError(f"{name}, line {line}: a quotation mark or backslash is not closed")
-        if kind == "single":
-            pieces.append((raw[1:-1], False, False))
-        elif kind == "double":
-            pieces.append((re.sub(r"\\(?:\n|([$`\"\\]))", r"\1", raw[1:-1]), bool(_EXPANSION.search(raw)), False))
-        elif kind == "escaped":
-            pieces += [] if raw[1] == "\n" else [(raw[1], False, False)]
-        elif kind == "plain":
-            pieces.append((raw, bool(_EXPANSION.search(raw)), True))
-        elif pieces:
-            texts, expands, plain = zip(*pieces, strict=True)
-            bare = "".join(text if is_plain else "\0" for text, is_plain in zip(texts, plain, strict=True))
-            words.append(_Word("".join(texts), any(expands), bare))
-            pieces = []
-        if kind == "end":
-            if words:
-                yield start, words
-            words = []
-        position += len(raw)
-        line += raw.count("\n")
-        if not words and not pieces:
-            start = line
-
-
-def _commands_within(name: str, text: str) -> Iterator[tuple[int, list[_Word]]]:
-    """The commands, and in their places those that a word holds, as in `bash -c '…'` and `ssh HOST '…'`."""
-    for line, words in _commands(name, text):
-        held = [word.text for word in words if _TOOL.search(word.text) and _HELD.search(word.text)]
-        if not held:
-            yield line, words
-        for command in held:
-            yield from ((line, inner) for _, inner in _commands(name, command))
-
-
+_QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'""", re.DOTALL)
 _HELD = re.compile(r"\s--?alter\b")
-_EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*[$`]")
+
+
+def _commands(name: str, text: str) -> Iterator[tuple[int, list[str], str]]:
+    """(line, words, text without quoted parts) of each simple command, before a POSIX shell puts anything in.
+
+    A word that holds a command, as in `bash -c '…'` and `ssh HOST '…'`, is one by itself.
+    """
+    line = 1
+    for piece in re.split(r"([;&|()\n]+)", _PART.sub(_hidden, text)):
+        try:
+            words = shlex.split(piece) if piece.strip(";&|()\n") else []
+        except ValueError:
+            raise InputError(f"{name}, line {line}: a quotation mark or backslash is not closed") from None
+        held = [word for word in words if _TOOL.search(word) and _HELD.search(word)]
+        for command in held:
+            yield from ((line, inner, bare) for _, inner, bare in _commands(name, command.translate(_SHOWN)))
+        if words and not held:
+            yield line, words, _QUOTED.sub("", piece)
+        line += len(re.findall(f"[\n\r{chr(_HIDDEN[10])}]", piece))
+
+
+def _hidden(part: re.Match[str]) -> str:
+    """A quoted part with what is not special in it hidden, a blank for a line that goes on, nothing for a comment."""
+    if part["comment"] or part["newline"]:
+        return "\r" if part["newline"] else ""
+    return part[0].translate(_IN_DOUBLE if part["double"] else _HIDDEN)
+
+
+def _expands(word: str) -> bool:
+    """Whether the shell puts something in."""
+    return re.search("[$`]", word) is not None
