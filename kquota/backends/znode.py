@@ -155,7 +155,6 @@ _KEY_ORDER = (
     QuotaKey.CONTROLLER_MUTATION_RATE.value,
     QuotaKey.CONNECTION_CREATION_RATE.value,
 )
-_SCRAM = _KEY_ORDER[:2]
 _RANKS = {name: rank for rank, name in enumerate(_KEY_ORDER)}
 
 # What Jackson escapes in a string, and nothing else; a lone surrogate has no UTF-8 form, so it stays an escape.
@@ -201,21 +200,6 @@ def _parse(data: bytes | None) -> object:
         return _DECODER.raw_decode(text)[0]
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-_USER_ONLY = frozenset({EntityType.USER})
-_CREDENTIAL = {
-    "salt": re.compile(r"[A-Za-z0-9+/]*={0,2}"),
-    "stored_key": re.compile(r"[A-Za-z0-9+/]*={0,2}"),
-    "server_key": re.compile(r"[A-Za-z0-9+/]*={0,2}"),
-    "iterations": re.compile(r"[+-]?[0-9]{1,10}"),
-}
-
-
-def is_credential(text: str) -> bool:
-    """Whether a broker can parse a SCRAM credential (`ScramCredentialUtils.credentialFromString`)."""
-    parts = dict(part.partition("=")[::2] for part in text.split(","))
-    return parts.keys() == _CREDENTIAL.keys() and all(_CREDENTIAL[name].fullmatch(parts[name]) for name in parts)
 
 
 @dataclass(slots=True)
@@ -277,15 +261,7 @@ class NodeConfig:
         problems = []
         if self.unreadable is not None:
             problems.append(Problem(path, f"{self.unreadable}: brokers see no config here"))
-        faults = [*reading.faults]
-        if entity.types == _USER_ONLY and entity.user is not DEFAULT:
-            # Of defaults and pairs, brokers do not look at credentials.
-            faults += [
-                (name, "is no credential")
-                for name in _SCRAM
-                if isinstance(text := self.entries.get(name), str) and not is_credential(text)
-            ]
-        for name, what in faults:
+        for name, what in reading.faults:
             problems.append(Problem(path, f"{name} {what}; a ZooKeeper-mode broker that starts with it stops at once"))
         for name in reading.misplaced:
             problems.append(Problem(path, f"{name} has no effect on {entity}"))

@@ -218,17 +218,6 @@ def test_a_foreign_value_that_is_no_string_is_named_but_not_shown() -> None:
     assert "xyzzy" not in f"{caught.value} {config!r} {config.describe(USER, 'here')}"
 
 
-@pytest.mark.parametrize("credential", ["", "x", "salt=c2FsdA==", SCRAM.replace("a2V5", "~"), SCRAM + ",more=1"])
-def test_a_credential_that_bricks_brokers_is_named_but_not_shown(credential: str) -> None:
-    data = json.dumps({"version": 1, "config": {"SCRAM-SHA-256": credential, "SCRAM-SHA-512": SCRAM}}).encode()
-    (problem,) = NodeConfig.decode(data).describe(USER, "/config/users/u")[1]
-    assert problem.message == (
-        "SCRAM-SHA-256 is no credential; a ZooKeeper-mode broker that starts with it stops at once"
-    )
-    for other in (Entity(user=DEFAULT), Entity(user="u", client_id="c"), Entity(client_id="c")):
-        assert NodeConfig.decode(data).describe(other, "/config/…")[1] == []
-
-
 def test_survivable_values_stay_as_they_are() -> None:
     data = b'{"version":1,"config":{"request_percentage":"50 ","producer_byte_rate":"+5","consumer_byte_rate":"-1"}}'
     config = NodeConfig.decode(data)

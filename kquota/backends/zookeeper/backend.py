@@ -11,7 +11,7 @@ from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
-from kquota.backends.zookeeper.requests import NAMES_BYTES_WARNING, Acl, Node
+from kquota.backends.zookeeper.requests import Acl, Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
@@ -84,13 +84,11 @@ class ZooKeeperBackend(QuotaBackend):
         return znode.cluster_id(node.data) if node is not None else None
 
     def user_nodes(self) -> tuple[UserNode, ...]:
-        """The nodes of users, and of the clients of users, with which something is wrong. No credential is in them."""
+        """The secured nodes of users, and of the clients of users, that the world may read."""
         from kquota.core.change.migration import UserNode
 
         session = self._open()
         users = [f"{_USERS}/{name}" for name in session.children([_USERS])[0] or ()]
-        nodes = zip(users, session.nodes(users), strict=True)
-        incomplete = {path: _incomplete(None if node is None else node.data) for path, node in nodes}
         parents = [f"{path}/{znode.CLIENTS}" for path in users]
         pairs = [
             f"{parent}/{name}"
@@ -100,12 +98,9 @@ class ZooKeeperBackend(QuotaBackend):
         paths = users + pairs
         faulty = []
         for path, acl in zip(paths, session.acls(paths), strict=True):
-            try:
-                node = UserNode(path, znode.entity_of(path), _private(acl or ()), incomplete.get(path, ()))
-            except InputError:
-                continue  # a bad escape in the name: the snapshot has it among its problems
-            if node.private_acl is not None or node.incomplete:
-                faulty.append(node)
+            if (private := _private(acl or ())) is not None:
+                with contextlib.suppress(InputError):  # a bad escape in the name: the snapshot has it as a problem
+                    faulty.append(UserNode(path, znode.entity_of(path), private))
         return tuple(faulty)
 
     def journal(self) -> ZooKeeperJournal:
@@ -122,16 +117,6 @@ class ZooKeeperBackend(QuotaBackend):
             session.open(within_s)
             self._session = session
         return self._session
-
-
-def _incomplete(data: bytes | None) -> tuple[str, ...]:
-    """The mechanisms whose credential `ScramCredentialUtils.credentialFromString` would refuse."""
-    entries = znode.NodeConfig.decode(data).entries
-    return tuple(
-        mechanism
-        for mechanism in znode.SCRAM_MECHANISMS
-        if mechanism in entries and not znode.is_credential(str(entries[mechanism]))
-    )
 
 
 def _private(acl: Sequence[Acl]) -> str | None:
@@ -178,7 +163,7 @@ class _Reader:
         ignored: list[Ignored] = []
         # Thousands of entities have the same few values.
         known: dict[bytes | None, Values] = {}
-        for path, node in self._nodes(session, shapes, problems):
+        for path, node in self._nodes(session, shapes):
             plain = _PLAIN.match(path)
             if plain is not None:
                 user, client_of_user, client = plain.groups()
@@ -216,7 +201,7 @@ class _Reader:
         """The mechanisms that each user who matches has credentials for; no user without any."""
         shapes = _shapes(self._filter) & {_USER_LEVEL}
         by_user: dict[Entity, tuple[str, ...]] = {}
-        for path, node in self._nodes(self._connect(), shapes, []) if shapes else ():
+        for path, node in self._nodes(self._connect(), shapes) if shapes else ():
             mechanisms = NodeConfig.decode(node.data).scram_mechanisms
             if mechanisms:
                 with contextlib.suppress(InputError):  # a problem, which describe tells
@@ -225,9 +210,7 @@ class _Reader:
                         by_user[entity] = mechanisms
         return by_user
 
-    def _nodes(
-        self, session: Session, shapes: frozenset[frozenset[EntityType]], problems: list[Problem]
-    ) -> Iterator[tuple[str, Node]]:
+    def _nodes(self, session: Session, shapes: frozenset[frozenset[EntityType]]) -> Iterator[tuple[str, Node]]:
         """The nodes that can match, in bulk: names first, then data, then what is below users."""
         # A pair's node is found through its user's.
         roots = {next(kind for kind in EntityType if kind in shape) for shape in shapes}
@@ -236,9 +219,7 @@ class _Reader:
         unnamed = [kind for kind in listed if names[kind] is None]
         lists = session.children(znode.ENTITY_ROOTS[kind] for kind in unnamed) if unnamed else []
         for kind, answer in zip(unnamed, lists, strict=True):
-            children = names[kind] = answer or []
-            if (size := sum(len(name) + 4 for name in children)) > NAMES_BYTES_WARNING:
-                problems.append(Problem(znode.ENTITY_ROOTS[kind], _too_many_names(len(children), size)))
+            names[kind] = answer or []
         paths = {kind: [f"{znode.ENTITY_ROOTS[kind]}/{name}" for name in names[kind] or ()] for kind in listed}
 
         clients = _named(self._filter, EntityType.CLIENT_ID)
@@ -282,10 +263,3 @@ def _named(filter: QuotaFilter, kind: EntityType) -> list[str] | None:
         return [znode.encode_name(kind, match)]
     except InputError:
         return []
-
-
-def _too_many_names(count: int, size: int) -> str:
-    return (
-        f"{count} names take {size} bytes; beyond 1 MB Java clients, brokers among them, cannot list them"
-        " unless jute.maxbuffer is raised"
-    )

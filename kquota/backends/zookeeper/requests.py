@@ -20,8 +20,6 @@ SINGLE_WINDOW: Final = 500
 """Requests about one node in flight."""
 MAX_CONFLICTS: Final = 100
 """How often an entity may lose the race to another writer."""
-NAMES_BYTES_WARNING: Final = 900_000
-"""Java clients, brokers among them, cannot list children whose names take more than 1 MB."""
 
 GET_DATA, GET_CHILDREN, _MULTI_READ = 4, 8, 22
 _NO_NODE = -101

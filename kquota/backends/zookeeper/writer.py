@@ -6,7 +6,6 @@ import re
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,7 +42,6 @@ from kquota.errors import (
 
 # What a transaction of many entities shrinks to after each failure, so that one hot entity does not hold up the rest.
 _TRANSACTION_SIZES = (ENTITIES_PER_TRANSACTION, 60, 8, 1)
-_RESOLVER_THREADS = 16
 # What an operation of a transaction takes beside path and data, ACL included; generous.
 _OP_OVERHEAD = 160
 
@@ -420,21 +418,15 @@ def _means_the_same_to_java(name: str) -> bool:
 def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
     """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
     names = frozenset(hosts)
-    waiting = deque(names)
     resolved: set[str] = set()
 
-    def resolve() -> None:
-        while True:
-            try:
-                name = waiting.popleft()
-            except IndexError:
-                return
-            with contextlib.suppress(OSError, UnicodeError, ValueError):
-                if _means_the_same_to_java(name):
-                    socket.getaddrinfo(name, None)
-                    resolved.add(name)
+    def resolve(name: str) -> None:
+        with contextlib.suppress(OSError, UnicodeError, ValueError):
+            socket.getaddrinfo(name, None)
+            resolved.add(name)
 
-    threads = [threading.Thread(target=resolve, daemon=True) for _ in range(min(len(names), _RESOLVER_THREADS))]
+    doubtful = filter(_means_the_same_to_java, names)
+    threads = [threading.Thread(target=resolve, args=(name,), daemon=True) for name in doubtful]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + timeout_s

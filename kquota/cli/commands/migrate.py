@@ -39,7 +39,7 @@ def check(
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
     what the migrations before Kafka 3.6.2, 3.7.1 and 3.8.0 damaged: names that were not decoded (KAFKA-16222) and
     defaults under an empty name (KAFKA-16411); what is missing, extra or different; and users' nodes that the world may
-    read or whose SCRAM credentials are incomplete. With each comes the command that mends it. Quotas that were altered
+    read. With each comes the command that mends it. Quotas that were altered
     through brokers since the end of the migration differ as well, as they should.
 
     \b

@@ -36,7 +36,6 @@ class Damage(enum.Enum):
     EXTRA = "extra"
     DIFFERENT = "different"
     WORLD_READABLE = "world-readable"
-    INCOMPLETE_SCRAM = "incomplete-scram"
 
     __hash__ = object.__hash__
 
@@ -55,14 +54,12 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class UserNode:
-    """The node of a user, or of one of its clients, in ZooKeeper, and what is wrong about it."""
+    """The secured node of a user, or of one of its clients, in ZooKeeper that is open to the world."""
 
     path: str
     entity: Entity
-    private_acl: str | None = None
-    """Where a secured node is open to the world: the ACL without it, as ZooKeeper's shell takes it."""
-    incomplete: tuple[str, ...] = ()
-    """The SCRAM mechanisms whose credential lacks a part that it cannot be used without."""
+    private_acl: str
+    """The ACL without the world, as ZooKeeper's shell takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ def compare(
     for parts, values in stored.items():
         if parts not in meant and parts not in claimed:
             findings.append(_extra(parts, values))
-    findings += itertools.chain.from_iterable(map(_of_node, nodes))
+    findings += map(_of_node, nodes)
     asked = (finding for finding in findings if filter.matches(finding.entity))
     return tuple(sorted(asked, key=lambda finding: (finding.entity.sort_key, finding.where)))
 
@@ -180,24 +177,15 @@ def _extra(parts: Parts, values: Values) -> Finding:
     return Finding(Damage.EXTRA, removal.entity, where, proof, (removal,), note=_ON_PURPOSE)
 
 
-def _of_node(node: UserNode) -> Iterator[Finding]:
-    if node.private_acl is not None:
-        yield Finding(
-            Damage.WORLD_READABLE,
-            node.entity,
-            node.path,
-            "a secured node that the world may read; SCRAM credentials are kept in such nodes",
-            zookeeper_shell=f"setAcl {node.path} {node.private_acl}",
-            note="if it holds credentials, set their passwords anew",
-        )
-    if node.incomplete:
-        yield Finding(
-            Damage.INCOMPLETE_SCRAM,
-            node.entity,
-            node.path,
-            f"{', '.join(node.incomplete)} lacks its salt, stored_key, server_key or iterations",
-            note="set the password of the user anew with kafka-configs",
-        )
+def _of_node(node: UserNode) -> Finding:
+    return Finding(
+        Damage.WORLD_READABLE,
+        node.entity,
+        node.path,
+        "a secured node that the world may read; SCRAM credentials are kept in such nodes",
+        zookeeper_shell=f"setAcl {node.path} {node.private_acl}",
+        note="if it holds credentials, set their passwords anew",
+    )
 
 
 def _damage_of(entity: Entity, parts: Parts) -> Damage:
