@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -98,6 +98,9 @@ class _Splices:
         """Takes down the edits of everything below a node; the key is that which the node stands at."""
         if not isinstance(node.value, dict | list):
             raise _Unfit
+        if node.flow or not node.parts:
+            self._write_anew(node, edits)
+            return
         here, below = _divided(edits)
         for step, inner in below.items():
             if step not in node.parts or step in here:
@@ -106,22 +109,33 @@ class _Splices:
         if here:
             self._edit(key, node, here)
 
+    def _write_anew(self, node: Node, edits: Mapping[Steps, Any]) -> None:
+        """Replaces what is written between braces or brackets, which has no comments."""
+        after = _applied(node.value, edits)
+        start, text = node.start.index, to_flow(after)
+        if re.search(r"(?:^|\s)#", self._text[start : node.end]):
+            raise _Unfit
+        if isinstance(after, list) and not node.parts:
+            # `quotas: []` becomes a list with a line for each part of an item.
+            start = len(self._text[:start].rstrip())
+            text = "".join(self._newline + line for item in after for line in _item_lines(item, "  "))
+        self._pieces.append((start, node.end, text))
+
     def _edit(self, key: Node | None, node: Node, edits: Mapping[str | int, Any]) -> None:
         removed = [step for step, value in edits.items() if value is REMOVED]
         added = {step: value for step, value in edits.items() if step not in node.parts and value is not REMOVED}
         for step, value in edits.items():
             if step in node.parts and value is not REMOVED:
                 self._replace(*node.parts[step], value)
-        if len(removed) == len(node.parts) and not added:
-            self._empty(key, node)
-        elif node.flow or not node.parts:
-            self._remove_from_flow(node, removed)
-            self._add_to_flow(node, removed, added)
-        else:
-            for step in removed:
-                self._remove_lines(*node.parts[step])
-            if added:
-                self._add_lines(node, added)
+        for step in removed:
+            self._remove_lines(*node.parts[step])
+        if added:
+            self._add_lines(node, added)
+        elif len(removed) == len(node.parts):  # leaves `[]` or `{}`
+            if key is None or key is node:
+                raise _Unfit
+            colon = key.end + 1
+            self._pieces.append((colon, colon, " []" if isinstance(node.value, list) else " {}"))
 
     def _replace(self, key: Node, value: Node, new: Any) -> None:
         if value is key:  # an item of a list
@@ -131,50 +145,6 @@ class _Splices:
             start = key.end + 1  # behind the colon
         blank = "" if self._text[start - 1 : start].isspace() else " "
         self._pieces.append((start, end, blank + to_flow(new)))
-
-    def _empty(self, key: Node | None, node: Node) -> None:
-        """Leaves `[]` or `{}`."""
-        closed = "[]" if isinstance(node.value, list) else "{}"
-        if node.flow:
-            self._pieces.append((node.start.index, node.end, closed))
-            return
-        if key is None or key is node:
-            raise _Unfit
-        for part, value in node.parts.values():
-            self._remove_lines(part, value)
-        colon = key.end + 1
-        self._pieces.append((colon, colon, f" {closed}"))
-
-    def _remove_from_flow(self, node: Node, removed: Sequence[str | int]) -> None:
-        steps, children = [*node.parts], node.parts
-        kept = False
-        for number, step in enumerate(steps):
-            if step not in removed:
-                kept = True
-            elif kept:
-                self._pieces.append((children[steps[number - 1]][1].end, children[step][1].end, ""))
-            elif number + 1 < len(steps):
-                following = children[steps[number + 1]][0]
-                self._pieces.append((children[step][0].start.index, following.start.index, ""))
-            else:
-                self._pieces.append((children[step][0].start.index, children[step][1].end, ""))
-
-    def _add_to_flow(self, node: Node, removed: Sequence[str | int], added: Mapping[str | int, Any]) -> None:
-        if not added:
-            return
-        if isinstance(node.value, list) and not node.parts:
-            # `quotas: []` becomes a list with a line for each part of an item.
-            lines = [line for value in added.values() for line in _item_lines(value, "  ")]
-            start = len(self._text[: node.start.index].rstrip())
-            self._pieces.append((start, node.end, self._newline + self._newline.join(lines)))
-            return
-        texts = [
-            to_flow(value) if isinstance(node.value, list) else f"{key}: {to_flow(value)}"
-            for key, value in added.items()
-        ]
-        end = node.end - 1
-        at = [*node.parts.values()][-1][1].end if node.parts else end
-        self._pieces.append((at, at, ("" if len(removed) == len(node.parts) else ", ") + ", ".join(texts)))
 
     def _remove_lines(self, key: Node, value: Node) -> None:
         """Removes a key or an item with the comments right above it and behind it."""

@@ -202,7 +202,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def to_flow(value: Any) -> str:
-    """A scalar, or a mapping of such in YAML's flow style: `{user: alice, client-id: {default: true}}`."""
+    """A value in YAML's flow style: `{user: alice, client-id: {default: true}}`."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(to_flow, value))}]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{to_flow(key)}: {to_flow(part)}" for key, part in value.items()) + "}"
     if isinstance(value, str):
@@ -450,6 +452,6 @@ def line_of(text: str, steps: Sequence[object]) -> str:
         return ""
 
 
-_PLAIN_FLOW = re.compile(r"(?:[A-Za-z_][\w.-]*|\d+(?:\.\d+)? (?:%|[KMGT]?i?B/s|kB/s))\Z", re.ASCII)
-"""Names, and the values that `humanize` writes."""
+_PLAIN_FLOW = re.compile(r"(?:[A-Za-z_][\w.-]*|\d+(?:\.\d+)? ?(?:%|[kKMGT]?i?B(?:/s)?))\Z", re.ASCII)
+"""Names, and the values that people and `humanize` write."""
 _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}

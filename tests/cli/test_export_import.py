@@ -74,7 +74,6 @@ def test_export_selects_and_updates(kquota: Kquota, filled: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["--keep"], 2, "give --update FILE"),
         (["--update", "x", "--format", "rpk"], 2, "only a quotas file of kquota can be updated"),
         (["--update", "missing.yaml"], 3, "missing.yaml: no such file"),
         (["--broker", "1"], 2, "brokers have no quotas"),

@@ -76,16 +76,16 @@ NOW: dict[Entity, Values] = {
 }
 
 
-def update(tmp_path: Path, text: str, now: dict[Entity, Values], cluster: str | None = None, keep: bool = False) -> str:
+def update(tmp_path: Path, text: str, now: dict[Entity, Values]) -> str:
     """The file brought to what the cluster has; a plan of it changes nothing then."""
     path = tmp_path / "quotas.yaml"
     path.write_bytes(text.encode())
     snapshot = QuotaSnapshot(now)
-    result = updated(path, snapshot, cluster=cluster, keep=keep)
+    result = updated(path, snapshot)
     path.write_bytes(result.text.encode())
-    after = read_quota_file(path, cluster)
-    assert not plan(snapshot, after.desired, prune=not keep, unmanaged=after.unmanaged) or keep
-    assert not updated(path, snapshot, cluster=cluster, keep=keep)
+    after = read_quota_file(path)
+    assert not plan(snapshot, after.desired, prune=True, unmanaged=after.unmanaged)
+    assert not updated(path, snapshot)
     return result.text
 
 
@@ -141,7 +141,6 @@ def test_everything_goes_and_comes(tmp_path: Path) -> None:
     assert read_quotas(tmp_path / "quotas.yaml") == QuotaSnapshot()
     again = update(tmp_path, empty, {ALICE: {PRODUCER: 1}})
     assert "quotas:\n  - entity: {user: alice}\n    values: {producer_byte_rate: 1 B/s}\n" in again
-    assert update(tmp_path, FILE, {}, keep=True) == FILE
 
 
 OVERLAYS = """\
@@ -165,55 +164,11 @@ quotas:
 """
 
 
-ON_PROD: dict[Entity, Values] = {ALICE: {PRODUCER: 50 << 20, CONSUMER: 50 << 20}, BOB: {PRODUCER: 1000}}
-ON_DEV: dict[Entity, Values] = {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}}
-
-
-@pytest.mark.parametrize(
-    ("cluster", "now", "old", "new"),
-    [
-        ("prod", ON_PROD, "", ""),
-        (
-            "prod",
-            ON_PROD | {ALICE: {PRODUCER: 50 << 20, CONSUMER: 1 << 20}},
-            '"${standard}"   # as much',
-            "1 MiB/s   # as much",
-        ),
-        (
-            "prod",
-            ON_PROD | {ALICE: {**ON_PROD[ALICE], REQUEST: 50.0}},
-            "        # until June\n        request_percentage: null\n",
-            "",
-        ),
-        ("prod", ON_PROD | {BOB: {PRODUCER: 2000}}, "{dev: null}", "{dev: null, prod: {producer_byte_rate: 2 kB/s}}"),
-        ("prod", {ALICE: ON_PROD[ALICE]}, "{dev: null}", "{dev: null, prod: null}"),
-        ("dev", ON_DEV | {BOB: {PRODUCER: 1000}}, "    clusters: {dev: null}\n", ""),
-        (
-            "dev",
-            ON_DEV | {BOB: {CONSUMER: 7}},
-            "{dev: null}",
-            "{dev: {producer_byte_rate: null, consumer_byte_rate: 7 B/s}}",
-        ),
-        (
-            "dev",
-            ON_DEV | {CAROL: {CONSUMER: 7}},
-            "    clusters: {dev: null}\n",
-            "    clusters: {dev: null}\n  - entity: {user: carol}\n    values: {}\n"
-            "    clusters: {dev: {consumer_byte_rate: 7 B/s}}\n",
-        ),
-        # Without a cluster it is the base that changes, and other clusters keep what is theirs.
-        (None, ON_DEV, "    values: {producer_byte_rate: 1000}\n", "    values: {}\n"),
-    ],
-)
-def test_a_cluster_has_an_overlay(
-    tmp_path: Path, cluster: str | None, now: dict[Entity, Values], old: str, new: str
-) -> None:
-    assert update(tmp_path, OVERLAYS, now, cluster) == (OVERLAYS.replace(old, new) if old else OVERLAYS)
-
-
-def test_an_unknown_cluster_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no cluster 'prd' in it"):
-        update(tmp_path, OVERLAYS, {}, "prd")
+def test_overlays_stay(tmp_path: Path) -> None:
+    """It is the base that changes, and clusters keep what is theirs."""
+    now: dict[Entity, Values] = {ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0}}
+    old, new = "    values: {producer_byte_rate: 1000}\n", "    values: {}\n"
+    assert update(tmp_path, OVERLAYS, now) == OVERLAYS.replace(old, new)
 
 
 def test_what_was_not_asked_for_and_what_no_file_can_say_stays(tmp_path: Path) -> None:
@@ -231,7 +186,7 @@ def test_what_was_not_asked_for_and_what_no_file_can_say_stays(tmp_path: Path) -
         '{"entity": {"user": "alice"}, "values": {"producer_byte_rate": 1}}]}',
         "{kind: kquota.quotas, version: 1, quotas: [{entity: {user: alice}, values: {producer_byte_rate: 1}}]}",
         "kind: kquota.quotas\nversion: 1\nquotas: # none\n-\n  entity: {user: alice}\n"
-        "  values: {\n    producer_byte_rate: 1 # x\n  }\n",
+        "  values: {\n    producer_byte_rate: 1\n  }\n",
     ],
     ids=["json", "flow", "odd"],
 )
@@ -242,7 +197,14 @@ def test_any_way_of_writing_can_be_updated(tmp_path: Path, text: str, now: dict[
     update(tmp_path, text, now)
 
 
-# --- Any file, any cluster -----------------------------------------------------------------------------------------
+def test_no_comment_is_lost(tmp_path: Path) -> None:
+    head = "kind: kquota.quotas\nversion: 1\nquotas:\n  - entity: {user: alice}\n"
+    text = f"{head}    values: {{\n      producer_byte_rate: 1 # x\n    }}\n"
+    with pytest.raises(InputError, match="cannot be updated as it is written"):
+        update(tmp_path, text, {ALICE: {PRODUCER: 2}})
+
+
+# --- Any file ------------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -282,22 +244,19 @@ def mapping(name: str, values: dict[str, str], indent: int, flow: bool) -> list[
     return [f"{blank}{name}:", *(f"{blank}  {key}: {raw}  # {key}" for key, raw in values.items())]
 
 
-@given(files(), few.snapshots, st.booleans())
-def test_a_plan_of_an_updated_file_is_empty(text: str, snapshot: QuotaSnapshot, to_prod: bool) -> None:
+@given(files(), few.snapshots)
+def test_a_plan_of_an_updated_file_is_empty(text: str, snapshot: QuotaSnapshot) -> None:
     """And only what had to change did: labels, variables and the comments of others are there as before."""
-    cluster = "prod" if to_prod and "clusters: {prod: {var" in text else None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quotas.yaml"
         path.write_bytes(text.encode())
-        before = read_quota_file(path, cluster)
-        others = {other: read_quota_file(path, other).snapshot for other in ("dev",) if cluster}
+        before = read_quota_file(path)
 
-        result = updated(path, snapshot, cluster=cluster)
+        result = updated(path, snapshot)
         path.write_bytes(result.text.encode())
 
-        after = read_quota_file(path, cluster)
+        after = read_quota_file(path)
         assert not plan(snapshot, after.desired, prune=True, unmanaged=after.unmanaged), result.text
-        assert {other: read_quota_file(path, other).snapshot for other in others} == others
         assert result.text == text or result
     assert result.text.startswith(text[: text.index("quotas:")].removesuffix(" "))
     stay = {number for entity, number in before.entries.items() if entity not in result.removed}

@@ -10,7 +10,7 @@ import click
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import ends_of, few
-from kquota.cli.options import choice, flag, path, value
+from kquota.cli.options import choice, path
 from kquota.cli.streams import note, warn, wrote
 from kquota.cli.text import safe
 from kquota.core.quotas.entity import Entity
@@ -40,28 +40,24 @@ def command(
     ),
     out: Path | None = path("Write a file instead of stdout."),
     update: Path | None = path("Bring a quotas file to what the cluster has."),
-    cluster: str | None = value("NAME", "With --update: the cluster of the file's overlays that this one is."),
-    keep: bool = flag("With --update: keep quotas in the file that the cluster does not have."),
     source: session.QuotaSource = params.SOURCE,
 ) -> int:
     """Write a cluster's quotas as a file, also as another tool's.
 
     A 'kquota plan' of the exported file changes nothing. --update edits a file in place: unchanged values keep their
-    text, comments and variables stay, and new entities come at the end. Unmanaged entities are left alone. Quotas that
-    a format cannot express are named on stderr, and the exit code is 9. Values that end ('kquota help temporary') have
-    a warning on stderr, and a comment in the quotas file.
+    text, comments, variables and overlays stay, and new entities come at the end. Unmanaged entities are left alone.
+    Quotas that a format cannot express are named on stderr, and the exit code is 9. Values that end ('kquota help
+    temporary') have a warning on stderr, and a comment in the quotas file.
 
     \b
     Examples:
       kquota export --bootstrap-server localhost:9092 > quotas.yaml
-      kquota export --update quotas.yaml --cluster prod
+      kquota export --update quotas.yaml
       kquota export --match 'team-a-*' > team-a.yaml
       kquota export --format kafka-configs > quotas.sh
       kquota export --quotas quotas.yaml --format terraform > quotas.tf
     """
     wanted = selection.filter(strict=strict)
-    if update is None and (cluster is not None or keep):
-        raise click.UsageError("--cluster and --keep say how a file is updated: give --update FILE")
     if update is not None and out is not None:
         raise click.UsageError("--out writes a new file and --update edits one: give one of them")
     if update is not None and format_ != FORMATS[0]:
@@ -79,7 +75,7 @@ def command(
     if match and not snapshot:
         note(safe(f"no entity with quotas has a name like {match}"))
     if update is not None:
-        change = updated(update, snapshot, cluster=cluster, keep=keep, asked=asked)
+        change = updated(update, snapshot, asked)
         if change:
             # The file itself, where the path is a link to it.
             write_text(update.resolve(), change.text)
