@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kquota import sandbox
+from kquota.cli.commands.record import appender_text
 from kquota.cli.commands.sandbox import command
 from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import broker
@@ -109,6 +110,13 @@ def test_only_their_owner_reads_the_files_with_passwords(tmp_path: Path) -> None
     server.login = "127.0.0.1:9093"
     server._jaas(tmp_path)
     assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("clients/*.properties")} == {0o600}
+
+
+def test_the_brokers_request_log_has_microseconds() -> None:
+    """As `record --appender` advises: with milliseconds, an audit of the first probe contradicts the log."""
+    times = "[%d{yyyy-MM-dd HH:mm:ss,SSSSSS}] %p %m (%c)%n"
+    assert times in appender_text("log4j2")
+    assert f"request.layout.pattern = {times}\n" in broker._LOG4J2.format(folder="here")
 
 
 def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
