@@ -93,6 +93,16 @@ def test_the_page_in_a_browser(page: Path, browser: Browser, width: int) -> None
     assert smallest > 6
 
 
+def test_the_next_step_names_the_kind_of_entities_that_recommend_has_to_look_at() -> None:
+    worst = next(found for found in recorded()[0].found if found.throttled)
+    of_pair = replace(worst, entity=Entity("alice", "billing-1"))
+    command = "'kquota recommend --entities user-clients'"
+    assert words.next_step([of_pair], reported=True) == f"{command} proposes limits that are enough"
+    assert words.next_step([of_pair, replace(worst, entity=Entity("alice"))], reported=True) == (
+        "'kquota recommend' proposes limits that are enough"
+    )
+
+
 def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     """Who, which quota, when, how bad, the clients behind a counter, the data, and how to do it again."""
     browser.open(page)

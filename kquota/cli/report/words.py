@@ -12,6 +12,7 @@ from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.findings.answers import Answered, AnswersOf, by_harm
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
+from kquota.core.findings.recommendation import Scope
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
 from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
@@ -291,8 +292,12 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
 
     `recommend` is the command that proposes limits.
     """
-    if not any(finding.throttled for finding in findings):
+    kinds = {finding.entity.types for finding in findings if finding.throttled}
+    if not kinds:
         return None
+    scopes = [scope for scope in Scope if scope.default.types in kinds]
+    if scopes and Scope.USERS not in scopes:  # which are the entities that it looks at by default
+        recommend += f" --entities {scopes[0].value}"
     pages = "" if reported else "--report FILE.html shows when and who; "
     return f"{pages}'{recommend}' proposes limits that are enough"
 
