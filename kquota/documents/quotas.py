@@ -168,7 +168,7 @@ def _quota_file(
         with _place(mistakes, "quotas", number):
             entity = read_entity(entry["entity"])
             if entity in entries:
-                raise InputError(f"{entity} is given twice")
+                raise InputError(f"{entity} is given twice: quotas[{entries[entity]}] has it, too")
             entries[entity] = number
             values, remarks = overlays.values(entry, entity)
             if values is None:

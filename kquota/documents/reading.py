@@ -110,6 +110,8 @@ def roots(text: str, *, places: bool = False) -> tuple[Node, ...]:
         mark = error.problem_mark or error.context_mark
         # The parser in C counts a line behind the last one.
         line = min(mark.line, text.rstrip("\n").count("\n")) + 1
+        if text.split("\n")[line - 1].lstrip(" ").startswith("\t"):
+            problem = "it begins with a tab, and YAML is indented by blanks"
         raise InputError(f", line {line}: {problem[:200]}") from None
     except yaml.YAMLError as error:
         raise InputError(f": {' '.join(str(error).split())[:200]}") from None

@@ -134,9 +134,21 @@ def test_a_row_without_a_name_is_at_the_first_column_of_names() -> None:
 def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
     rates = read("t", "user,Producer byte rate (MB/s),request_percentage [%]\na,1.5,20\nb,500kB,\n")
     assert rates == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}, Entity("b"): {PRODUCER: 500_000}})
-    for produce in ("produce rate MB/s", "Produce (MB/s)"):
+    for produce in ("produce rate MB/s", "Produce (MB/s)", "Producer MB/s"):
         words = read("t", f"user,{produce},Request percentage %\na,1.5,20\n")
         assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
+
+
+def test_a_client_that_has_two_rows_is_named_with_both_lines() -> None:
+    with pytest.raises(InputError, match=r"^t, line 4, column 2 .*: producer_byte_rate of user=a .* in line 2, too$"):
+        read("t", "user,producer_byte_rate\na,5MB\nb,5MB\na,6MB\n")
+
+
+def test_a_row_of_totals_is_refused(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user;Producer MB/s\na;5\nb;2,5\nGrand Total;7,5\n")
+    (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+    planned = kquota("plan", "t.csv", "--quotas", "none.yaml").err
+    assert "apply will refuse this: user=Grand Total: the name 'Grand Total' looks like a row of totals" in planned
 
 
 def test_other_columns_are_left_out_by_name(kquota: Kquota, tmp_path: Path) -> None:

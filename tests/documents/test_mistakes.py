@@ -39,7 +39,7 @@ WRONG = [
     "line 12: quotas[4]: unknown quota key 'consumer_byte_rat' (did you mean 'consumer_byte_rate'?)",
     "line 12: quotas[4]: connection_creation_rate cannot be set on user=eve (its quota keys: producer_byte_rate,"
     " consumer_byte_rate, request_percentage, controller_mutation_rate)",
-    "line 16: quotas[6]: user=frank is given twice",
+    "line 16: quotas[6]: user=frank is given twice: quotas[5] has it, too",
     "line 18: quotas[7]: 'entity' is a required property",
     "line 18: quotas[7]: 'values' is a required property",
     "line 18: quotas[7].user: unknown key (write entity: {user: …})",
@@ -54,6 +54,13 @@ def test_mistakes_of_all_kinds_are_named_in_their_order(tmp_path: Path, capfd: p
     file.write_text(HEAD + ENTRIES)
     assert main.run(["lint", str(file)]) == 3
     assert capfd.readouterr().err.splitlines() == [f"kquota: {file}, {each}" for each in WRONG]
+
+
+def test_a_tab_in_yaml_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "quotas.yaml"
+    file.write_text(HEAD + "\t- entity: {user: a}\n")
+    assert main.run(["lint", str(file)]) == 3
+    assert "line 4: it begins with a tab, and YAML is indented by blanks" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

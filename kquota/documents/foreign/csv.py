@@ -8,7 +8,7 @@ formula is the formula of its text: `="007"`.
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -32,11 +32,11 @@ _SPOILT = re.compile(r"#(?:REF!|N/A|NAME\?|VALUE!|NUM!|NULL!|DIV/0!)|\d(?:[.,]\d
 """What a spreadsheet shows for a formula that fails, and for a number that is long: the name is lost."""
 _UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
 """A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
-_SHORT = re.compile(r"(produce|consume)(?:r?_rate)?\Z")
+_SHORT = re.compile(r"(produce|consume)r?(?:_rate)?\Z")
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
-    f"as 10MB: {', '.join(map(str, QuotaKey))}"
+    f"as 10MB, or the unit in its heading, as in 'producer_byte_rate (MB/s)': {', '.join(map(str, QuotaKey))}"
 )
 
 Quotas = dict[Entity, dict[QuotaKey, Value]]
@@ -104,7 +104,7 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
         where = f"{name}, line {line}"
         try:
             if columns:
-                entity = _add(quotas, columns, cells, where, units, mistakes, decimal_comma=separator == ";")
+                entity = _add(quotas, columns, cells, where, units, mistakes, first, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
             else:
                 columns = _columns(cells, where, ignored, mistakes)
@@ -182,6 +182,7 @@ def _add(
     where: str,
     units: dict[str, str],
     mistakes: list[InputError],
+    first: Mapping[Entity, int],
     *,
     decimal_comma: bool,
 ) -> Entity:
@@ -215,7 +216,8 @@ def _add(
             with within(named):
                 Alteration(entity, {key: value})
                 if key in held:
-                    raise InputError(f"{key} of {entity} is given twice")
+                    place = "" if "key" in columns else f": in line {first[entity]}, too"
+                    raise InputError(f"{key} of {entity} is given twice{place}")
             held[key] = value
         except InputError as error:
             mistakes.append(error)
