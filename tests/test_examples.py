@@ -110,9 +110,6 @@ class World:
             # The first entry is about the user batch.
             script = re.sub(r"\b25\b", "2", re.sub(r"\b24\b", "1", script))
             script = script.replace("--user alice", "--user batch")
-        if script == "kquota alter --user alice --for 3h":
-            # An end is moved where there is one.
-            script = f"kquota alter --user alice --add-config request_percentage=50% --for 2h --yes && {script}"
         if re.match("kquota (?:exporter|top)\\b", script) and "--once" not in script:
             script += " --once"
         if script.startswith("kquota watch"):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from click.core import ParameterSource
 
 from kquota import state
 from kquota.access import FILES, Access, load_config
-from kquota.cli.streams import note, once
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,25 +130,11 @@ class Given:
             return replace(access, bootstrap_server=None, zookeeper=None)
         if access.bootstrap_server and access.zookeeper:
             if not typed:
-                raise click.UsageError(self._two_addresses())
+                raise click.UsageError(_TWO_ADDRESSES)
             if len(typed) != 1:
                 raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
             return replace(access, bootstrap_server=None) if "zookeeper" in typed else replace(access, zookeeper=None)
         return access
-
-    def _two_addresses(self) -> str:
-        """Where each of two addresses comes from, and how to choose one or to remove one."""
-        context, settings = self.in_effect()
-        origins = [settings[name] for name in ("bootstrap_server", "zookeeper")]
-        choose = "choose one by --bootstrap-server or --zookeeper"
-        if context is not None and all(setting.origin == "context" for setting in origins):
-            remove = f"kquota config set-context {context.name} --zookeeper ''"
-            return f"context {context.name} has two addresses: {choose}, or remove one ({remove})"
-        texts = [
-            f"the context {setting.where}" if setting.origin == "context" else str(setting.where or setting.name)
-            for setting in origins
-        ]
-        return f"two addresses are set, by {' and by '.join(texts)}: {choose}, or unset one"
 
     def _context(self) -> Context | None:
         """The context that has a say."""
@@ -164,8 +148,6 @@ class Given:
                         f"KQUOTA_CONTEXT and KQUOTA_{addressed[0].name.upper()} both name a cluster: unset one of "
                         "them, or give --context"
                     )
-                if named is None and not any(address.is_option for address in addressed):
-                    _name_left_out(addressed[0])
                 return None
         config = load_config()
         name = config.current if named is None else named
@@ -173,6 +155,10 @@ class Given:
 
 
 _ACCESS = "kquota.access"
+_TWO_ADDRESSES = (
+    "two addresses are set: choose one by --bootstrap-server or --zookeeper; 'kquota config view --show-origin' says"
+    " where each comes from"
+)
 
 
 def journal_folder() -> Path:
@@ -218,17 +204,6 @@ def _ruling(access: Access, rule: str) -> Context | None:
             if is_it and getattr(context, rule):
                 return context
     return None
-
-
-def _name_left_out(address: Setting) -> None:
-    """Says on a terminal that the environment names the cluster, and not the current context."""
-    if not sys.stderr.isatty():
-        return
-    with contextlib.suppress(InputError):  # the file is not needed
-        current = load_config().current
-        if current is not None:
-            rules = "the journal and the rules of a context with that address still hold"
-            once(f"{address.where} names the cluster, not the current context {current}; {rules}", note)
 
 
 def _of_both(given: Setting, context: Context, of_context: Any, *, whole: bool) -> Setting:

@@ -133,10 +133,6 @@ def named(kind: Literal["user", "client", "ip"], about: str, **how: Any) -> Any:
     return option(about, *names, metavar=metavar, shell_complete=completed_by(f"{kind}s"), **how)
 
 
-def _entity(about: str) -> Any:
-    return values("TYPE=NAME[,…]", about, "--entity", shell_complete=completed_by("entities"))
-
-
 def _selection(
     user: tuple[str, ...] = named(
         "user", "The user's principal name, such as alice or CN=alice,O=acme; repeat it for several.", multiple=True
@@ -161,8 +157,11 @@ def _selection(
     entity_default: int = option(
         "The default that goes with an --entity-type.", count=True, callback=grammar.keep_name
     ),
-    entities: tuple[str, ...] = _entity(
-        "An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it."
+    entities: tuple[str, ...] = values(
+        "TYPE=NAME[,…]",
+        "An entity as text, such as user=alice,client-id=app1 or user=<default>; repeat it.",
+        "--entity",
+        shell_complete=completed_by("entities"),
     ),
 ) -> Selection:
     """What the entity options name.
@@ -222,40 +221,8 @@ def _broker(
     return DEFAULT if names[0] is DEFAULT else parse_broker(names[0])
 
 
-def _about(
-    user: tuple[str, ...],
-    client: tuple[str, ...],
-    ip: tuple[str, ...],
-    user_defaults: bool,
-    client_defaults: bool,
-    ip_defaults: bool,
-    entities: tuple[str, ...],
-) -> Selection:
-    """What is looked for in the journal: one of the entities, or of each type one of the names; `<default>` as well."""
-    chosen: dict[EntityType, tuple[Match, ...]] = {}
-    by_type = zip(EntityType, (user, client, ip), (user_defaults, client_defaults, ip_defaults), strict=True)
-    for kind, names, default in by_type:
-        if matches := [DEFAULT if name == DEFAULT.value else name for name in names] + [DEFAULT] * default:
-            chosen[kind] = tuple(dict.fromkeys(matches))
-    return Selection(chosen, named=tuple(map(Entity.parse, entities)))
-
-
 ENTITIES: Any = group(_selection)
 """`--user … --entity-default`: which entity, in the words of kafka-configs."""
-
-
-def about(what: str) -> Any:
-    """`--user`, `--client` and `--ip` of a command that reads the journal."""
-    return group(
-        _about,
-        user=named("user", f"{what} this user; repeat it for more.", multiple=True),
-        client=named("client", f"{what} this client-id.", multiple=True),
-        ip=named("ip", f"{what} this ip.", multiple=True),
-        user_defaults=flag(f"{what} the default of users."),
-        client_defaults=flag(f"{what} the default of client-ids."),
-        ip_defaults=flag(f"{what} the default of ips."),
-        entities=_entity(f"{what} this entity, such as user=alice,client-id=app1."),
-    )
 
 
 MATCH: Any = group(

@@ -233,7 +233,7 @@ def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
 def test_the_default_is_a_part_of_an_entry_and_nobody_is_passed_over(
     kquota: Kquota, chroot: str, tmp_path: Path
 ) -> None:
-    """By its option or by the name that kquota prints; a name that the entry is not about is an error."""
+    """By its option or by the text that kquota prints; a name that the entry is not about is an error."""
     live = ("--zookeeper", chroot)
     limit = ("--add-config", "producer_byte_rate=1MB")
     (tmp_path / "two.yaml").write_text(
@@ -243,11 +243,14 @@ def test_the_default_is_a_part_of_an_entry_and_nobody_is_passed_over(
     )
     assert kquota("apply", *live, "two.yaml", "--yes").code == 0
     assert kquota("alter", *live, "--user", "carol", *limit).code == 0
-    for default in (("--user-defaults",), ("--user", "<default>")):
+    for default in (("--user-defaults",), ("--entity", "user=<default>")):
         (line,) = kquota("history", *default).out.splitlines()[1:]
         assert line.startswith("1 ")
 
-    for unknown, named in (("--user", "nobody"), "user=nobody"), (("--client-defaults",), "user=<default>,client-id="):
+    for unknown, named in (
+        (("--entity", "user=nobody"), "user=nobody"),
+        (("--client-defaults",), "user=<default>,client-id="),
+    ):
         refused = kquota("undo", "1", "--yes", *live, "--user-defaults", *unknown)
         assert refused.code == 3
         assert f"entry 1 has no value to revert for {named}" in refused.err

@@ -272,26 +272,3 @@ def test_a_lease_changes_beside_values_that_fail_unless_all_is_rolled_back(
     last, before, lease, _ = kquota("history", COLUMNS="200").out.splitlines()[1:]
     assert ("  incomplete  " in last, "  rolled back  " in before, "  made permanent by 4  " in lease) == (True,) * 3
     assert "nothing is due; no lease" in kquota("reconcile", *live).err
-
-
-def test_a_time_alone_moves_the_ends_of_an_entity(kquota: Kquota, chroot: str) -> None:
-    """Of all its leased values that are set, a deletion as well; of an entity without a lease it is an error."""
-    live = ("--zookeeper", chroot)
-    alice = ("--user", "alice")
-    first = "producer_byte_rate=1MB,consumer_byte_rate=2MB,request_percentage=50"
-    assert kquota("alter", *live, *alice, "--add-config", first).code == 0
-    leased = ("--add-config", "producer_byte_rate=5MB", "--delete-config", "consumer_byte_rate", "--for", "2h")
-    assert kquota("alter", *live, *alice, *leased).code == 0
-    dry = kquota("alter", *live, *alice, "--for", "3h", "--dry-run")
-    assert (dry.code, "now it would end" in dry.err) == (0, True), dry
-    moved = kquota("alter", *live, *alice, "--for", "3h")
-    assert moved.code == 0, moved
-    assert re.search(r"producer_byte_rate: 5 MB/s .* now it ends .* UTC, then 1 MB/s again\n", moved.err), moved.err
-    assert re.search(r"consumer_byte_rate: no quota .* now it ends .* UTC, then 2 MB/s again\n", moved.err), moved.err
-    last = entries(kquota)[-1]
-    assert (last["plan"]["changes"], last["kept"][0]["keys"]) == ([], ["producer_byte_rate", "consumer_byte_rate"])
-
-    none = kquota("alter", *live, *alice, "--user", "bob", "--for", "3h")
-    assert none.code == 3
-    assert "no value of user=bob has an end in the journal" in none.err
-    assert "--add-config KEY=VALUE --for TIME" in none.err

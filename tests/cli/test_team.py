@@ -31,7 +31,7 @@ def test_another_host_sees_undoes_and_ends_what_one_wrote(kquota: Kquota, prod: 
     assert "entry 3" in kquota("describe", **other).err
     (tmp_path / "q.yaml").write_text(quotas(alice="3MB"))
     assert "the plan makes it permanent" in kquota("plan", "q.yaml", **other).err
-    assert kquota("alter", "--user", "alice", "--for", "1s", "--yes", **one).code == 0
+    assert kquota(*alter, "producer_byte_rate=3MB", "--for", "1s", **one).code == 0
     until(lambda: not kquota("reconcile", **other).err.startswith("nothing is due"), pause_s=0.5)
     assert kquota("describe", "-o", "name", **one).out == ""
     assert not list(tmp_path.glob("*/kquota/journal/*"))

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import click
 
-from kquota.backends import describe_entities
-from kquota.changes import place_of
 from kquota.cli import brokers, grammar, params, session
 from kquota.cli.altering import all_keys, carry_out
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.leases import known_leases
 from kquota.cli.options import flag, path, values
 from kquota.cli.streams import note
-from kquota.cli.text import entity_text, safe
 from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, values_of
@@ -24,7 +20,6 @@ from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import selected
 from kquota.errors import InputError
-from kquota.leases import kept
 
 
 @grammar.command("alter")
@@ -59,9 +54,8 @@ def command(
     (--bootstrap-controller) do not show the values before, so an alter through them has no undo.
 
     With --for TIME, 'kquota reconcile' reverts the alter when the time is over. It has to read the same journal. The
-    same alter with another --for moves the end, and without --for it makes the value permanent. --for TIME alone moves
-    the ends of all such values of the entity. Another value without --for ends the lease as well ('kquota help
-    temporary').
+    same alter with another --for moves the end, and without --for it makes the value permanent. Another value without
+    --for ends the lease as well ('kquota help temporary').
 
     A repeated --user, --client or --ip means all of them. Of pairs, one side may be repeated; for others, name each
     with --entity. All entities of one alter get the same values; --file sets different ones.
@@ -79,7 +73,6 @@ def command(
       kquota alter --ip 10.0.0.7 --add-config connection_creation_rate=20 --dry-run
       kquota alter --entity user=alice --entity user=bob --add-config request_percentage=50%
       kquota alter --user alice --add-config producer_byte_rate=40MB --for 2h
-      kquota alter --user alice --for 3h
       kquota alter --file quotas.yaml
       kquota alter --broker-defaults --add-config max.connection.creation.rate=200
     """
@@ -95,8 +88,6 @@ def command(
         alterations, guards = _from_file(file)
     else:
         chosen = selection.entities()
-        if writing.lasts_ms is not None and not add_config and not delete_config:
-            return carry_out(_prolonged(chosen, writing), writing)
         _check_changes(add_config, delete_config)
         for option, lists in (("--add-config", add_config), ("--delete-config", delete_config)):
             if len(chosen) > 1 and len(lists) > 1:
@@ -117,32 +108,6 @@ def command(
             for entity in chosen
         ]
     return carry_out(alterations, writing, guards=guards, everything=everything, file=file)
-
-
-def _prolonged(entities: Sequence[Entity], writing: params.Writing) -> list[Alteration]:
-    """The alterations that wish the leased values of entities once more. Raises InputError where one has none."""
-    access = writing.access
-    if access.bootstrap_controller:
-        raise click.UsageError("--for needs the values before, which controllers do not show: give --bootstrap-server")
-    with session.open_backend(access) as backend:
-        current = describe_entities(backend, entities)
-        book = session.journal(writing.journal, access)
-        leases = known_leases(book, lambda: place_of(backend))
-    leased = dict(kept(leases.kept_by_quotas(current, current, prune=True)))
-    missing = [entity_text(entity) for entity in dict.fromkeys(entities) if entity not in leased]
-    if missing:
-        raise InputError(
-            f"no value of {' and '.join(missing)} has an end in the journal {safe(book.folder)}: --for moves none",
-            hint="set one: --add-config KEY=VALUE --for TIME; 'kquota history --leases' lists the values that end",
-        )
-    alterations = []
-    for entity in dict.fromkeys(entities):
-        values = current.get(entity, {})
-        here = {key: values[key] for key in leased[entity] if key in values}
-        gone = frozenset(key for key in leased[entity] if key not in values)
-        # A value that somebody changes meanwhile is not set back.
-        alterations.append(Alteration(entity, here, gone, expect=values, relative=True))
-    return alterations
 
 
 def _alter_broker(

@@ -12,7 +12,7 @@ from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
 from kquota.cli.options import declared, flag
 from kquota.cli.streams import note, warn
-from kquota.cli.text import Column, safe
+from kquota.cli.text import Column
 from kquota.cli.views import Note, Part, View, shown_as, table_of
 from kquota.documents import config as file
 from kquota.errors import InputError
@@ -190,16 +190,6 @@ def _warn_of_the_environment(name: str) -> None:
     for variable in (f"KQUOTA_{address.upper()}" for address in contexts.ADDRESSES):
         if os.environ.get(variable):
             warn(f"{variable} names a cluster, and comes before the file: unset it, or the context is left out")
-
-
-@command.command("current-context")
-def current_context() -> None:
-    """Print the name of the current context; exits with 3 when there is none."""
-    config = load_config()
-    name = os.environ.get("KQUOTA_CONTEXT") or config.current
-    if name is None:
-        raise InputError(f"no current context in {config.path}", hint="kquota config use-context NAME")
-    click.echo(safe(config.context(name).name))
 
 
 @command.command("view")

@@ -36,7 +36,7 @@ def command(
     id: str | None = argument(required=False, shell_complete=params.completed_by("journal_ids")),
     since: int | None = lasting("Only what began in this time until now, as 1h."),
     count: int | None = number_of("Only the newest N.", "-n"),
-    about: params.Selection = params.about("Only writes about"),
+    about: params.Selection = params.ENTITIES,
     cluster: str | None = value("TEXT", "Only writes to clusters with this in their address, as in CLUSTER."),
     prune: int | None = lasting(
         "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."

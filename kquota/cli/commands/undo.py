@@ -30,7 +30,7 @@ from kquota.reconcile import now
 def command(
     *,
     ids: tuple[str, ...] = argument(nargs=-1, metavar="[ID]…", shell_complete=params.completed_by("journal_ids")),
-    about: params.Selection = params.about("Only the values of"),
+    about: params.Selection = params.ENTITIES,
     writing: params.Writing = params.writing(force=None, dry_run=params.DRY_UNDO, wait=None, lasts_ms=None),
 ) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
