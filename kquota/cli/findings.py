@@ -49,7 +49,8 @@ def compared_view(
 
     def screen() -> Iterator[Part]:
         yield Note(words.changes(comparison))
-        yield from whatif.comparison_screen(comparison)
+        if comparison.clients:
+            yield whatif.clients_table(comparison.clients)
         yield Note(f"{whatif.records(result)} read ({result.engine} engine)")
         yield from map(Note, words.verdict_lines(result.quotas, counts=False))
         yield from _how_on_spark(result)

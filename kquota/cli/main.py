@@ -89,6 +89,7 @@ _TRIED_OPTIONS = {
     "--add-config": "--set --add --config --quota",
     "--delete-config": "--unset --delete --remove",
     "--for": "--until",
+    "--only": "--user --client --client-id --match",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from kquota.audit.run import settings_of
 from kquota.brokers import BrokerFacts
@@ -14,9 +14,8 @@ from kquota.cli.report import words
 from kquota.cli.streams import warn
 from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
-from kquota.cli.views import Csv, Note, Part, Shown, Table, View, csv_of, markdown_of, table_of
-from kquota.core.findings.finding import subject
-from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.cli.views import Csv, Note, Part, Table, View, csv_of, markdown_of, table_of
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import paths
@@ -26,7 +25,6 @@ from kquota.errors import MissingDependency
 if TYPE_CHECKING:
     from kquota.audit.result import AuditResult
 
-Change: TypeAlias = ClientChange | CounterChange
 _STYLES = {
     Outcome.NEWLY_THROTTLED: "red",
     Outcome.MORE: "red",
@@ -34,8 +32,6 @@ _STYLES = {
     Outcome.NO_LONGER_THROTTLED: "green",
     Outcome.UNDETERMINED: "yellow",
 }
-_BETTER = (Outcome.LESS, Outcome.NO_LONGER_THROTTLED)
-"""What a comment folds: clients for whom things get better."""
 _MOST_ROWS = 50
 """Of a table in a comment on a pull request, which takes 65,536 characters in all."""
 
@@ -89,73 +85,43 @@ COLUMNS = (
     "DELIVERED",
     "BEHIND",
     "BROKERS",
-    "BROKER",
-    "WHOSE LIMIT",
 )
-"""The columns of the tables of a comparison."""
+"""The columns of the table of a comparison."""
 
 
-def comparison_screen(comparison: Comparison) -> Iterator[Part]:
-    """A table of the clients, and one of the counters."""
-    if comparison.clients:
-        yield clients_table(comparison)
-    if comparison.counters:
-        named = any(change.broker for change in comparison.counters)
-        yield ""
-        yield table_of(
-            comparison.counters,
-            [
-                (Column("CHANGE", spare=1), _outcome),
-                named and (Column("BROKER", spare=6, tells=True), lambda change: change.broker),
-                (Column("WHOSE LIMIT", style="bold"), lambda change: subject(change.key, change.sensor)),
-                *_columns(comparison, comparison.counters),
-            ],
-            _style,
-        )
+def clients_table(changes: Sequence[ClientChange], show: Callable[[str], str] = str) -> Table:
+    """A row for each client for whom something changes, its names as `show` has them.
 
+    The key, the limit and the throttled requests, before and after; then what is predicted, where anything is.
+    """
+    delays = _says_delays(changes)
+    behind = delays and any(map(_behind, changes))
 
-def clients_table(comparison: Comparison) -> Table:
-    """A row for each client for whom something changes."""
+    def predicted(name: str) -> Callable[[ClientChange], object]:
+        return lambda change: _moved(lambda _, standing: words.predicted_parts(name, standing), change)
+
     return table_of(
-        comparison.clients,
+        changes,
         [
             (Column("CHANGE"), _outcome),
-            (Column("USER", style="bold"), lambda change: _who(change)[0]),
-            (Column("CLIENT-ID", style="bold"), lambda change: _who(change)[1]),
-            *_columns(comparison, comparison.clients),
-            _names_brokers(comparison) and (Column("BROKERS", spare=6), lambda change: ", ".join(change.brokers)),
+            (Column("USER", style="bold"), lambda change: _who(change, show)[0]),
+            (Column("CLIENT-ID", style="bold"), lambda change: _who(change, show)[1]),
+            (Column("QUOTA", style="cyan", whole=True), lambda change: change.key.value),
+            (Column("LIMIT", number=True, spare=2), functools.partial(_moved, _limit)),
+            (Column("DELAYED", number=True, spare=1 if delays else 0), _delayed),
+            delays and (Column("MUTED", number=True, spare=5), predicted("muted_share")),
+            delays and (Column("LONGEST", number=True, spare=3), predicted("throttle_time_max_ms")),
+            delays and (Column("DELIVERED", number=True, spare=4), _delivered),
+            behind and (Column("BEHIND", number=True, spare=7), lambda change: _behind(change) or ("-",)),
+            # Of one source that nobody named, no broker has a name.
+            any(change.brokers for change in changes)
+            and (Column("BROKERS", spare=6), lambda change: ", ".join(change.brokers)),
         ],
-        _style,
+        lambda change: _STYLES[change.outcome],
     )
 
 
-def _style(change: Change) -> str:
-    return _STYLES[change.outcome]
-
-
-def _columns(comparison: Comparison, changes: Sequence[Change], key: str = "QUOTA") -> list[Shown[Change]]:
-    """The key, the limit and the throttled requests, before and after; then what is predicted, where anything is.
-
-    Of who was held back the least that its counter wants.
-    """
-    delays = _says_delays(comparison)
-    behind = delays and any(map(_behind, _changes(comparison)))
-
-    def predicted(name: str) -> Callable[[Change], object]:
-        return lambda change: _moved(functools.partial(words.predicted_parts, name), change)
-
-    return [
-        (Column(key, style="cyan", whole=True), lambda change: change.key.value),
-        (Column("LIMIT", number=True, spare=2), lambda change: _moved(functools.partial(_limit, change.key), change)),
-        (Column("DELAYED", number=True, spare=1 if delays else 0), _delayed),
-        delays and (Column("MUTED", number=True, spare=5), predicted("muted_share")),
-        delays and (Column("LONGEST", number=True, spare=3), predicted("throttle_time_max_ms")),
-        delays and (Column("DELIVERED", number=True, spare=4), _delivered),
-        behind and (Column("BEHIND", number=True, spare=7), lambda change: _behind(change) or ("-",)),
-    ]
-
-
-def _outcome(change: Change) -> tuple[str, str]:
+def _outcome(change: ClientChange) -> tuple[str, str]:
     """`newly throttled`, in two lines on a terminal."""
     first, _, last = words.outcome(change).rpartition(" ")
     return first, last
@@ -163,7 +129,7 @@ def _outcome(change: Change) -> tuple[str, str]:
 
 def comparison_csv(comparison: Comparison) -> Csv:
     """A row for each client."""
-    side = _CSV_SIDE.format(_CSV_PREDICTED if _says_delays(comparison) else "")
+    side = _CSV_SIDE.format(_CSV_PREDICTED if _says_delays(comparison.clients) else "")
     sides = (f"{way}_{name}={way}.{'.'.join(path)}" for way in ("before", "after") for name, path in paths(side))
     return csv_of(comparison.clients, f"outcome key user client_id ip requests {' '.join(sides)}")
 
@@ -186,7 +152,7 @@ def usage_view(comparison: Comparison, result: AuditResult, before: str) -> View
     def screen() -> Iterator[Part]:
         if comparison.clients:
             yield ""
-            yield clients_table(comparison)
+            yield clients_table(comparison.clients)
         yield Note(f"{words.changes(comparison)}; {usage_text(result)}")
         yield from map(Note, words.verdict_lines(comparison.quotas, counts=False))
 
@@ -200,68 +166,42 @@ def usage_view(comparison: Comparison, result: AuditResult, before: str) -> View
 def comparison_markdown(
     comparison: Comparison, result: AuditResult, before: str, after: str, title: str = "Quota audit"
 ) -> Iterator[str]:
-    """A summary for a comment on a pull request: the verdict, the clients that are worse off, and the rest folded.
+    """A summary for a comment on a pull request: what changes, and for whom, the worst first.
 
     `before` and `after` name the two sets of quotas, as Markdown.
     """
-    named = _names_brokers(comparison)
-
-    def table(changes: Sequence[ClientChange], *, with_outcome: bool) -> Iterator[str]:
-        shown = table_of(
-            changes[:_MOST_ROWS],
-            [
-                with_outcome and (Column("CHANGE"), lambda change: change.outcome.value),
-                (Column("USER"), lambda change: _who(change, code, "(empty)")[0]),
-                (Column("CLIENT-ID"), lambda change: _who(change, code, "(empty)")[1]),
-                *_columns(comparison, comparison.clients, key="KEY"),
-                named and (Column("BROKERS"), lambda change: ", ".join(change.brokers)),
-            ],
-        )
-        yield markdown_of(shown, " ", aligned=False)
-        if len(changes) > _MOST_ROWS:
-            yield f"\nand {len(changes) - _MOST_ROWS} more"
-
     yield f"### {title}: {words.changes(comparison)}\n"
     yield f"{usage_text(result)}, under {after} instead of {before}. Limits hold per broker."
-    worse = [change for change in comparison.clients if change.outcome not in _BETTER]
-    for outcome, changes in words.by_outcome(worse).items():
-        yield f"\n**{outcome.capitalize()}**\n"
-        yield from table(changes, with_outcome=False)
-    better = [change for change in comparison.clients if change.outcome in _BETTER]
-    if better:
-        yield f"\n<details><summary>{many(len(better), 'client')} throttled less, or no longer</summary>\n"
-        yield from table(better, with_outcome=True)
-        yield "\n</details>"
+    if comparison.clients:
+        yield f"\n{markdown_of(clients_table(comparison.clients[:_MOST_ROWS], code), ' ', aligned=False)}"
+    if (more := len(comparison.clients) - _MOST_ROWS) > 0:
+        yield f"\nand {more} more: `-o json` has all"
     for line in words.markdown_lines(comparison.quotas, counts=False):
         yield f"\n{line}"
 
 
-def _who(change: ClientChange, show: Callable[[str], str] = str, empty: str = "(empty client-id)") -> tuple[str, str]:
-    """The user and the client-id, their names as `show` has them; an ip in place of both."""
+def _who(change: ClientChange, show: Callable[[str], str]) -> tuple[str, str]:
+    """The user and the client-id; an ip in place of both."""
     if change.ip is not None:
         return show(f"ip={change.ip}"), "-"
     user = "(any)" if change.user is None else show(change.user)
-    client_id = "(any)" if change.client_id is None else show(change.client_id) if change.client_id else empty
+    client_id = "(any)" if change.client_id is None else show(change.client_id or "(empty client-id)")
     return user, client_id
 
 
-def _says_delays(comparison: Comparison) -> bool:
+def _says_delays(changes: Sequence[ClientChange]) -> bool:
     """Whether it is predicted of anybody how long they wait: it takes a recording with connections."""
-    return any(side.predicted is not None for change in _changes(comparison) for side in (change.before, change.after))
-
-
-def _changes(comparison: Comparison) -> Sequence[Change]:
-    return [*comparison.clients, *comparison.counters]
+    return any(side.predicted is not None for change in changes for side in (change.before, change.after))
 
 
 def _limit(key: QuotaKey, standing: Standing) -> tuple[str, ...]:
     return ("none" if standing.limit is None else limit_text(key, standing.limit),)
 
 
-def _delayed(change: Change) -> tuple[str, ...]:
+def _delayed(change: ClientChange) -> tuple[str, ...]:
     """The throttled requests; of who was held back also the least that its counter wants."""
 
-    def events(standing: Standing) -> tuple[str, ...]:
+    def events(_: QuotaKey, standing: Standing) -> tuple[str, ...]:
         return ("?" if standing.throttled_events is None else f"{standing.throttled_events:,}",)
 
     of = "" if change.requests is None else f"of {change.requests:,}"
@@ -270,19 +210,19 @@ def _delayed(change: Change) -> tuple[str, ...]:
     return (*_moved(events, change), of, *least)
 
 
-def _delivered(change: Change) -> tuple[str, ...]:
+def _delivered(change: ClientChange) -> tuple[str, ...]:
     shared = max(change.before.clients, change.after.clients)
-    parts = _moved(functools.partial(words.delivered_of, change.key), change)
-    return (*parts, f"({shared} clients)") if isinstance(change, ClientChange) and shared > 1 else parts
+    parts = _moved(words.delivered_of, change)
+    return (*parts, f"({shared} clients)") if shared > 1 else parts
 
 
-def _moved(lines: Callable[[Standing], tuple[str, ...]], change: Change) -> tuple[str, ...]:
+def _moved(lines: Callable[[QuotaKey, Standing], tuple[str, ...]], change: ClientChange) -> tuple[str, ...]:
     """Both sides, in lines of their own on a terminal; what is the same on both sides once."""
-    before, (first, *rest) = lines(change.before), lines(change.after)
+    before, (first, *rest) = lines(change.key, change.before), lines(change.key, change.after)
     return before if before == (first, *rest) else (*before, f"→ {first}", *rest)
 
 
-def _behind(change: Change) -> tuple[str, ...]:
+def _behind(change: ClientChange) -> tuple[str, ...]:
     """What the counter has not delivered at the end of the recorded time, and when it is gone, after the change."""
     predicted = change.after.predicted
     match () if predicted is None else words.behind_parts(change.key, predicted):
@@ -290,8 +230,3 @@ def _behind(change: Change) -> tuple[str, ...]:
             return (f"{left},", gone)
         case parts:
             return parts
-
-
-def _names_brokers(comparison: Comparison) -> bool:
-    """Whether any broker has a name: of one source that nobody named there is none."""
-    return any(change.brokers for change in comparison.clients)

@@ -11,7 +11,7 @@ from kquota.core.findings.episode import Episode
 from kquota.core.findings.finding import Finding, undelivered
 from kquota.core.findings.prediction import Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
-from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import derived, picked, plain
 from kquota.documents.encoding import Document, Each, headed
@@ -133,22 +133,19 @@ def verdicts_document(quotas: Iterable[QuotaVerdict]) -> list[Document]:
 def comparison_document(comparison: Comparison) -> Document:
     """What other quotas would change: a part of the documents of audit and plan.
 
-    It has how many clients each outcome is true of, and the clients and counters for which something changes or may.
+    It has how many clients each outcome is true of, and the clients for whom something changes or may.
     """
-    client = "outcome key unit=key.unit user client-id=client_id ip requests"
-    counter = "outcome broker key unit=key.unit sensor requests"
     return {
         "summary": {outcome.name.lower(): comparison.count(outcome) for outcome in Outcome},
-        "clients": [_change(change, client) for change in comparison.clients],
-        "counters": [_change(change, counter) for change in comparison.counters],
+        "clients": [*map(_change, comparison.clients)],
         "quotas": verdicts_document(comparison.quotas),
         "unjudged": verdicts_document(comparison.unjudged),
     }
 
 
-def _change(change: ClientChange | CounterChange, names: str) -> Document:
+def _change(change: ClientChange) -> Document:
     sides = {"before": _standing(change.key, change.before), "after": _standing(change.key, change.after)}
-    return picked(change, names) | sides
+    return picked(change, "outcome key unit=key.unit user client-id=client_id ip requests") | sides
 
 
 def _standing(key: QuotaKey, standing: Standing) -> Document:

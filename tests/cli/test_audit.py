@@ -183,8 +183,7 @@ def test_what_fail_on_found_is_said(kquota: Kquota) -> None:
     done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--fail-on", "throttled", "--fail-on", "undetermined")
     assert done.code == ExitCode.DIFFERENT
     assert "exit code 1, as --fail-on asks: throttled\n" in done.err
-    assert "--only PATTERN" in kquota("recommend", "broker-7", "--user", "alice").err
-    assert "-o csv and -o json name them" in kquota("audit", "broker-7", "--user", "alice").err
+    assert "Did you mean '--only'?" in kquota("recommend", "broker-7", "--user", "alice").err
 
 
 def test_a_folder_may_hold_what_kquota_wrote(kquota: Kquota, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, whatif
 from kquota.cli.exit_codes import ExitCode
-from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.plan import read_plan
 from kquota.documents.quotas import read_quotas
@@ -63,31 +63,24 @@ CONNECTED = "time_ms,broker,user,client_id,api,bytes,connection,throttle_time_ms
 """With connections, from which waits and what is delivered are predicted."""
 
 
-def test_a_comment_hides_nobody_who_is_worse_off(kquota: Kquota, tmp_path: Path) -> None:
-    """Who is throttled more stands beside who is newly throttled, with what they still get; only the rest is folded."""
+def test_a_comment_shows_everybody_the_worst_first(kquota: Kquota, tmp_path: Path) -> None:
+    """Who is newly throttled, or more, comes before those who are throttled less, with what they still get."""
     (tmp_path / "usage.csv").write_text(CONNECTED)
     (tmp_path / "planned.json").write_text(quotas(alice=5000, bob=9000, carol=2500))
 
     out = kquota(*ARGUMENTS, "--quotas", "current.json", "-o", "markdown").out
 
-    open_part, folded, rest = out.partition("<details>")
     assert "### Recorded usage: 1 client newly throttled, 2 clients throttled more, 1 client throttled less" in out
-    newly, _, more = open_part.partition("**Throttled more**")
-    assert "| `alice` | `orders` |" in newly.partition("**Newly throttled**")[2]
-    assert set(re.findall("`billing-.`", more)) == {"`billing-1`", "`billing-2`"}
-    assert folded
-    assert rest.startswith("<summary>1 client throttled less, or no longer</summary>")
-    assert "`bob`" in rest
-    assert "`bob`" not in open_part
-    headings = [line.split(" | ") for line in open_part.splitlines() if line.startswith("| USER")]
-    delivered = headings[0].index("DELIVERED")
-    rows = [line.split(" | ") for line in open_part.splitlines() if line.startswith("| `")]
-    cells = {row[1]: row[delivered] for row in rows}
+    headings, *rows = (line.strip("| ").split(" | ") for line in out.splitlines() if re.match(r"\| (CHANGE|.*`)", line))
+    assert [row[0] for row in rows] == ["newly throttled", "throttled more", "throttled more", "throttled less"]
+    assert (rows[0][1:3], rows[-1][1]) == (["`alice`", "`orders`"], "`bob`")
+    delivered = headings.index("DELIVERED")
+    cells = {row[2]: row[delivered] for row in rows[:-1]}
     few, some = (rf"[{digits}](\.\d+)? kB/s( to [{digits}](\.\d+)? kB/s)?" for digits in ("23", "4567"))
     assert re.fullmatch(f"10 kB/s → {some}", cells["`orders`"])
     assert cells["`billing-1`"] == cells["`billing-2`"]
     assert re.fullmatch(rf"{some} → {few}.* \(2 clients\)", cells["`billing-1`"])
-    assert "kB, done after " in newly
+    assert "kB, done after " in " ".join(rows[0])
 
 
 def test_the_wish_is_one_of_the_counter() -> None:
@@ -97,7 +90,7 @@ def test_the_wish_is_one_of_the_counter() -> None:
         QuotaKey.PRODUCER_BYTE_RATE, "carol", "billing-2", 300, Standing(), standing, Outcome.UNDETERMINED
     )
 
-    [row] = whatif.clients_table(Comparison((change,))).rows
+    [row] = whatif.clients_table([change]).rows
 
     assert ("0", "→ ?", "of 300", "its counter wanted", "at least 359 kB/s") in row
 

@@ -202,7 +202,7 @@ def write_hostile(path: Path) -> None:
         ClientChange(QuotaKey.PRODUCER_BYTE_RATE, "bob", "", 9, held, free, Outcome.NO_LONGER_THROTTLED),
         ClientChange(QuotaKey.REQUEST_PERCENTAGE, "", "app", 9, unknown, held, Outcome.UNDETERMINED),
     )
-    comparison = Comparison(changes, (), 5)
+    comparison = Comparison(changes, 5)
     rejects = [Reject("x.log", "line 1", EVIL, "")] * 3
     quality = replace(result.quality, rejected=3)
     made = changed_result(found=rows, timelines=timelines, rejects=rejects, quality=quality)

@@ -57,7 +57,7 @@ def test_the_worst_is_first_and_the_same_is_counted() -> None:
         for number, (one, other) in enumerate(product(sides, sides))
     ]
 
-    comparison = Comparison.of(changes, ())
+    comparison = Comparison.of(changes)
 
     orders = [list(Outcome).index(change.outcome) for change in comparison.clients]
     assert orders == sorted(orders)
@@ -80,4 +80,4 @@ def test_who_is_harmed_most_is_first() -> None:
         for user, side in sides.items()
     ]
 
-    assert [change.user for change in Comparison.of(changes, ()).clients] == ["long", "few", "many"]
+    assert [change.user for change in Comparison.of(changes).clients] == ["long", "few", "many"]

@@ -1,4 +1,4 @@
-"""Two findings tables of one pass side by side: what the quotas under test change for each client and each counter."""
+"""Two findings tables of one pass side by side: what the quotas under test change for each client."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings import whatif
 from kquota.core.findings.finding import Basis, Harm
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, SLOWED, Verdict
-from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing, outcome
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -55,8 +54,7 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
             (result.findings, settings.quotas, result.predictions),
         )
     )
-    comparison = Comparison.of(_clients(old, new), _counters(old, new, result.before, result.findings))
-    return comparison.judging(result.quotas_before, result.quotas)
+    return Comparison.of(_clients(old, new)).judging(result.quotas_before, result.quotas)
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
@@ -83,22 +81,6 @@ def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:
             yield ClientChange(QuotaKey(key), user, client_id, counted, before, after, what)
 
 
-def _counters(old: _Side, new: _Side, before: pa.Table, after: pa.Table) -> Iterator[CounterChange]:
-    wanted = old.counters.keys() | new.counters.keys()
-    standings: dict[CounterName, list[Standing]] = {counter: [Standing(), Standing()] for counter in wanted}
-    requests: dict[CounterName, int | None] = {}
-    for number, (side, table) in enumerate(((old, before), (new, after))):
-        for row in _rows(table.drop_columns(["clients"])):
-            counter = (row["broker"], row["key"], row["sensor"])
-            if counter in wanted:
-                standings[counter][number] = side.counter_standing(row)
-                counted = row["basis"] in _NAMING
-                requests[counter] = max(requests.get(counter) or 0, row["events"]) if counted else None
-    for counter, (one, other) in standings.items():
-        broker, key, sensor = counter
-        yield CounterChange(broker, QuotaKey(key), sensor, requests[counter], one, other, outcome(one, other))
-
-
 @dataclass(slots=True)
 class _Fate:
     """What becomes of a client under one set of quotas, over all brokers."""
@@ -117,11 +99,9 @@ class _Fate:
 
 @dataclass(frozen=True)
 class _Side:
-    """One findings table: the clients and counters that are throttled, or of which that is not known."""
+    """One findings table: the clients that are throttled, or of which that is not known."""
 
     clients: dict[_Client, _Fate]
-    counters: dict[CounterName, frozenset[Hashable]]
-    """With what leaves open how much each throttles; nothing where that is known."""
     resolvers: dict[str, Resolver]
     quotas: QuotaSnapshot
     sampled: dict[CounterName, str]
@@ -133,7 +113,6 @@ class _Side:
     @classmethod
     def of(cls, table: pa.Table, quotas: QuotaHistory, predictions: Mapping[CounterName, Prediction]) -> _Side:
         clients: dict[_Client, _Fate] = {}
-        counters: dict[CounterName, frozenset[Hashable]] = {}
         verdicts = pa.array([Verdict.THROTTLED.value, Verdict.UNDETERMINED.value])
         unnamed: dict[_Client, dict[str, Any]] = {}
         resolvers = {key.value: Resolver.of(quotas.latest, key) for key in QuotaKey}
@@ -155,7 +134,6 @@ class _Side:
                 members = object() if quotas.changes_ms else (members, every)
             # What leaves open how much a counter throttles is the same under quotas that limit the same members alike.
             unknown = frozenset() if row["throttled_events"] is not None else _limiting(row, members)
-            counters[row["broker"], row["key"], row["sensor"]] = unknown
             for client in row["clients"]:
                 verdict, count = _verdict(row, client)
                 if verdict is Verdict.NOT_THROTTLED:
@@ -176,7 +154,7 @@ class _Side:
                     fate.predicted, fate.worst = prediction, row["broker"]
                 fate.events = None if fate.events is None or count is None else fate.events + count[0]
                 fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
-        return cls(clients, counters, resolvers, quotas.latest, sampled, unnamed, predictions)
+        return cls(clients, resolvers, quotas.latest, sampled, unnamed, predictions)
 
     def complete(self, client: _Client, brokers: Iterable[str]) -> None:
         """Leaves the clients behind a counter undetermined on those brokers where nothing is known of them here."""
@@ -248,24 +226,6 @@ class _Side:
             return standing
         prediction = self.predictions.get((broker, client[0], standing.sensor))
         return standing if prediction is None else replace(standing, delivered=prediction.delivered_per_s)
-
-    def counter_standing(self, row: dict[str, Any]) -> Standing:
-        """How the counter of that row fares."""
-        verdict: whatif.Verdict = row["verdict"]
-        prediction = self.predictions.get((row["broker"], row["key"], row["sensor"]))
-        return Standing(
-            verdict,
-            row["throttled_events"],
-            row["throttle_time_ms"],
-            (row["broker"],) if verdict == Verdict.THROTTLED.value else (),
-            row["sensor"],
-            _entity(row["entity"]),
-            row["limit"],
-            self.counters.get((row["broker"], row["key"], row["sensor"]), frozenset()),
-            row["peak_rate"] if row["reason"] == HELD_BACK else None,
-            prediction if verdict == "throttled" else None,
-            None if prediction is None else prediction.delivered_per_s,
-        )
 
 
 @lru_cache(maxsize=100_000)

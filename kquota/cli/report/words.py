@@ -14,7 +14,7 @@ from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.recommendation import Scope
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
-from kquota.core.findings.whatif import ClientChange, Comparison, CounterChange, Outcome, Standing
+from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.resolve.resolver import encode_user
 from kquota.core.tabular import grouped
@@ -451,7 +451,7 @@ def changes(comparison: Comparison) -> str:
     return ", ".join(parts)
 
 
-def outcome(change: ClientChange | CounterChange) -> str:
+def outcome(change: ClientChange) -> str:
     """`newly throttled`, or `throttled (unknown before)` where the usage does not say what was before."""
     unknown = change.outcome is Outcome.NEWLY_THROTTLED and change.before.verdict == "undetermined"
     return "throttled (unknown before)" if unknown else change.outcome.value

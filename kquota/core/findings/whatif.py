@@ -21,7 +21,7 @@ Verdict: TypeAlias = Literal["throttled", "not throttled", "undetermined"]
 
 
 class Outcome(enum.Enum):
-    """What changes for a client or a counter; in the order of reports."""
+    """What changes for a client; in the order of reports."""
 
     NEWLY_THROTTLED = "newly throttled"
     MORE = "throttled more"
@@ -34,7 +34,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a client, or a counter, fares under one of the two sets of quotas.
+    """How a client fares under one of the two sets of quotas.
 
     `brokers` are the brokers that throttle it. The counts are None when undetermined. `limit` and `entity` are the last
     ones of a history of quotas, None where nothing limits it. `unknown` says what leaves it open whether or how much it
@@ -111,28 +111,14 @@ class ClientChange:
         return sorted({*self.before.brokers, *self.after.brokers} - {""})
 
 
-@dataclass(frozen=True, slots=True)
-class CounterChange:
-    """One counter on one broker; one that there is under one set only is not throttled under the other."""
-
-    broker: str
-    key: QuotaKey
-    sensor: str
-    requests: int | None
-    before: Standing
-    after: Standing
-    outcome: Outcome
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """All clients and counters for which something changes or may change, in the order of outcomes, worst first.
+    """All clients for whom something changes or may change, in the order of outcomes, worst first.
 
     `same` counts the clients that are throttled, or undetermined, as before.
     """
 
     clients: tuple[ClientChange, ...] = ()
-    counters: tuple[CounterChange, ...] = ()
     same: int = 0
     quotas: tuple[QuotaVerdict, ...] = ()
     """What became of each quota under test."""
@@ -140,12 +126,11 @@ class Comparison:
     """Those that the two sets of quotas hold otherwise, of which the usage does not tell what comes of it."""
 
     @classmethod
-    def of(cls, clients: Iterable[ClientChange], counters: Iterable[CounterChange]) -> Comparison:
-        """From all clients and counters."""
+    def of(cls, clients: Iterable[ClientChange]) -> Comparison:
+        """From all clients."""
         everybody = tuple(clients)
         changed = sorted((change for change in everybody if change.outcome is not Outcome.SAME), key=_order)
-        moved = sorted((change for change in counters if change.outcome is not Outcome.SAME), key=_order)
-        return cls(tuple(changed), tuple(moved), len(everybody) - len(changed))
+        return cls(tuple(changed), len(everybody) - len(changed))
 
     def judging(self, before: Iterable[QuotaVerdict], after: Iterable[QuotaVerdict]) -> Comparison:
         """The comparison with what became of the quotas under each of the two sets."""
@@ -184,7 +169,7 @@ class Comparison:
 _OUTCOMES = tuple(Outcome)
 
 
-def _order(change: ClientChange | CounterChange) -> tuple[object, ...]:
+def _order(change: ClientChange) -> tuple[object, ...]:
     """By the outcome, by the harm to clients under the worse of the two sets, and by name.
 
     Where nothing is predicted, the open loop's throttle time decides.
@@ -192,8 +177,5 @@ def _order(change: ClientChange | CounterChange) -> tuple[object, ...]:
     sides = (change.before, change.after)
     worst = max(Harm.predicted(side.predicted) for side in sides)
     longest = max(side.throttle_time_ms or 0 for side in sides)
-    if isinstance(change, CounterChange):
-        names = change.broker, change.key.value, change.sensor
-    else:
-        names = change.user or "", change.ip or change.client_id or "", change.key.value
+    names = change.user or "", change.ip or change.client_id or "", change.key.value
     return _OUTCOMES.index(change.outcome), *(-part for part in worst), -longest, *names
