@@ -319,6 +319,7 @@ def test_fields_that_newer_brokers_add_are_ignored() -> None:
         (line(fields(throttleTimeMs="1")), "a field is not of the type that Kafka logs"),
         (line(fields()).replace('Bytes":100', 'Bytes":1.5'), "a field is not of the type that Kafka logs"),
         (line(fields()).replace('Bytes":100', 'Bytes":-999'), "a field is not of the type that Kafka logs"),
+        (line(fields()).replace('"correlationId":', '"correlationId":5000000'), "the request's number is out of range"),
         (line(fields(sendTimeMs=None)), "a field is not of the type that Kafka logs"),
         (line(fields(sendTimeMs=float("inf"))), "a field is not of the type that Kafka logs"),
         (f'[{STAMP}] {{"isForwarded":false}}', "field 'requestHeader' is missing"),

@@ -13,7 +13,7 @@ import numpy as np
 from kquota.audit.batch import UNANSWERED, UNKNOWN
 from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import FORGOTTEN as FORGOTTEN_OFFSET
-from kquota.audit.sources.event import MOST_MS, position_in
+from kquota.audit.sources.event import MOST_MS, MOST_NUMBER, position_in
 from kquota.audit.sources.joints import API_NAME, COUNT, FALSE, INTS, LIST, OBJECT, Key
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED
 from kquota.audit.sources.request_line import UNTOLD_FETCH_MS, UNTOLD_MS
@@ -363,7 +363,7 @@ def charge(lines, times, items, texts, crcs, seconds, usual, rows, shown):
             continue
         if not (0 <= times[number, TOTAL_MS] <= MOST_MS and 0 <= throttle <= MOST_MS):
             continue
-        if version == UNSET or line[CORRELATION] == UNSET:
+        if version == UNSET or abs(line[CORRELATION]) > MOST_NUMBER:
             continue
         layout = layouts[line[SHAPE]]
         power = POWERS[layout[5] - layout[4]]

@@ -10,6 +10,8 @@ from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 
 MOST_MS: Final = 2**31 - 1
 """No part of a request takes longer: Kafka's time-outs are ints of ms. Nor is any negative (`nanosToMs`)."""
+MOST_NUMBER: Final = 2**31
+"""No number of a request is farther from 0."""
 _ADDRESSES: Final = re.compile(r"(?:.+:[0-9]+|[A-Z_]+)-(?P<client>.+):[0-9]+(?:-[0-9]+){0,2}")
 
 
@@ -85,9 +87,11 @@ def check_times(times_ms: Iterable[float]) -> None:
 
 
 def check_moment(event: UsageEvent) -> UsageEvent:
-    """The event. Raises ValueError when it was charged at no time of Kafka's."""
+    """The event. Raises ValueError when it was charged at no time of Kafka's, or has no number of Kafka's."""
     if not EARLIEST_MS <= event.time_ms < LATEST_MS:
         raise ValueError("the request's time is out of range")
+    if abs(event.number) > MOST_NUMBER:
+        raise ValueError("the request's number is out of range")
     return event
 
 
