@@ -65,6 +65,7 @@ _BEGINNING: Final = re.compile("start|creat|boot|launch|deploy", re.IGNORECASE)
 """Names of members with the time when a process, a container or a stream began."""
 _DAY_MS: Final = 86_400_000
 NOT_A_LINE: Final = "not a line of a request log"
+CUT_OFF: Final = "a request that is cut off, at the end of a file or by a collector's limit of a line"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
 _SEVERAL_MEANINGS: Final = "a collector may have added backslashes or quotes to names: export the lines as JSON"
@@ -415,7 +416,9 @@ def _decoded(text: str, start: int) -> tuple[Mapping[str, Any], int]:
     try:
         fields, end = _DECODE(text, start)
     except json.JSONDecodeError as error:
-        raise ValueError(f"truncated or malformed JSON: {error.msg}") from None
+        if error.msg.startswith("Unterminated") or re.fullmatch(r"[\w.+-]*\s*", text[error.pos :]):
+            raise ValueError(CUT_OFF) from None
+        raise ValueError(f"malformed JSON: {error.msg.removesuffix(' at')}") from None
     if not isinstance(fields, dict):
         raise ValueError(NOT_A_LINE)
     _check_rest(text, end)
