@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,8 @@ class Asked:
     log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC")
     since: str | None = value(
         "TIME",
-        "Only what was recorded from then on: 2026-01-31T12:00, in --log-timezone, or so long before now, as 1h.",
+        "Only what was recorded from then on: 2026-01-31T12:00, or 12:00 of the last day, both in --log-timezone, or so"
+        " long before now, as 1h.",
     )
     until: str | None = value("TIME", "Only what was recorded before then.")
     kafka_version: str = params.KAFKA_VERSION
@@ -197,14 +199,19 @@ class Asked:
         """The time that an option names, or the time without one. Raises click.BadParameter."""
         if text is None:
             return without
+        zone = ZoneInfo(self.log_timezone)
+        today = datetime.fromtimestamp(now() / 1000, zone)
+        is_clock = re.match(r"\d\d:\d\d", text) is not None
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(f"{today:%Y-%m-%dT}{text}" if is_clock else text)
         except ValueError:
             with suppress(click.BadParameter):
                 return now() - duration(text)
-            such_as = "a time such as 2026-01-31T12:00, or a length of time such as 1h"
+            such_as = "a time such as 2026-01-31T12:00 or 12:00, or a length of time such as 1h"
             raise click.BadParameter(f"{text!r} is not {such_as}") from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.log_timezone))).timestamp() * 1000
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        # The last time that clocks showed it.
+        return (moment - timedelta(days=is_clock and moment > today)).timestamp() * 1000
 
     def _check_input(self) -> None:
         """Raises click.UsageError unless one thing is named to be audited."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -69,6 +70,14 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert (done.code, done.out) == (code, "")
     assert says in done.complaint
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_time_of_the_day_is_the_last_one(kquota: Kquota, tmp_path: Path) -> None:
+    begin = datetime.now(UTC) - timedelta(hours=1)
+    lines = "".join(LINE % (n, n % 2) for n in range(9)).replace("2026-03-11 09:00", f"{begin:%Y-%m-%d %H:%M}")
+    (tmp_path / "broker-7" / "kafka-request.log").write_text(lines)
+    done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--since", f"{begin:%H:%M}:04")
+    assert "4 records outside --since and --until" in done.err
 
 
 @pytest.mark.parametrize(
