@@ -55,6 +55,9 @@ def check_installation() -> Iterator[Check]:
     if lacking:  # a command that needs one says so, with the command that installs it
         yield ok(HERE, "extras", f"not installed: {'; '.join(f'{extra} (for {EXTRAS[extra]})' for extra in lacking)}")
     yield _java(needed=_version("pyspark") is not None)
+    maven = shutil.which("mvn")
+    purpose = "'kquota sandbox start --broker' gets Kafka by it, unless KAFKA_HOME names one"
+    yield ok(HERE, "Maven", f"at {maven}" if maven else f"there is no mvn on the PATH; {purpose}")
     yield _kafkas_tool()
 
 

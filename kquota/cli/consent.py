@@ -98,12 +98,11 @@ def _refused(objections: Sequence[Objection]) -> Refused:
     context = click.get_current_context(silent=True)
     has = None if context is None else {name for param in context.command.params for name in param.opts}
 
-    def lifted(name: str, by: Sequence[str]) -> str:
+    kinds: dict[str, list[str]] = {}
+    for name, by in {objection.name: objection.lifted_by for objection in objections}.items():
         options = " or ".join(option for option in by if has is None or option in has)
-        return f"use {options} if you mean it [{name}]" if options else f"[{name}]"
-
-    kinds = {objection.name: objection.lifted_by for objection in objections}
-    hint = "; ".join(lifted(name, by) for name, by in kinds.items())
+        kinds.setdefault(f"use {options} if you mean it " if options else "", []).append(name)
+    hint = "; ".join(f"{use}[{', '.join(names)}]" for use, names in kinds.items())
     return Refused(f"refused: {safe(objections[0].message)}{others}", hint=hint)
 
 

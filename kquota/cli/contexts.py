@@ -23,7 +23,7 @@ import click
 from click.core import ParameterSource
 
 from kquota import state
-from kquota.access import FILES, Access, load_config
+from kquota.access import FILES, Access, config_path, load_config
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -204,6 +204,14 @@ def _ruling(access: Access, rule: str) -> Context | None:
             if is_it and getattr(context, rule):
                 return context
     return None
+
+
+def choices() -> str:
+    """The contexts of the file, for the end of a message that none is chosen; nothing where there are none."""
+    with contextlib.suppress(InputError):  # the file is not needed
+        if names := load_config().contexts:
+            return f"; contexts of {config_path()}: {', '.join(names)} ('kquota config use-context NAME')"
+    return ""
 
 
 def _of_both(given: Setting, context: Context, of_context: Any, *, whole: bool) -> Setting:

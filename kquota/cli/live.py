@@ -11,6 +11,7 @@ import click
 
 from kquota.brokers import BrokerFacts
 from kquota.cli import session
+from kquota.cli.contexts import choices
 from kquota.cli.options import group, value, values
 from kquota.cli.security import prometheus_credentials
 from kquota.core.findings.use import Enforcers
@@ -60,7 +61,7 @@ def enforcers(facts: BrokerFacts) -> Enforcers:
 def quotas_reader(source: session.QuotaSource, facts: BrokerFacts) -> Callable[[], QuotaSnapshot]:
     """A function that reads the quotas anew, from a file too. Raises click.UsageError where none are named."""
     if not source.is_named:
-        raise click.UsageError(session.NO_QUOTAS)
+        raise click.UsageError(session.NO_QUOTAS + choices())
 
     def read() -> QuotaSnapshot:
         snapshot = session.load_quotas(source)

@@ -90,6 +90,9 @@ _TRIED_OPTIONS = {
     "--delete-config": "--unset --delete --remove",
     "--for": "--until",
     "--only": "--user --client --client-id --match",
+    "--duration": "--for",
+    "--bootstrap-server": "-b",
+    "--exit-code": "--detailed-exitcode",
 }
 
 

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
-from kquota.cli.contexts import Given, journal_folder
+from kquota.cli.contexts import Given, choices, journal_folder
 from kquota.cli.leases import leases_of
 from kquota.cli.security import kafka_login, login, zookeeper_login
 from kquota.cli.streams import note, once, warn
@@ -113,7 +113,7 @@ def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tup
 def cluster_name(access: Access) -> str:
     """The cluster's address as the journal names it. Raises click.UsageError without one."""
     if access.address is None:
-        raise click.UsageError(_NO_CLUSTER)
+        raise click.UsageError(_NO_CLUSTER + choices())
     return access.address
 
 
@@ -324,7 +324,7 @@ def open_quotas(source: QuotaSource) -> QuotaBackend:
 def _open_live(source: QuotaSource) -> QuotaBackend:
     access = source.access
     if access is None:
-        raise click.UsageError(NO_QUOTAS)
+        raise click.UsageError(NO_QUOTAS + choices())
     note_cluster(access)
     return open_backend(access)
 

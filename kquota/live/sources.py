@@ -245,8 +245,8 @@ def open_source(pages: Sequence[str], prometheus: Server | None, matchers: str |
     if bool(pages) == (prometheus is not None):
         raise InputError(
             "live metrics come from one source" if pages else "live metrics need a source",
-            hint="--metrics URL for each broker, which is the page of its JMX exporter, --prometheus URL, or, of top,"
-            " --log FILE; without any of these, 'kquota record' and 'kquota audit' tell who is throttled",
+            hint="--metrics URL for each broker, which is the page of its JMX exporter, or --prometheus URL; top also"
+            " takes --log FILE; without any of these, 'kquota record' and 'kquota audit' tell who is throttled",
         )
     if prometheus is not None:
         return Prometheus(prometheus, matchers)

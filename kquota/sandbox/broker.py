@@ -148,7 +148,11 @@ def _jars() -> str:
         return f"{jars}/*"
     # The binding of slf4j 1.7 to log4j 2: Kafka leaves it to its distribution.
     wanted = [f"org.apache.kafka:kafka_2.13:{KAFKA}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"]
-    return f"{maven.retrieve(_cache() / f'kafka-{KAFKA}', wanted)}/*"
+    try:
+        return f"{maven.retrieve(_cache() / f'kafka-{KAFKA}', wanted)}/*"
+    except MissingDependency as error:
+        hint = f"{error.hint}; without --broker, the sandbox is a ZooKeeper, and needs no Maven"
+        raise MissingDependency(error.message, hint=hint) from None
 
 
 def _cache() -> Path:

@@ -212,6 +212,10 @@ def test_without_a_file_nothing_changes(kquota: Kquota) -> None:
     assert "no cluster given: use --bootstrap-server" in lost.err
     assert "KQUOTA_ZOOKEEPER" in lost.err
 
+    kquota("config", "set-context", "dev", "--zookeeper", "zk:1")
+    for command in ("describe", "watch", "config view"):
+        assert "config.yaml: dev ('kquota config use-context NAME')" in kquota(*command.split()).err
+
 
 def contexts_of(kquota: Kquota) -> tuple[str | None, dict[str, dict[str, Any]]]:
     """The current context and all contexts, as `get-contexts` prints them."""

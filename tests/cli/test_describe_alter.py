@@ -232,6 +232,8 @@ def test_who_sets_what_governs_nobody_is_asked_and_learns_of_the_remedy(kquota: 
     assert refused.code == 8
     assert "--user-defaults --client etl, which does not reach user=alice" in refused.complaint
     assert "use --yes or --force if you mean it [unreachable]" in refused.complaint
+    both = kquota(*alter, "--user", "User:a", "--user", "a,b").complaint
+    assert "(and 1 more) (use --force if you mean it [user-prefix, doubtful-name])" in both
     assert kquota(*alter, "--client", "etl", "--yes").code == 0
     pair = "user=<default>,client-id=etl: producer_byte_rate"
     said = f"{pair} does not reach user=alice\n{pair} was 50 kB/s before, by user=<default>\n"

@@ -96,6 +96,14 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert version in java()[1]
 
 
+def test_maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox's broker wants it, so that a host without it is told why, and not warned."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (maven,) = [check for check in doctor.check_installation() if check.subject == "Maven"]
+    assert maven.state is State.OK
+    assert maven.message.startswith("there is no mvn on the PATH; 'kquota sandbox start --broker' gets Kafka by it")
+
+
 def test_every_extra_is_checked() -> None:
     """The table of extras is that of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -40,6 +40,9 @@ def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
         ("alter --default", "Did you mean '--ip-defaults' or '--user-defaults'?"),
         ("alter --producer-byte-rate 5MB", "Did you mean: --add-config producer_byte_rate=VALUE"),
         ("audit --follow", "'kquota follow' is a command of its own"),
+        ("describe -b broker:9092", "Did you mean '--bootstrap-server'?"),
+        ("plan q.yaml --detailed-exitcode", "Did you mean '--exit-code'?"),
+        ("probe produce --for 5s", "Did you mean '--duration'?"),
     ],
 )
 def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:

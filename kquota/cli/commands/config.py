@@ -201,6 +201,8 @@ def view(
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, effective = given.in_effect()
     place = config_path()
+    if not any(effective[address].value for address in contexts.ADDRESSES):
+        note(f"no cluster is named{contexts.choices()}")
     settings = (*effective.values(), *contexts.of_writes(given.both()))
     shown = [(setting.name.replace("_", "-"), setting) for setting in settings if setting.value is not None]
 

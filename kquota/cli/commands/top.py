@@ -22,6 +22,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, keys, params, session
 from kquota.cli import live as watched
 from kquota.cli.board import Board, Row
+from kquota.cli.contexts import requiring_reason
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import choice, count, flag, group, lasting, value, values
@@ -192,7 +193,9 @@ class _Screen:
     def explained(self, uses: Sequence[Use], seen: Seen) -> Iterator[str]:
         """What is known about one counter, a line each."""
         explanation = explain(uses, seen, self.watching.source, self.watching.brokers)
-        return _explanation(explanation, cluster_words(self.cluster.access))
+        access = self.cluster.access
+        why = () if access is None or requiring_reason(access) is None else ("-m", "WHY")
+        return _explanation(explanation, (*cluster_words(access), *why))
 
     def look(self, *, patient: bool = False) -> View:
         """One look as an answer."""
