@@ -81,7 +81,7 @@ class Client:
         topic = wire.ProduceTopic(self.partition.topic, [wire.ProducePartition(self.partition.number, batch)])
         request = wire.ProduceRequest(None, _BY_ALL, _ACKNOWLEDGED_MS, [topic])
         while self._is_due(size + _OVERHEAD):
-            exchange, answer = self._ask("Produce", request, lambda sent, received: sent)
+            exchange, answer = self._ask(wire.ProduceResponse, request, lambda sent, received: sent)
             self.pace.spent += exchange.charge
             self._checked(answer)
 
@@ -98,7 +98,7 @@ class Client:
             topics = [wire.FetchTopic(self.partition.topic, [part])]
             request = wire.FetchRequest(_CLIENT, _FETCH_WAIT_MS, 1, size, 0, _NO_SESSION, _EPOCH_OF_NONE, topics)
             # A quota charges the body and 4 bytes: the frame with its correlation id has as many.
-            exchange, answer = self._ask("Fetch", request, lambda sent, received: received)
+            exchange, answer = self._ask(wire.FetchResponse, request, lambda sent, received: received)
             self.pace.spent += exchange.charge
             largest = max(largest, exchange.charge)
             if exchange.throttle_ms > 0 and not answer.topics:
@@ -123,7 +123,7 @@ class Client:
         asked = wire.ListOffsetsPartition(self.partition.number, timestamp)
         request = wire.ListOffsetsRequest(_CLIENT, 0, [wire.ListOffsetsTopic(self.partition.topic, [asked])])
         if measured:
-            _, answer = self._ask("ListOffsets", request, lambda sent, received: 0)
+            _, answer = self._ask(wire.ListOffsetsResponse, request, lambda sent, received: 0)
         else:
             (answer,) = self.connection.ask([request], wire.ListOffsetsResponse, Deadline(self.timeout_s))
         return int(self._checked(answer).offset)
@@ -139,14 +139,10 @@ class Client:
             time.sleep(min(wait_s, self.pace.left_s()))
         return False
 
-    def _ask(self, api: str, request: Any, charge: Callable[[int, int], int]) -> tuple[Exchange, Any]:
+    def _ask(self, kind: type, request: Any, charge: Callable[[int, int], int]) -> tuple[Exchange, Any]:
         """The exchange, whose charge is of the bytes sent and received, and the answer."""
-        kind = wire.MESSAGES[f"{api}Response"]
         measured = self.connection.measured(request, kind, Deadline(self.timeout_s))
         exchange = Exchange(
-            api,
-            measured.version,
-            measured.correlation_id,
             measured.sent_ms,
             measured.answered_ms,
             charge(measured.sent_bytes, measured.received_bytes),

@@ -1,9 +1,7 @@
 """One probe of a live broker: prepared, run, cleaned up, and compared with the prediction, whatever ended it."""
 
 import contextlib
-import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -45,9 +43,8 @@ EndedBy = Literal["duration", "bound", "interrupt"]
 class ProbeRequest:
     """What is sent, by whom, and to what.
 
-    `user` is whom the broker takes us for where the login does not say. `request_log` is the broker's JSON request log,
-    for the thread time of a request probe. Raises InputError for what does not go together, Refused for Kafka's own
-    topics.
+    `user` is whom the broker takes us for where the login does not say. Raises InputError for what does not go
+    together, Refused for Kafka's own topics.
     """
 
     kind: Probe
@@ -57,7 +54,6 @@ class ProbeRequest:
     user: str | None = None
     partition: int = 0
     create_topic: bool = False
-    request_log: Path | None = None
     facts: BrokerFacts = field(default_factory=BrokerFacts)
     timeout_s: float = 10.0
     quotas: QuotaSnapshot | None = None
@@ -133,7 +129,6 @@ def probe(
     create_topic: bool = False,
     client_id: str = "kquota-probe",
     user: str | None = None,
-    request_log: Path | str | None = None,
     kafka_version: str = "4.0",
     server_properties: Path | str | None = None,
     timeout_s: float = 10.0,
@@ -168,8 +163,7 @@ def probe(
         raise InputError("no brokers: give bootstrap_server, or a context that has it")
     login = replace(access, command_config=access.command_config if command_config is None else Path(command_config))
     facts = BrokerFacts(kafka_version, server_properties)
-    log = None if request_log is None else Path(request_log)
-    request = ProbeRequest(kind, load, topic or "", client_id, user, partition, create_topic, log, facts, timeout_s)
+    request = ProbeRequest(kind, load, topic or "", client_id, user, partition, create_topic, facts, timeout_s)
     return run(request, access.bootstrap_server, security or login.kafka_security(), listener)
 
 
@@ -233,11 +227,9 @@ class _Run:
                     except KquotaError as error:
                         left = (request.topic,)
                         self._listener.warn(f"not deleted: {request.topic}: {error.message}")
-        log = request.request_log
-        handled = None if log is None else handler_ms(log, request.client_id, self._exchanges)
         lasted_s = (ended_ms - self._exchanges[0].sent_ms) / 1000 if self._exchanges else 0.0
         load = replace(request.load, duration_s=min(request.load.duration_s, lasted_s))
-        comparison = compare(request.kind, self._exchanges, limits, load, handled)
+        comparison = compare(request.kind, self._exchanges, limits, load)
         due = load.rate * (load.duration_s - comparison.observed.total_ms / 1000)
         if comparison.charged + load.size < 0.9 * due:
             self._listener.warn(
@@ -324,34 +316,3 @@ class _Run:
             raise Unreachable(f"lost Kafka at {partition.address}: {lost.why}", hint=lost.hint) from None
         else:
             self._ended_by = "bound" if pace.exhausted else "duration"
-
-
-def handler_ms(path: Path, client_id: str, exchanges: Sequence[Exchange]) -> list[float]:
-    """The `localTimeMs` of each exchange; 0 for one that is not in the log.
-
-    A log may hold several runs: of lines with the same client-id, version and correlation id the last one counts.
-    Raises InputError for a file that cannot be read, and for one that has none of the requests.
-    """
-    local_ms: dict[tuple[str, int, int], float] = {}
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                if client_id not in line:
-                    continue
-                try:
-                    entry = json.loads(line[line.index("{") : line.rindex("}") + 1])
-                    header = entry["requestHeader"]
-                    if header["clientId"] == client_id:
-                        name = header["requestApiKeyName"].replace("_", "").lower()
-                        key = (name, header["requestApiVersion"], header["correlationId"])
-                        local_ms[key] = float(entry["localTimeMs"])
-                except (ValueError, KeyError, TypeError):
-                    continue
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    times = [local_ms.get((exchange.api.lower(), exchange.version, exchange.correlation_id)) for exchange in exchanges]
-    if exchanges and not any(times):
-        raise InputError(
-            f"{path} has no request of the probe", hint="the broker's logger kafka.request.logger has to be at DEBUG"
-        )
-    return [time or 0.0 for time in times]

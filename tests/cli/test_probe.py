@@ -75,7 +75,7 @@ def test_a_broker_throttles_as_predicted(broker: KafkaBroker, case: Case) -> Non
     before = topics(broker)
     # On a machine that is busy with something else, seconds are too few to offer more than the limit: then minutes.
     for seconds in (SECONDS, 60, 240):
-        document = run(broker, case, seconds, with_log=True)
+        document = run(broker, case, seconds)
         observed = document["observed"]["throttle_time_ms"]
         if observed > 500:
             break

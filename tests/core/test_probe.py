@@ -30,7 +30,7 @@ def test_a_client_that_waits_out_its_throttles_is_predicted_to_the_ms(probe: Pro
     for _ in range(80):
         delay = max(charge(now, 5_000).throttle_ms, 0)
         size = 16 if delay and probe is Probe.FETCH else 5_000
-        exchanges.append(Exchange(probe.value, 16, 1, now - 1, now, size, delay))
+        exchanges.append(Exchange(now - 1, now, size, delay))
         now += delay + 3
 
     result = compare(probe, exchanges, limits(10_000), load_of(exchanges))
@@ -50,7 +50,7 @@ def test_a_slow_first_answer_is_in_the_range(part: float) -> None:
         took = 900.0 if index == 0 else 6.0
         charged = now + part * took
         delay = sensor.produce(int(charged), 45_000 if index else 4_000_000).throttle_ms
-        exchanges.append(Exchange("Produce", 10, index, now, now + took, 45_000 if index else 4_000_000, delay))
+        exchanges.append(Exchange(now, now + took, 45_000 if index else 4_000_000, delay))
         now += took + delay + 40
 
     result = compare(Probe.PRODUCE, exchanges, limits(500_000), load_of(exchanges))
@@ -71,7 +71,7 @@ def test_a_busy_machine_is_predicted(probe: Probe, limit: int, size: int, rate: 
         took = chance.lognormvariate(1, 1)
         delay = max(charge(int(sent + chance.random() * took), size).throttle_ms, 0)
         is_taken_back = probe is Probe.FETCH and delay > 0
-        exchanges.append(Exchange(probe.value, 1, 1, sent, sent + took, 16 if is_taken_back else size, delay))
+        exchanges.append(Exchange(sent, sent + took, 16 if is_taken_back else size, delay))
         spent += 0 if is_taken_back else size
         now = sent + took + delay
 
@@ -90,7 +90,7 @@ def test_another_client_in_the_counter_is_no_prediction(probe: Probe) -> None:
         sent = max(now, T0 + spent / 100)  # 100 kB/s
         delay = 900 if len(exchanges) % 2 else 0
         charge = 16 if delay and probe is Probe.FETCH else 10_000
-        exchanges.append(Exchange(probe.value, 1, 1, sent, sent + 3, charge, delay))
+        exchanges.append(Exchange(sent, sent + 3, charge, delay))
         spent += charge
         now = sent + 3 + delay
 
@@ -100,14 +100,14 @@ def test_another_client_in_the_counter_is_no_prediction(probe: Probe) -> None:
 
 
 def test_thread_time_is_a_range_that_leaves_out_the_time_while_muted() -> None:
-    slow = [Exchange("ListOffsets", 7, n, T0 + 1000 * n, T0 + 1000 * n + 200, 0) for n in range(10)]
-    result = compare(Probe.REQUEST, slow, limits(10), load_of(slow, rate=1), [10.0] * 10)
+    slow = [Exchange(T0 + 1000 * n, T0 + 1000 * n + 200, 0) for n in range(10)]
+    result = compare(Probe.REQUEST, slow, limits(10), load_of(slow, rate=1))
     assert result.least.total_ms == 0
     assert result.most.longest_ms == 1000  # 2 s of 10 s are 20 %
 
     # The answer that came 100 ms after the throttle was over took 100 ms at most, whenever its request was sent.
-    throttled = [*slow[:-1], Exchange("ListOffsets", 7, 9, T0 + 9000, T0 + 9200, 0, throttle_ms=1500)]
-    early, late = ([*throttled, Exchange("ListOffsets", 7, 10, T0 + sent, T0 + 10_800, 0)] for sent in (9_300, 10_700))
+    throttled = [*slow[:-1], Exchange(T0 + 9000, T0 + 9200, 0, throttle_ms=1500)]
+    early, late = ([*throttled, Exchange(T0 + sent, T0 + 10_800, 0)] for sent in (9_300, 10_700))
     load = load_of(late, rate=1)
     assert compare(Probe.REQUEST, early, limits(18), load) == compare(Probe.REQUEST, late, limits(18), load)
 

@@ -102,11 +102,9 @@ def command_line(broker: KafkaBroker, case: Case, seconds: float) -> list[str]:
     return [*command, "--bootstrap-server", broker.bootstrap]
 
 
-def run(broker: KafkaBroker, case: Case, seconds: float, *, with_log: bool = False) -> dict[str, Any]:
+def run(broker: KafkaBroker, case: Case, seconds: float) -> dict[str, Any]:
     """The document of one probe under its quota, which is taken away again."""
     command = command_line(broker, case, seconds)
-    if with_log and case.probe == "request":
-        command += ["--request-log", str(broker.request_log)]
     with limited(broker, case):
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
     assert done.returncode == 0, done.stderr
@@ -144,7 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     with KafkaBroker(settings=AT_ONCE, heap="1g") as broker:
         fill(broker)
         for case in CASES:
-            print(row(case, run(broker, case, seconds, with_log=True)), flush=True)
+            print(row(case, run(broker, case, seconds)), flush=True)
     return 0
 
 

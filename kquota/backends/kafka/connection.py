@@ -87,8 +87,6 @@ class Measured(NamedTuple):
     """An answer, and what a probe measures: the bytes of both frames, and ms since the epoch."""
 
     answer: Any
-    version: int
-    correlation_id: int
     sent_bytes: int
     received_bytes: int
     sent_ms: float
@@ -192,7 +190,7 @@ class Connection:
         sent_s = time.time()
         self._send(frame, deadline)
         answer, size = self._receive(kind, version, correlation_id, deadline)
-        return Measured(answer, version, correlation_id, len(frame), size, sent_s * 1000, time.time() * 1000)
+        return Measured(answer, len(frame), size, sent_s * 1000, time.time() * 1000)
 
     # Opening
 

@@ -46,7 +46,6 @@ def command(
     max_bytes: str = value("SIZE", "Never produce or fetch more.", default="100MB"),
     max_count: int = count("Never more requests.", default=10_000, metavar=None),
     max_duration: int = lasting("Never take longer.", default="5m"),
-    request_log: Path | None = path("The broker's own JSON request log, for the thread time of a request probe."),
     quotas: Path | None = path("The quotas, where the probe's login may not read the cluster's."),
     admin_config: Path | None = path(
         "The client.properties of an administrator, who reads the quotas; the probe uses --command-config."
@@ -65,7 +64,7 @@ def command(
     The prediction takes the counter to be idle at the start, and nobody else's: wait for quota.window.num windows
     between two probes. What it takes of the run are sizes, and how long the client and the answers took; not the
     broker's throttle times. Only the broker knows what thread time a request took; a request probe predicts a range,
-    from the handler time in --request-log (else from nothing) to the time until the answer.
+    from nothing to the time until the answer.
 
     Topics whose names begin with __ are never touched. The topic of --create-topic is deleted, also after Ctrl-C or
     SIGTERM, which still print what was seen. A fetch probe reads from the beginning and again from there; it joins no
@@ -75,7 +74,7 @@ def command(
     Examples:
       kquota probe produce --topic load --rate 500kB --duration 1m --bootstrap-server localhost:9092
       kquota probe fetch --topic load --command-config alice.properties --admin-config admin.properties
-      kquota probe request --topic load --rate 100 --request-log kafka-request.log
+      kquota probe request --topic load --rate 100
     """
     check_sorting(_COLUMNS if output == "table" else [name for name, _ in paths(_CSV)])
     kind = Probe(probe)
@@ -97,7 +96,6 @@ def command(
         user,
         partition,
         create_topic,
-        request_log,
         facts,
         access.timeout_s,
         None if quotas is None else session.load_quotas_file(quotas),
@@ -150,7 +148,6 @@ def _check(kind: Probe) -> None:
     """Raises click.UsageError for options that do not go together."""
     for name, allowed in {
         "create_topic": ("produce", "request"),
-        "request_log": ("request",),
         "size": ("produce", "fetch"),
         "max_bytes": ("produce", "fetch"),
         "max_count": ("request",),

@@ -69,10 +69,6 @@ class Load:
 class Exchange:
     """A request and its answer."""
 
-    api: str
-    """The name of the message, such as `Produce`."""
-    version: int
-    correlation_id: int
     sent_ms: float
     answered_ms: float
     charge: int
@@ -157,19 +153,14 @@ class Limits:
     generation: Generation
 
 
-def compare(
-    probe: Probe, exchanges: Sequence[Exchange], limits: Limits, load: Load, handler_ms: Sequence[float] | None = None
-) -> Comparison:
+def compare(probe: Probe, exchanges: Sequence[Exchange], limits: Limits, load: Load) -> Comparison:
     """The throttling of a run beside what is predicted for its load, as long as it lasted.
 
-    `handler_ms` is the request-handler time of each exchange where a broker's request log has it. Thread time is at
-    most the time to the answer, and at least the handler time: the log says nothing of network threads. Without a log
-    it may be none.
+    Thread time is at most the time to the answer, and may be none.
     """
-    steps = _steps(probe, exchanges, load, handler_ms or [0.0] * len(exchanges))
+    steps = _steps(probe, exchanges, load)
     if probe is Probe.REQUEST:
-        most = [step._replace(charge=max(1e6 * step.took_ms, step.charge)) for step in steps]
-        runs = [_played(probe, charged, limits, load, (1.0, 1.0)) for charged in (steps, most)]
+        runs = [[], _played(probe, steps, limits, load, (1.0, 1.0))]
     else:
         runs = [_played(probe, steps, limits, load, parts) for parts in product(_PARTS, _PARTS)]
     columns = [*zip(*(astuple(Throttling.of(run)) for run in runs), strict=True)]
@@ -193,24 +184,25 @@ class _Step(NamedTuple):
     size: int
     """Bytes, or one request."""
     charge: float
-    """Bytes, or ns of thread time."""
+    """Bytes, or ns of thread time at most."""
     late_ms: float
     """From when it was due until it was sent."""
     took_ms: float
     """From when it was sent, and the channel was open, to the answer."""
 
 
-def _steps(probe: Probe, exchanges: Sequence[Exchange], load: Load, handler_ms: Sequence[float]) -> list[_Step]:
+def _steps(probe: Probe, exchanges: Sequence[Exchange], load: Load) -> list[_Step]:
     """The requests of a run. A throttled fetch comes empty: what it would have brought comes with its retry."""
     steps: list[_Step] = []
     spent, free_ms = 0, exchanges[0].sent_ms if exchanges else 0.0
-    for exchange, handled in zip(exchanges, handler_ms, strict=True):
+    for exchange in exchanges:
         due_ms = max(free_ms, exchanges[0].sent_ms + 1000 * spent / load.rate)
         sent_ms = max(exchange.sent_ms, free_ms)
         free_ms = exchange.answered_ms + exchange.throttle_ms
         if probe is not Probe.FETCH or exchange.throttle_ms <= 0:
-            size, charge = (1, 1e6 * handled) if probe is Probe.REQUEST else (exchange.charge, float(exchange.charge))
-            steps.append(_Step(size, charge, max(sent_ms - due_ms, 0.0), exchange.answered_ms - sent_ms))
+            took_ms = exchange.answered_ms - sent_ms
+            size, charge = (1, 1e6 * took_ms) if probe is Probe.REQUEST else (exchange.charge, float(exchange.charge))
+            steps.append(_Step(size, charge, max(sent_ms - due_ms, 0.0), took_ms))
             spent += size
     return steps
 
