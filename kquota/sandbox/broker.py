@@ -6,6 +6,7 @@ import re
 import subprocess
 import uuid
 from collections.abc import Collection, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from kquota.access import Access, xdg_directory
@@ -19,24 +20,6 @@ KAFKA = "4.4.0"
 """The release whose jars Maven retrieves."""
 _EXPORTER = "1.0.1"
 _FORMAT_TIMEOUT_S = 60
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {folder}/kafka-request.log
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [%d{{yyyy-MM-dd HH:mm:ss,SSSSSS}}] %p %m (%c)%n
-appender.server.type = Console
-appender.server.name = server
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-logger.request.level = warn
-logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
-"""
 _LISTENERS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "SASL_PLAINTEXT": "SASL_PLAINTEXT"}
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _CLIENTS = "clients"
@@ -87,7 +70,8 @@ class Broker(Server):
         }
         properties = folder / self.config_file
         write_config(properties, settings)
-        (folder / "log4j2.properties").write_text(_LOG4J2.format(folder=folder.as_posix()), encoding="utf-8")
+        logging = (files("kquota.sandbox") / "log4j2.properties").read_text(encoding="utf-8")
+        (folder / "log4j2.properties").write_text(logging.replace("{folder}", folder.as_posix()), encoding="utf-8")
         jvm = [*JVM_FLAGS, "-Xmx512m", f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp", _jars()]
         if _cluster_id(folder) is None:
             # Kafka's tools take an id with a leading hyphen for an option.
