@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from kquota.backends import jaas, stores
 from kquota.backends.addresses import PROTOCOLS
 from kquota.backends.kafka import KafkaSecurity
-from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer
 from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sasl, Scram
 from kquota.backends.properties import LARGEST, read_properties, resolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
@@ -150,7 +150,6 @@ _HANDLER, _RETRIEVER = "sasl.login.callback.handler.class", "sasl.oauthbearer.jw
 _HANDLERS = (
     f"{_OAUTH}OAuthBearerLoginCallbackHandler",
     f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",
-    f"{_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
 )
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 _RETRIEVERS = tuple(f"{_OAUTH}{name}JwtRetriever" for name in ("Default", "ClientCredentials", "File"))
@@ -236,10 +235,9 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str], file: Path
             )
     url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
     if not url:
-        if handler and handler != _HANDLERS[-1]:
-            raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
-        return _unsecured(options, file)
-    extensions = _prefixed(options, "extension_")
+        raise InputError(f"{file}: sasl.oauthbearer.token.endpoint.url is missing")
+    prefix = "extension_"
+    extensions = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
     if local := re.fullmatch(r"file:(?://[^/]*)?(/.*)", url, re.IGNORECASE):
         return OAuthBearer(FileToken(Path(unquote(local[1]))), extensions)
     return OAuthBearer(_client_credentials(url, properties, options, file, ask), extensions)
@@ -264,28 +262,3 @@ def _client_credentials(
         # As in Kafka, the stores for the endpoint are options of the login module, apart from those for brokers.
         tls=stores.tls_of(options, "ssl.", f"{file}: sasl.jaas.config", ask),
     )
-
-
-def _unsecured(options: Mapping[str, str], file: Path) -> Sasl:
-    """What Kafka's login for tests makes: claims as texts, numbers and lists that begin with what separates them."""
-    prefix = "unsecuredLogin"
-    principal = options.get(f"{prefix}PrincipalClaimName", "sub")
-    claims: dict[str, str | float | list[str]] = {**_prefixed(options, f"{prefix}StringClaim_")}
-    try:
-        claims |= {name: float(text) for name, text in _prefixed(options, f"{prefix}NumberClaim_").items()}
-        lifetime = float(options.get(f"{prefix}LifetimeSeconds", "3600"))
-    except ValueError:
-        raise InputError(f"{file}: sasl.jaas.config has a number that is none") from None
-    for name, text in _prefixed(options, f"{prefix}ListClaim_").items():
-        claims[name] = text[1:].split(text[0]) if text and not text[0].isalnum() else [text]
-    if not claims.get(principal):
-        raise InputError(
-            f"{file}: sasl.jaas.config says neither where a token is from nor whom an unsecured one is for",
-            hint=f"set sasl.oauthbearer.token.endpoint.url; or {prefix}StringClaim_{principal} in test clusters",
-        )
-    return OAuthBearer(UnsecuredToken(claims, principal, lifetime), _prefixed(options, f"{prefix}Extension_"))
-
-
-def _prefixed(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The options whose names begin so, without that."""
-    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}

@@ -133,7 +133,6 @@ class Cluster:
 @pytest.fixture(scope="package")
 def cluster(certificates: Certificates, authorization_server: AuthorizationServer) -> Iterator[Cluster]:
     """Everybody may do nothing, but for the super users; carol has SCRAM credentials, bob may describe."""
-    bearer = f"{BEARER}LoginModule required"
     listeners = [
         Listener("TLS", "SSL"),
         Listener("MTLS", "SSL", {"ssl.client.auth": "required"}),
@@ -146,19 +145,11 @@ def cluster(certificates: Certificates, authorization_server: AuthorizationServe
             },
         ),
         Listener(
-            "UNSECURED",
-            "SASL_PLAINTEXT",
-            {
-                "sasl.enabled.mechanisms": "OAUTHBEARER",
-                "oauthbearer.sasl.jaas.config": f'{bearer} unsecuredLoginStringClaim_sub="broker";',
-            },
-        ),
-        Listener(
             "OIDC",
             "SASL_SSL",
             {
                 "sasl.enabled.mechanisms": "OAUTHBEARER",
-                "oauthbearer.sasl.jaas.config": f"{bearer};",
+                "oauthbearer.sasl.jaas.config": f"{BEARER}LoginModule required;",
                 "oauthbearer.sasl.server.callback.handler.class": f"{BEARER}ValidatorCallbackHandler",
                 "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": authorization_server.jwks.as_uri(),
                 # Kafka 4.4 asks for an audience and an issuer, or for these.

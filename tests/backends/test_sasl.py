@@ -1,7 +1,6 @@
 """SASL mechanisms: what properties say of them, and the bytes of each conversation."""
 
 import base64
-import json
 import sys
 import types
 from collections.abc import Generator
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from kquota.backends.clientprops import kafka_security
-from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer, UnsecuredToken
+from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer
 from kquota.backends.kafka.security import Kerberos, Sasl
 from kquota.errors import InputError, Unauthorized, Unreachable
 from tests.support.certificates import authority, tls_from_files
@@ -77,24 +76,6 @@ def test_extensions_that_cannot_be_sent(extension: dict[str, str]) -> None:
         OAuthBearer(Fixed("token"), extension)
 
 
-def test_unsecured_tokens_are_those_of_kafkas_login(tmp_path: Path) -> None:
-    jaas = (
-        f'{BEARER} required unsecuredLoginPrincipalClaimName="user" unsecuredLoginStringClaim_user="alice" '
-        'unsecuredLoginNumberClaim_level="2.5" unsecuredLoginListClaim_groups="|a|b" '
-        'unsecuredLoginLifetimeSeconds="60" unsecuredLoginExtension_traceId="1";'
-    )
-    sasl = sasl_of(tmp_path, "OAUTHBEARER", f"sasl.jaas.config={jaas}")
-    claims: dict[str, str | float | list[str]] = {"user": "alice", "level": 2.5, "groups": ["a", "b"]}
-    source = UnsecuredToken(claims, "user", 60)
-    assert sasl == OAuthBearer(source, {"traceId": "1"})
-    assert sasl.who == "as 'alice' with an unsecured token"
-    head, body, signature = source.token("host", 1).split(".")
-    said = json.loads(base64.urlsafe_b64decode(body + "=="))
-    assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "none"}
-    assert said.pop("exp") - said.pop("iat") == pytest.approx(60)
-    assert (said, signature) == (claims, "")
-
-
 def test_a_token_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a token"
     path.write_text("a.b.c\n")
@@ -132,9 +113,8 @@ def test_the_client_of_a_token_endpoint(tmp_path: Path, newer: bool) -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ((), "neither where a token is from nor whom an unsecured one is for"),
+        ((), "endpoint.url is missing"),
         (("sasl.oauthbearer.token.endpoint.url=http://idp/",), "the client of the token endpoint is missing"),
-        ((f"sasl.login.callback.handler.class={OAUTH}OAuthBearerLoginCallbackHandler",), "endpoint.url is missing"),
         (("sasl.login.callback.handler.class=com.example.Login",), "com.example.Login is not supported"),
         ((f"sasl.oauthbearer.jwt.retriever.class={OAUTH}JwtBearerJwtRetriever",), "JwtBearerJwtRetriever is not supp"),
         (

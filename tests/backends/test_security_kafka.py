@@ -30,7 +30,7 @@ from tests.backends.secured_cli import ROOT, TIMEOUT_S, WRONG, failed, kquota, o
 from tests.brokers.kafka import VERSION, password_of
 from tests.differential.config_command import ConfigCommand
 from tests.support.certificates import tls_from_files
-from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer
+from tests.support.oauth import CLIENT_ID, CLIENT_SECRET, AuthorizationServer, unsigned
 from tests.support.waiting import until
 
 
@@ -66,11 +66,11 @@ class Scene:
     def mtls(self, *lines: str) -> str:
         return "security.protocol=SSL\n" + "".join(lines)
 
-    def bearer(self, options: str = "", url: str = "", protocol: str = "SASL_SSL") -> str:
+    def bearer(self, options: str, url: str) -> str:
         handler = f"sasl.login.callback.handler.class={BEARER}LoginCallbackHandler"
-        endpoint = f"{handler}\nsasl.oauthbearer.token.endpoint.url={url}\n" if url else ""
+        endpoint = f"{handler}\nsasl.oauthbearer.token.endpoint.url={url}\n"
         return (
-            f"security.protocol={protocol}\nsasl.mechanism=OAUTHBEARER\n{endpoint}"
+            f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n{endpoint}"
             f"sasl.jaas.config={BEARER}LoginModule required {options};\n"
         )
 
@@ -131,10 +131,6 @@ WORKS: dict[str, tuple[str, Callable[[Scene], str]]] = {
         ),
     ),
     "PEM text": ("MTLS", lambda scene: scene.mtls(scene.pem_text())),
-    "unsecured token": (
-        "UNSECURED",
-        lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"', protocol="SASL_PLAINTEXT"),
-    ),
     "token endpoint": (
         "OIDC",
         lambda scene: (
@@ -165,7 +161,7 @@ def test_it_works(scene: Scene, kafka: KafkaBackend, tmp_path: Path, kind: str) 
     assert "2048" in described.out
 
 
-@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file", "unsecured token"])
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12", "PEM text", "token endpoint", "token file"])
 def test_kafkas_own_tool_reads_the_same_file(own_tool: tuple[Scene, ConfigCommand], tmp_path: Path, kind: str) -> None:
     """The files of these tests are those of Java's tools."""
     scene, tool = own_tool
@@ -204,11 +200,14 @@ FAILS: dict[str, tuple[tuple[str, Callable[[Scene], str]], tuple[int, str]]] = {
         (5, "invalid_token"),
     ),
     "token that nobody signed": (
-        ("OIDC", lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="service"') + scene.trust()),
+        ("OIDC", lambda scene: scene.bearer("", scene.token(unsigned("service"))) + scene.trust()),
         (5, "invalid_token"),
     ),
     "token without permission": (
-        ("UNSECURED", lambda scene: scene.bearer('unsecuredLoginStringClaim_sub="alice"', protocol="SASL_PLAINTEXT")),
+        (
+            "OIDC",
+            lambda scene: scene.bearer("", scene.token(scene.authorization_server.token("alice"))) + scene.trust(),
+        ),
         (5, "CLUSTER_AUTHORIZATION_FAILED"),
     ),
     "no permission": (("SASL_PLAINTEXT", lambda scene: scene.plain("alice")), (5, "CLUSTER_AUTHORIZATION_FAILED")),

@@ -91,8 +91,6 @@ def echo() -> Iterator[str]:
         "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
         f"sasl.jaas.config={OAUTH} required clientId=a clientSecret={SECRET};\n"
         f"sasl.oauthbearer.token.endpoint.url=ftp://alice:{SECRET}@idp?{SECRET}\n",
-        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
-        f"sasl.jaas.config={OAUTH} required unsecuredLoginNumberClaim_x={SECRET};\n",
         f"security.protocol=SSL\nssl.truststore.location=quotas.json\nssl.truststore.password={SECRET}\n",
         f"security.protocol=SSL\nssl.keystore.location=store.pem\nssl.keystore.password={SECRET}\n"
         f"ssl.key.password={SECRET}\n",

@@ -1,13 +1,12 @@
-"""OAUTHBEARER (RFC 7628, KIP-255) and where its tokens are from: a token endpoint (KIP-768), a file, AWS, or nobody.
+"""OAUTHBEARER (RFC 7628, KIP-255) and where its tokens are from: a token endpoint (KIP-768), a file, or AWS.
 
-As `OAuthBearerSaslClient`, `DefaultJwtRetriever` and `OAuthBearerUnsecuredLoginCallbackHandler` of Kafka.
+As `OAuthBearerSaslClient` and `DefaultJwtRetriever` of Kafka.
 """
 
 import base64
 import json
 import os
 import re
-import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,24 +75,6 @@ class FileToken:
 
     def token(self, host: str, timeout_s: float) -> str:
         return read_text(self.path, _LARGEST_ANSWER).strip()
-
-
-@dataclass(frozen=True)
-class UnsecuredToken:
-    """A token that nobody signed, for listeners of test clusters; valid for `lifetime_s` seconds from now."""
-
-    claims: Mapping[str, str | float | list[str]]
-    principal_claim: str = "sub"
-    lifetime_s: float = 3600.0
-
-    def __str__(self) -> str:
-        return f"as {self.claims.get(self.principal_claim)!r} with an unsecured token"
-
-    def token(self, host: str, timeout_s: float) -> str:
-        now = time.time()
-        claims = {"iat": round(now, 3), "exp": round(now + self.lifetime_s, 3), **self.claims}
-        parts = (json.dumps(part, ensure_ascii=False).encode() for part in ({"alg": "none"}, claims))
-        return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), ""])
 
 
 @dataclass(frozen=True)
