@@ -405,6 +405,14 @@ def test_a_date_that_never_changes_is_no_time(tmp_path: Path, date: str) -> None
         audit(written(tmp_path, lines))
 
 
+def test_a_burst_within_a_second_has_one_time_where_times_are_seconds(tmp_path: Path) -> None:
+    """A client with 30 requests in a second had its log refused, as of a date that is not the time."""
+    burst = [log_line(n, "slow", client=50003).replace(f":{20 + n // 120:02}:", ":20:") for n in range(30)]
+    burst = [re.sub(r"10:[0-9:]+,[0-9]+", "10:20:07", line, count=1) for line in burst]
+    lines = [re.sub(r",[0-9]{3}\]", "]", line) for line in whole_log()]
+    assert verdicts(audit(written(tmp_path, [*lines, *burst]))) == WHOLE
+
+
 def test_a_clock_of_half_a_day_is_refused(tmp_path: Path) -> None:
     """Its pattern has `hh` in the place of `HH`. The requests of two halves of a day were at one time."""
     lines = [

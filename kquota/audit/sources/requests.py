@@ -233,9 +233,7 @@ class Requests:
         connection, number, own, _, time_ms = columns.T
         if lacking := missing(connection, number, own == 1):
             yield from gap(f"{path} {time_ms.min()}", lacking, lacking + len(columns))
-        # A burst may have one time by chance.
-        is_while = len(columns) >= ENOUGH and np.ptp(time_ms) >= _WHILE_MS
-        if is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9:
+        if are_seconds(time_ms):
             yield WHOLE_SECONDS
 
     def sketch(self) -> set[str]:
@@ -268,6 +266,12 @@ def has_half_days(time_ms: Int64s) -> bool:
     return bool(is_full.any() and ((time_ms - ones) % (2 * _HALF_DAY_MS) < _HALF_DAY_MS + 2 * _NEAR_MS).all())
 
 
+def are_seconds(time_ms: Int64s) -> bool:
+    """Whether times have no ms; a burst may have one time by chance."""
+    is_while = len(time_ms) >= ENOUGH and np.ptp(time_ms) >= _WHILE_MS
+    return bool(is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9)
+
+
 def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool:
     """Whether requests have a time that is not theirs: a broker works on one request of a connection at a time."""
     order = np.argsort(connection, kind="stable")
@@ -275,7 +279,7 @@ def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool
     counts, times = np.diff(starts, append=len(order)), time_ms[order]
     span_ms = np.maximum.reduceat(times, starts) - np.minimum.reduceat(times, starts)
     used_ms, many = np.add.reduceat(request_ns[order], starts) / 1e6, counts >= ENOUGH
-    return bool((used_ms > 2 * (span_ms + 2))[many].any())
+    return bool((used_ms > 2 * (span_ms + (1000 if are_seconds(time_ms) else 2)))[many].any())
 
 
 def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
