@@ -276,6 +276,56 @@ def test_a_beginning_of_the_same_day_is_not_the_time_of_a_request(name: str) -> 
     assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        f'1x,"{{}}",{STAMP[:10]}T10:20:33.000000017Z,{STAMP}Z',
+        f'"{{}}","{MOMENT}"',
+        f"{{}}\t{STAMP}",
+        f"DEBUG {{}} (kafka.request.logger) at {STAMP}",
+    ],
+)
+@pytest.mark.parametrize("text", [one.partition("DEBUG ")[2].partition(" (")[0] for one in (line(fields()), TEXT_FORM)])
+def test_a_time_in_a_column_behind_counts_where_none_is_before(wrapped: str, text: str) -> None:
+    """Tables of viewers have their columns in any order; the log was refused. The earliest one is the request's."""
+    quoted = text.replace('"', '""') if '"{}"' in wrapped else text
+    assert parse(wrapped.format(quoted), "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+
+
+@pytest.mark.parametrize("seconds", [STAMP[:19], MOMENT // 1000])
+@pytest.mark.parametrize("ms", ["+00:00", "Z"])
+def test_of_one_second_the_time_with_ms_counts(seconds: object, ms: str) -> None:
+    """A column for partitions has whole seconds: the requests of half of each second had one time."""
+    for stamp, of in ((STAMP, ".456"), (STAMP.replace("456", "789"), ".789")):
+        text = json.dumps({"TimestampTime": seconds, "Timestamp": f"{stamp[:19]}{of}{ms}", "Body": REQUEST})
+        assert parse(text, "1", UTC).moment == pytest.approx(MOMENT + (int(of[1:]) - 456), abs=1)
+
+
+def test_a_line_of_csv_may_end_within_its_message() -> None:
+    """Google Cloud keeps the ends of lines that a container prints; each line was cut off, as it seemed."""
+    text = line(fields()).rstrip("\n")
+    first, rest = '1x,"{}\n",{}Z\n'.format(text.replace('"', '""'), STAMP).splitlines()
+    assert parse_line(f"{first}\n", "1", UTC) == parse_line(text, "1", UTC)
+    with pytest.raises(ValueError, match="not a line of a request log"):
+        parse_line(rest, "1", UTC)
+
+
+def test_a_layout_without_escapes_is_read() -> None:
+    """A pattern that writes JSON by hand has the request's quotation marks as they are."""
+    text = line(fields()).rstrip("\n").partition("DEBUG ")[2]
+    whole = f'{{"ts":"{STAMP}","level":"DEBUG","msg":"{text}"}}'
+    assert parse_line(whole, "1", UTC) == parse_line(line(fields()), "1", UTC)
+    with pytest.raises(ValueError, match="truncated"):
+        parse_line(whole.replace(text[text.index('ann"') :], ""), "1", UTC)
+
+
+def test_lines_may_end_as_on_old_macs() -> None:
+    """A spreadsheet saves a table so, and it was one line with several requests."""
+    texts = [line(fields(localTimeMs=ms)).rstrip("\n") for ms in (1.0, 2.0, 3.0)]
+    assert parted("\r".join([*texts, ""])) == [*texts, ""]
+    assert parted("\r\n".join(texts[:1])) == texts[:1]
+
+
 @pytest.mark.parametrize("name", ["time", "asked"])
 def test_of_times_that_are_days_apart_the_plain_one_counts_or_none(name: str) -> None:
     """A start, or the time of a later import, is never the request's."""

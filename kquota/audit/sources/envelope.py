@@ -13,7 +13,7 @@ from html import unescape
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kquota.audit.sources.moments import LogZone, apart_ms, epoch_ms, in_zone_of, last_moment, moment_of
+from kquota.audit.sources.moments import MILLIS, STAMP, LogZone, apart_ms, epoch_ms, in_zone_of, last_moment, moment_of
 from kquota.audit.sources.origins import NO_SIGNS, origin_in, origin_of
 
 START: Final = '{"isForwarded"'
@@ -44,7 +44,8 @@ _PAGE: Final = re.compile(r"\{&(?:amp;)*(?:quot|#34|#x22);")
 _COLOUR: Final = re.compile(r"(?:\x1b|\\+(?:x|u00)1b)\[[0-9;]*[A-Za-z]")
 """A terminal's colour, which may be quoted."""
 _ESCAPES: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
-_FIELD: Final = re.compile(r'(?<![\w"\\])"([^"]*+(?:""[^"]*+)*+)"(?![\w"])')
+_FIELD: Final = re.compile(r'(?<![\w"\\])"([^"]*+(?:""[^"]*+)*+)(?:"(?![\w"])|\n?\Z)')
+"""A field of CSV; one with the end of a line in it goes on in the next."""
 _MEANT: Final = {letter: letter for letter in "\\'\"/=]$`N"} | {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 """What a backslash and a letter mean, where a backslash does."""
 _BACKSLASHES: Final = re.compile(r"(?<!\t)\\+(?=(u[0-9a-fA-F]{4}|U000[0-9a-fA-F]|x[0-9a-fA-F]{2}|.?))")
@@ -138,6 +139,8 @@ def parted(line: str) -> list[str]:
     """The line; or where it has several requests in JSON, a line of each, with all that stands around it."""
     if max(line.count("isForwarded"), line.count(COMPLETED)) < 2:
         return [line]
+    if "\r" in line.rstrip():  # it ends lines, and is never within JSON
+        return [part for piece in line.split("\r") for part in parted(piece)]
     parts: list[str] = []
     at = behind = tries = 0
     head, is_cut = "", False
@@ -308,13 +311,15 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
     if is_bare and (moment := _nearest(text, start, zone, outer)) is not None:
         fields, end = _decoded(text, start)
         return Request(fields, "", moment, origin_of(text[:start], text[end:]))
+    is_open = False
     for opening, _ in zip(_OPENING.finditer(text, 0, mark.start() + 1), range(_TRIES), strict=False):
         try:
             value, end = _DECODE(text, opening.start())
         except json.JSONDecodeError:
             continue
-        if isinstance(value, str) and (_TAIL.search(text, end) or text.startswith('"', end)):
-            continue  # quotation marks before the text form, and in a name of it; or of CSV
+        if isinstance(value, str) and (_TAIL.search(text, end) or re.match(r'["\w]', text[end : end + 1])):
+            is_open = is_open or value.endswith("{")
+            continue  # quotation marks before the text form, and in a name of it; of CSV; or of a text without escapes
         if end > mark.start() and _holds(value):
             _check_rest(text, end)
             before = text[: opening.start()]
@@ -329,9 +334,12 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
                 request = _in_value(value, zone, outer if around is None else _Time(*around), levels)
             except ValueError as error:
                 raise _Quoted(str(error)) from None
-            return _from(request, origin_of(before, text[end:]))
+            return _from(_timed(request, text, end, zone), origin_of(before, text[end:]))
     if start >= 0:
-        return Request(_decoded(text, start)[0], "", _nearest(text, start, zone, outer))
+        fields, end = _decoded(text, start)
+        if is_open and '"' not in text[end:]:  # the end of an object without escapes would complete it
+            raise ValueError("truncated or malformed JSON")
+        return _timed(Request(fields, "", _nearest(text, start, zone, outer)), text, end, zone)
     if mark[0] == COMPLETED:
         body = text[mark.end() :]
         if _OLD.match(body):
@@ -343,7 +351,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
         if '""' in body and '"' in text[: mark.start()]:
             raise ValueError("a quote in a name may be there twice: export the lines as JSON")
         _check_names(text[: mark.start()], body, 1)
-        return Request(None, body, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
+        request = Request(None, body, _nearest(text, mark.start(), zone, outer), origin_of(text[: mark.start()]))
+        return _timed(request, text, max(map(text.rfind, ("principal:", "listener:"))), zone)
     if (brace := text.find("{")) >= 0:
         _decoded(text, brace)
     raise ValueError(NOT_A_LINE)
@@ -410,6 +419,14 @@ def _nearest(text: str, end: int, zone: tzinfo, outer: _Time | None) -> float | 
     if outer is None or zoned or not outer.zoned:
         return moment
     return in_zone_of(outer.moment, moment, zone)
+
+
+def _timed(request: Request, text: str, end: int, zone: tzinfo) -> Request:
+    """The request; one without a time has that of a column behind it."""
+    if request.moment is not None:
+        return request
+    time = _time_of([*(stamp[0] for stamp in STAMP.finditer(text, end)), *MILLIS.findall(text, end)], zone)
+    return request._replace(moment=None if time is None else time.moment)
 
 
 def _decoded(text: str, start: int) -> tuple[Mapping[str, Any], int]:
@@ -486,7 +503,12 @@ def _time_of(value: Any, zone: tzinfo) -> _Time | None:
         times = [(name, time) for name, time in times if _A_TIME.fullmatch(name)]
         if not times or not _agree(times):
             return _Time(math.nan, False)
-    return min((time for _, time in times), key=lambda time: time.moment, default=None)
+    return min((time for _, time in times), key=_order, default=None)
+
+
+def _order(time: _Time) -> tuple[float, ...]:
+    """The order of times; of one second, those without ms are last: they are its beginning, or its middle."""
+    return time.moment // 1000, time.moment % 500 == 0, time.moment
 
 
 def _agree(times: Sequence[tuple[str, _Time]]) -> bool:
