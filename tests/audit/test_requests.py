@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from zlib import crc32
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from kquota.audit import run
 from kquota.audit.engines import local
+from kquota.audit.engines.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, request_log
@@ -424,6 +426,29 @@ def test_a_clock_of_half_a_day_is_refused(tmp_path: Path) -> None:
     assert verdicts(audit(written(tmp_path, [lines[-1].replace("01:00", "00:30"), *lines]))) == WHOLE
 
 
+def test_a_line_that_cannot_be_read_is_outside_by_its_own_time(tmp_path: Path) -> None:
+    """It made everybody undetermined who sent requests in another hour."""
+    lines = whole_log()
+    written(tmp_path, [lines[0][:400], *lines[60:]])
+    since_ms = 1000 * datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC).timestamp()
+    result = audit(tmp_path, since_ms=since_ms)
+    assert (result.quality.rejected, verdicts(result)["fast"]) == (0, Verdict.NOT_THROTTLED)
+    written(tmp_path, [*lines[60:-1], lines[-1][:400]])
+    result = audit(tmp_path, since_ms=since_ms)
+    assert (result.quality.rejected, verdicts(result)["fast"]) == (1, Verdict.UNDETERMINED)
+
+
+def test_whoever_goes_on_knows_whose_requests_were_read() -> None:
+    """After a restart, a merged file beside the folders of brokers was read in silence, and clusters had any size."""
+    one, keys = Requests(()), identity(np.arange(1000).astype(np.uint64))
+    one.brokers, one.cluster_sizes = {"broker-1/a.log": "broker-1", "all.log": "all"}, {1}
+    one.news(keys, "broker-1/a.log")
+    other = Requests(one.brokers, decode(encode(one.kept())))
+    assert (other.cluster_sizes, other.sketch()) == ({1}, one.sketch())
+    with pytest.raises(InputError, match="in files of two brokers"):
+        other.news(keys, "all.log")
+
+
 def test_requests_that_two_tasks_have_are_refused(tmp_path: Path) -> None:
     """Nobody has seen both; a few that a collector delivered twice are not worth it."""
     one, other = Requests(), Requests()
@@ -509,30 +534,61 @@ RANDOM = Random(4)
 def test_what_a_connection_lacks(numbers: Sequence[int], own: bool, lacking: int) -> None:
     """Of a client that shares its numbers among brokers nothing follows, unless nearly all are missing."""
     found = missing(np.ones(len(numbers), np.int64), np.array(numbers), np.full(len(numbers), own))
-    assert found == pytest.approx(lacking, rel=0.1)
+    assert found[:, 4].sum() == pytest.approx(lacking, rel=0.1)
 
 
 def test_a_few_requests_of_each_connection_are_enough_together() -> None:
     """Where most are missing; a connection that asks now and then proves nothing by itself."""
     numbers = np.concatenate([np.array(sorted(RANDOM.sample(range(1000), 8))) for _ in range(4)])
-    assert missing(np.arange(32) // 8, numbers, np.zeros(32, bool)) > 2000
-    assert missing(np.zeros(8, np.int64), numbers[:8], np.zeros(8, bool)) == 0
+    assert missing(np.arange(32) // 8, numbers, np.zeros(32, bool))[:, 4].sum() > 2000
+    assert not len(missing(np.zeros(8, np.int64), numbers[:8], np.zeros(8, bool)))
 
 
+@pytest.mark.parametrize("files", [1, 3])
 @pytest.mark.parametrize(("part", "verdict"), [(0.0, {"not throttled"}), (0.1, {"undetermined"})])
-def test_what_java_clients_of_one_broker_lack_is_known(tmp_path: Path, part: float, verdict: set[str]) -> None:
-    """Answers to METADATA say that there is one: no other broker has the numbers in between."""
+def test_what_java_clients_of_one_broker_lack_is_known(
+    tmp_path: Path, part: float, verdict: set[str], files: int
+) -> None:
+    """Answers to METADATA say that there is one: no other broker has the numbers in between, but another file may."""
     with gzip.open(DATA / "pairs" / "none" / "broker-1" / "kafka-request.log.gz", "rt") as log:
-        lines = [line.rstrip() for line in log if "apache-kafka-java" in line and RANDOM.random() >= part]
+        java = [line.rstrip() for line in log if "apache-kafka-java" in line and "ANONYMOUS" not in line]
+    lines = [line for line in java if RANDOM.random() >= part]
     quotas = {"client-id=<default>": {"producer_byte_rate": "1GB", "consumer_byte_rate": "1GB"}}
-    findings = run.audit(written(tmp_path, lines), quotas).findings
+    for file in range(files):
+        written(tmp_path, lines[file::files], f"{file}.log")
+    findings = run.audit(tmp_path, quotas).findings
     assert {*findings["verdict"].to_pylist()} == verdict
 
 
 def test_numbers_that_all_connections_share_are_nobodys() -> None:
     """As a generator of logs counts its lines."""
     numbers = np.arange(4000)
-    assert missing(numbers % 200, numbers, np.ones(4000, bool)) == 0
+    assert not len(missing(numbers % 200, numbers, np.ones(4000, bool)))
+
+
+SHARDS: dict[str, Callable[[int, str], int]] = {
+    "hash": lambda place, text: crc32(text.encode()) % 4,
+    "turns": lambda place, text: place % 4,
+    "batches": lambda place, text: place // 25 % 4,
+}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("how", SHARDS)
+def test_what_one_file_lacks_may_be_in_another(tmp_path: Path, how: str, lost: bool) -> None:
+    """Several collectors behind a load balancer write parts of one stream: each file lacked most requests."""
+    librdkafka = {"softwareName": "librdkafka", "softwareVersion": "2.6.0"}
+    lines = [
+        line.replace(json.dumps(JAVA, separators=(",", ":")), json.dumps(librdkafka)) if user == "fast" else line
+        for n in range(400)
+        for user, client in (("slow", 50001), ("fast", 50002))
+        for line in [log_line(n, user, client=client)]
+    ]
+    for part in range(3 if lost else 4):
+        shard = [line for place, line in enumerate(lines) if SHARDS[how](place, line) == part]
+        written(tmp_path, shard, f"part-{part}.log")
+    result = verdicts(audit(tmp_path))
+    assert result == (WHOLE | dict.fromkeys(("fast", "absent"), Verdict.UNDETERMINED) if lost else WHOLE)
 
 
 @pytest.mark.parametrize("late_s", [0, 10_810])

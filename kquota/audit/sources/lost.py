@@ -6,7 +6,7 @@ lost request may be of any user. A row of a usage table may show all three.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -47,6 +47,9 @@ _SUPPRESSED: Final = re.compile(
 """What shippers and loggers write where they leave lines out."""
 _NOTE: Final = "lost"
 _GAP: Final = "gap"
+SEQUENCE: Final = 6
+"""Of the numbers of one connection, or one client: its number, the first, the last, how many there are and how many are
+missing, and which percentage of them shows that none is."""
 
 
 def unknown(key: QuotaKey) -> str:
@@ -80,10 +83,37 @@ def of(api: str, client_id: str, user: str = "") -> Iterator[str]:
         yield "\0".join((_NOTE, key.value, client_id.replace("\0", ""), user.replace("\0", "")))
 
 
-def gap(place: str, missing: int, of: int) -> Iterator[str]:
-    """What to note of a part of a log, at some place, in which so many requests are missing."""
-    yield f"{_GAP}\0{place}\0{missing}\0{of}"
-    yield from ANY
+def gap(broker: str, rows: int, sequences: Collection[Sequence[int]]) -> Iterator[str]:
+    """What to note of so many requests of a broker where one of their sequences (SEQUENCE) lacks some."""
+    if any(sequence[4] for sequence in sequences):
+        numbers = " ".join(f"{number}" for sequence in sequences for number in sequence)
+        yield f"{_GAP}\0{broker}\0{rows}\0{numbers}"
+
+
+def is_gap(note: str) -> bool:
+    """Whether a note is of a gap."""
+    return note.startswith(f"{_GAP}\0")
+
+
+def _missing(gaps: Iterable[Sequence[str]]) -> int:
+    """How many requests are in no part of a log: a part of a stream lacks what another one has."""
+    known: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
+    for _, broker, _, numbers in gaps:
+        for sequence in zip(*[map(int, numbers.split())] * SEQUENCE, strict=True):
+            known[broker, sequence[0]].append([*sequence[1:]])
+    missing = 0
+    for parts in known.values():
+        joined: list[list[int]] = []
+        for part in sorted(parts):
+            if joined and part[0] <= joined[-1][1]:
+                _, last, count, lacking, share = joined[-1]
+                joined[-1][1:] = max(last, part[1]), count + part[2], lacking + part[3], max(share, part[4])
+            else:
+                joined.append(part)
+        for first, last, count, lacking, share in joined:
+            span = last - first + 1
+            missing += min(lacking, span - count) if 100 * count < share * span else 0
+    return missing
 
 
 class Lost:
@@ -92,14 +122,16 @@ class Lost:
     def __init__(self, noted: Mapping[str, Iterable[str]]) -> None:
         """From what the sources noted (`Tally.noted`)."""
         self._sensors: dict[str, Sensors] = defaultdict(Sensors)
-        gaps = [note.split("\0") for shown in noted.values() for note in shown if note.startswith(f"{_GAP}\0")]
-        missing, of = (sum(int(note[place]) for note in gaps) for place in (2, 3))
-        self.lacks = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if gaps else ""
+        notes = [note for shown in noted.values() for note in shown]
+        gaps = [note.split("\0") for note in notes if is_gap(note)]
+        missing = _missing(gaps)
+        of = missing + sum(int(note[2]) for note in gaps)
+        self.lacks = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if missing else ""
         """How many are missing, where their numbers say so."""
         self.reason = self.lacks or REASON
         """Why nobody knows."""
         self.of_anybody = self.lacks or _UNREAD
-        for note in (note for shown in noted.values() for note in shown if note.startswith(f"{_NOTE}\0")):
+        for note in (note for note in [*notes, *(ANY if missing else ())] if note.startswith(f"{_NOTE}\0")):
             _, key, client_id, user = note.split("\0")
             self._sensors[key].add(f"{encode_user(user)}:{client_id}")
 

@@ -19,11 +19,11 @@ from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.connections import OPENING_API, ConnectionLog
 from kquota.audit.sources.data_log import DATA_APIS, DataLog
-from kquota.audit.sources.envelope import START, OtherZone, Pieces, message_in, parted
+from kquota.audit.sources.envelope import COMPLETED, START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import ANY, gap, notes
-from kquota.audit.sources.moments import STAMP, LogZone
+from kquota.audit.sources.lost import ANY, gap, is_gap, notes
+from kquota.audit.sources.moments import STAMP, LogZone, last_moment
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
 from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
@@ -256,11 +256,17 @@ class _Rows:
 
     def reject(self, text: str, reason: str, place: str, path: str) -> None:
         """Tallies a line that is no request, and notes which request it may have been."""
+        is_torn = _TORN.match(reason) and _END.search(text)  # of two requests, and others may have been between them
+        with suppress(ValueError):
+            time = last_moment(text, text.find(COMPLETED), self._zone)
+            if time is not None and not is_torn and not self._settings.counts(time[0]):
+                self._tally.outside += 1
+                return
         self._tally.reject(path, place, reason, text.rstrip("\r\n"))
         if lost := set(notes(text)):
             self._tally.note(DIALECT, *lost)
             self._halves -= 1
-            if _TORN.match(reason) and _END.search(text):  # of two requests, and others may have been between them
+            if is_torn:
                 self._tally.note(DIALECT, *ANY)
         elif _END.search(text):
             self._halves += place not in ("line 1", "byte 0")  # where a log begins, no request of it is lost
@@ -298,14 +304,15 @@ class _Rows:
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
-        is_alone = self._tally.requests.cluster_sizes == {1} and not shown.issuperset(ANY)
+        is_alone = self._tally.requests.cluster_sizes == {1} and not any(map(is_gap, shown))
         connected = [*self._connected(split.path)] if is_alone or self._settings.broker is None else []
         if is_alone:
             clients_of = grouped((one for one, _ in connected), lambda one: one.client[:-1])
-            sequences = [sorted({one.number for one in peers}) for peers in clients_of.values()]
-            if lacking := missing_alone(numbers[:, 0], numbers[:, 1], sequences):
-                place = f"{split.path} {numbers[:, 4].min()}"
-                self._tally.note(DIALECT, *gap(place, lacking, lacking + len(numbers)))
+            known = {
+                crc32(f"{who}".encode()): sorted({one.number for one in peers}) for who, peers in clients_of.items()
+            }
+            sequences = [*missing_alone(numbers[:, 0], numbers[:, 1], known)]
+            self._tally.note(DIALECT, *gap(self._broker, len(numbers), sequences))
         if self._settings.broker is not None:
             return
         clients: dict[tuple[str, str, str, int], set[int]] = defaultdict(set)

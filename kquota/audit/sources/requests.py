@@ -10,7 +10,7 @@ there. They also do where no connection has more than a few of its numbers, and 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -21,7 +21,7 @@ from kquota.audit.batch import Bools, Int64s
 from kquota.audit.sources import WHOLE_SECONDS
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import UnreadableFile
-from kquota.audit.sources.lost import gap
+from kquota.audit.sources.lost import SEQUENCE, gap
 from kquota.audit.sources.moments import LogZone
 from kquota.errors import InputError
 
@@ -61,6 +61,8 @@ _SOON_MS, _WHILE_MS = 10, 5000
 """A request is charged so little before the time of its line; a part of a log so long tells whether times have ms."""
 _WHOLE, _SPARSE = 0.95, 0.12
 """The share of its numbers that a connection has if none is missing, and that none has where most are."""
+_MOST_SEQUENCES: Final = 4096
+"""Of so many it is known in which other parts of the log their requests are: of those that lack most."""
 _DENSE, _JUMP, _JUMPS = 0.8, 10, 3
 """How many steps of a dense connection are to the next number, how long gaps are in it, and how many there are."""
 
@@ -97,6 +99,8 @@ class Kept:
     zones: dict[str, tuple[str, float, float | None]]
     """The name of the zone of each file's times, and what its lines show of it."""
     headings: dict[str, dict[str, str]]
+    sketches: list[dict[int, str]]
+    cluster_sizes: set[int]
 
 
 class Requests:
@@ -124,7 +128,8 @@ class Requests:
         if kept is not None:
             self.brokers, self._waiting = kept.brokers, kept.waiting
             self.news(kept.recent.view(np.uint64), "")
-            self._sketch = {}  # of which file each was is not kept
+            *self._before, self._sketch = kept.sketches
+            self.cluster_sizes = kept.cluster_sizes
             for path, (name, shift, before) in kept.zones.items():
                 zone, pieces = self.reading(path, name)
                 zone.shift, zone.before, pieces.heading = shift, before, kept.headings[path]
@@ -138,6 +143,8 @@ class Requests:
             self._waiting,
             {path: (zone.key, zone.shift, zone.before) for path, (zone, _) in reading},
             {path: {**pieces.heading} for path, (_, pieces) in reading},
+            [*self._before, self._sketch],
+            self.cluster_sizes,
         )
 
     def reading(self, path: str, zone: str) -> tuple[LogZone, Pieces]:
@@ -228,11 +235,9 @@ class Requests:
             raise UnreadableFile(f"{path}: {_AT_ONCE}", hint=_NO_OTHER)
         self._met.add(path)
 
-    @staticmethod
-    def _notes(columns: Int64s, path: str) -> Iterator[str]:
+    def _notes(self, columns: Int64s, path: str) -> Iterator[str]:
         connection, number, own, _, time_ms = columns.T
-        if lacking := missing(connection, number, own == 1):
-            yield from gap(f"{path} {time_ms.min()}", lacking, lacking + len(columns))
+        yield from gap(self.brokers.get(path, ""), len(columns), missing(connection, number, own == 1))
         if are_seconds(time_ms):
             yield WHOLE_SECONDS
 
@@ -282,13 +287,17 @@ def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool
     return bool((used_ms > 2 * (span_ms + (1000 if are_seconds(time_ms) else 2)))[many].any())
 
 
-def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
-    """How many requests some lines lack; `own` are of clients that number the requests of each broker alone."""
+def missing(connection: Int64s, number: Int64s, own: Bools) -> Int64s:
+    """The sequences (`lost.SEQUENCE`) of some lines, of a connection each; none where nothing may be known of them.
+
+    `own` are of clients that number the requests of each broker alone.
+    """
     connections, owners, counts = np.unique(connection, return_inverse=True, return_counts=True)
     order = np.lexsort((number, owners))
     numbers, owner = number[order], owners[order]
     ends = np.cumsum(counts)
-    spans = numbers[ends - 1] - numbers[ends - counts] + 1
+    firsts, lasts = numbers[ends - counts], numbers[ends - 1]
+    spans = lasts - firsts + 1
     many = (counts >= ENOUGH) & (spans < 1 << 31)
     if not many.any():  # a few requests of each of some connections are enough together, if most are missing
         many = (counts >= FEW) & (spans < 1 << 31)
@@ -296,30 +305,29 @@ def missing(connection: Int64s, number: Int64s, own: Bools) -> int:
     whole = int(numbers.max() - numbers.min() + 1) if len(numbers) else 0
     # Numbers that all connections share, each of them once, are nobody's own.
     if not many.any() or (len(connections) > 1 and whole * _DENSE < len(np.unique(numbers)) > _DENSE * len(numbers)):
-        return 0
+        return np.zeros((0, SEQUENCE), np.int64)
     steps, owner, inside = np.diff(numbers), owner[1:], np.diff(owner) == 0
     single, jumps = (np.bincount(owner[inside & mask], minlength=len(counts)) for mask in (steps <= 1, steps > _JUMP))
     numbered = np.bincount(owners[own], minlength=len(counts)) > 0
     lacking = (numbered & (counts < _WHOLE * spans)) | ((single >= _DENSE * counts) & (jumps >= _JUMPS))
-    if counts.max() < ENOUGH or (counts < _SPARSE * spans)[many].all():
-        lacking = many
-    return int((spans - counts)[many & lacking].sum())
+    is_sparse = counts.max() < ENOUGH or (counts < _SPARSE * spans)[many].all()
+    shares = (100 * many * np.where(lacking, _WHOLE, _SPARSE if is_sparse else 0)).astype(np.int64)
+    table = np.column_stack([connections, firsts, lasts, counts, (spans - counts) * (shares > 0), shares])
+    return table[np.argsort(-table[:, 4])][:_MOST_SEQUENCES]
 
 
-def missing_alone(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> int:
-    """How many requests clients lack that talk to one broker alone: each is given by its connections.
+def missing_alone(connection: Int64s, number: Int64s, clients: Mapping[int, Sequence[int]]) -> Iterator[Sequence[int]]:
+    """The sequences of clients that talk to one broker alone: each has a number, and is given by its connections.
 
     All connections of one have one sequence. Where numbers come twice, several clients have one name. A long gap may be
     between two of them.
     """
-    lacking = 0
-    for parts in _numbers_of(connection, number, clients):
+    for client, parts in zip(clients, _numbers_of(connection, number, clients.values()), strict=True):
         own = np.sort(np.concatenate(parts))
         steps = np.diff(own)
         gaps = int((steps - 1)[steps <= _JUMP].sum())
-        if not (steps == 0).any() and gaps >= max(ENOUGH, (1 - _WHOLE) * (gaps + len(own))):
-            lacking += gaps
-    return lacking
+        lacks = not (steps == 0).any() and gaps >= max(ENOUGH, (1 - _WHOLE) * (gaps + len(own)))
+        yield client, int(own[0]), int(own[-1]), len(own), gaps * lacks, int(100 * _WHOLE) * lacks
 
 
 def in_turns(connection: Int64s, number: Int64s, clients: Iterable[Sequence[int]]) -> bool:
