@@ -39,6 +39,26 @@ def test_a_file_in_every_format(kquota: Kquota, file: Path, golden: Golden, outp
         validated(done.out, "lint")
 
 
+def test_mistakes_of_a_file_that_is_not_read_are_findings_for_programs(kquota: Kquota, file: Path) -> None:
+    """CI shows them at their lines; on stderr they stand as everywhere."""
+    file.write_text(FILE.replace("1MB", "1M").replace("0.5", "-1"))
+    done = kquota("lint", file.name, "-o", "json")
+    mistakes = validated(done.out, "lint")["findings"]
+    assert done.code == 3
+    assert [(one["rule"], one["severity"], one["line"]) for one in mistakes] == [
+        ("unreadable", "error", 9),
+        ("unreadable", "error", 11),
+    ]
+    assert kquota("lint", file.name, "-o", "github").out.startswith(
+        "::error file=quotas.yaml,line=9,title=unreadable::"
+    )
+    assert (
+        kquota("lint", file.name).err
+        == done.err
+        == "".join(f"kquota: quotas.yaml, line {one['line']}: {one['message']}\n" for one in mistakes)
+    )
+
+
 @pytest.mark.parametrize(
     ("fail_on", "line", "code"),
     [("note", 5, 1), ("warning", 5, 1), ("error", 5, 1), ("error", 8, 0), ("warning", 8, 1), ("note", 4, 0)],

@@ -1,5 +1,6 @@
 """`kquota lint`."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,22 @@ from kquota import __version__
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
+from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.options import argument, choice, count, value, values
 from kquota.cli.plans import finding_lines, lines_of
+from kquota.cli.streams import say
 from kquota.cli.text import many, safe
 from kquota.cli.views import Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
-from kquota.core.change.lint import Facts, Finding, Severity, lint
+from kquota.core.change.lint import Facts, Finding, Rule, Severity, lint
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import to_json
 from kquota.documents.plan import Line, lint_document, sarif_document, subject
 from kquota.documents.quotas import QuotaFile
+from kquota.errors import InputError
 
 
 @grammar.command("lint")
@@ -53,7 +57,7 @@ def command(
 
     Every finding says why it is certain and what to do: values that govern no client, names that nobody has, defaults
     that some clients escape, limits that limit nothing. -o github annotates the lines of a pull request, -o sarif is
-    for code scanning.
+    for code scanning. There, mistakes for which a file is not read are findings, too.
 
     \b
     Examples:
@@ -85,7 +89,11 @@ def command(
         findings: Sequence[Finding] = _about(lint(snapshot, facts), match)
         line: Line = lambda entity: None  # noqa: E731
     else:
-        findings, line = _lint_file(session.load_quota_file(file, cluster, ignored), file, facts, match)
+        try:
+            quota_file = session.load_quota_file(file, cluster, ignored)
+        except InputError as error:
+            return _unreadable(error, file)
+        findings, line = _lint_file(quota_file, file, facts, match)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
     return replace(found_view(findings, file, line), asked=f"--fail-on {fail_on}" if bad else "")
@@ -100,6 +108,25 @@ def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatte
     every = lint(quota_file.snapshot, replace(facts, internal=(*facts.internal, *quota_file.internal)))
     findings = _about(every, match)
     return findings, lines_of(quota_file, file, findings)
+
+
+_UNREADABLE = Rule("unreadable", Severity.ERROR, "A mistake for which a file is not read.", lambda *_: iter(()))
+
+
+def _unreadable(error: InputError, file: Path) -> View:
+    """The mistakes of a file that is not read: said as everywhere, and for programs as findings."""
+    texts = (f"{error.message} ({error.hint})" if error.hint else error.message, *error.others)
+    findings: list[Finding] = []
+    lines: list[int | None] = []
+    for text in texts:
+        say(f"kquota: {' '.join(text.split())}")
+        place = re.match(rf"{re.escape(str(file))}(?:, line (\d+))?(?:: )?", text)
+        lines.append(int(place[1]) if place and place[1] else None)
+        what = text[place.end() :] if place else text
+        findings.append(Finding(_UNREADABLE, None, None, what, "the file is not read", "correct it, and lint it again"))
+    of_each = iter(lines)  # a format asks once of each finding, in their order
+    view = found_view(findings, file, lambda _: next(of_each))
+    return replace(view, screen=lambda: (), code=ExitCode.INPUT)
 
 
 def found_view(findings: Sequence[Finding], file: Path | None, line: Line) -> View:
