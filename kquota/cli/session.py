@@ -396,6 +396,9 @@ def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = 
 
     quota_file = read_quota_file(file, cluster, ignored)
     warn_problems(quota_file.problems)
+    if cluster is None and quota_file.clusters and "cluster" in click.get_current_context().params:
+        names = first_of(sorted(quota_file.clusters))
+        note(f"{file}: no overlay of its clusters is used: --cluster NAME chooses one of {names}")
     note_empty_rows(file, quota_file.desired, quota_file.lines)
     _note_size(file, len(quota_file.desired))
     return quota_file

@@ -144,6 +144,14 @@ def test_a_client_that_has_two_rows_is_named_with_both_lines() -> None:
         read("t", "user,producer_byte_rate\na,5MB\nb,5MB\na,6MB\n")
 
 
+def test_a_file_with_overlays_says_that_none_is_used(kquota: Kquota, tmp_path: Path) -> None:
+    head = "kind: kquota.quotas\nversion: 1\nclusters: {prod: {}, dev: {}}\nquotas: []\n"
+    (tmp_path / "q.yaml").write_text(head)
+    without = "q.yaml: no overlay of its clusters is used: --cluster NAME chooses one of dev, prod"
+    assert without in kquota("plan", "q.yaml", "--quotas", "q.yaml").err
+    assert without not in kquota("plan", "q.yaml", "--quotas", "q.yaml", "--cluster", "dev").err
+
+
 def test_a_row_of_totals_is_refused(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("user;Producer MB/s\na;5\nb;2,5\nGrand Total;7,5\n")
     (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")

@@ -35,6 +35,9 @@ quotas:
 """
 
 
+OVERLAYS = "quotas.yaml: no overlay of its clusters is used: --cluster NAME chooses one of prod\n"
+
+
 def stable(text: str) -> str:
     """Output without what is another one in each run: where the ZooKeeper is, and so the fingerprint."""
     return re.sub(r"127\.0\.0\.1:\d+/test-\d+", "HOST:PORT/CHROOT", re.sub(r'("fingerprint": )"\w+"', r'\1"…"', text))
@@ -136,7 +139,7 @@ def test_a_plan_that_is_kept_has_no_findings_and_one_that_was_printed_is_applied
 def test_plan_says_what_limits_come_to(cluster: Cluster, arguments: list[str], heading: str, said: str) -> None:
     done = cluster("plan", "quotas.yaml", *arguments)
     left = "1 not in the file left as they are (--prune deletes them)"
-    assert done.err == f"1 entity to create, 1 to update, 0 to delete{said}; {left}\n"
+    assert done.err == f"{OVERLAYS}1 entity to create, 1 to update, 0 to delete{said}; {left}\n"
     assert heading in done.out.splitlines()[0]
     assert ("BROKERS" in done.out) == bool(heading)
 
@@ -146,7 +149,10 @@ def test_plan_knows_the_cluster_from_a_file(cluster: Cluster, kquota: Kquota, tm
     (tmp_path / "described.yaml").write_text(cluster("describe", "-o", "yaml").out)
     live = cluster("plan", "quotas.yaml", "--prune", "-o", "json")
     offline = kquota("plan", "quotas.yaml", "--prune", "-o", "json", "--quotas", "described.yaml", "--out", "plan.json")
-    assert (offline.code, offline.err) == (0, "wrote plan.json; 'kquota apply plan.json' applies it\n")
+    assert (offline.code, offline.err) == (
+        0,
+        f"{OVERLAYS}wrote plan.json; 'kquota apply plan.json' applies it\n",
+    )
     said, told = json.loads(live.out), json.loads(offline.out)
     assert (said.pop("cluster")["address"], told.pop("cluster")) == (
         f"zookeeper://{cluster.environment['KQUOTA_ZOOKEEPER']}",
@@ -168,7 +174,7 @@ def test_plan_answers_with_its_exit_code_only_when_asked(cluster: Cluster) -> No
     assert cluster("apply", "quotas.yaml", "--yes").code == 0
     done = cluster("plan", "quotas.yaml", "--exit-code")
     assert (done.code, done.out) == (0, "")
-    assert done.err == "nothing changes; 1 not in the file left as they are (--prune deletes them)\n"
+    assert done.err == f"{OVERLAYS}nothing changes; 1 not in the file left as they are (--prune deletes them)\n"
     assert cluster("undo", "--yes").code == 0
     assert cluster.quotas() == before
 
