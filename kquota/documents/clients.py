@@ -56,9 +56,10 @@ def _json_rows(lines: Numbered, _first: int, where: str | Path) -> Rows:
 def _csv_rows(lines: Numbered, first: int, where: str | Path) -> Rows:
     reader = csv.DictReader((line for _, line in lines), restkey="")
     if "user" not in (reader.fieldnames or ()):
-        raise InputError(
-            f"{where}, line {first}: no column 'user'", hint="CSV has a header: user,client_id; or JSON lines"
-        )
+        hint = "CSV has a header: user,client_id; or JSON lines"
+        if any("Completed request:" in name for name in reader.fieldnames or ()):
+            hint += "; of a request log, kquota audit LOG -o json | jq -c '.findings[].clients[]' writes such lines"
+        raise InputError(f"{where}, line {first}: no column 'user'", hint=hint)
     try:
         for row in reader:
             yield first - 1 + reader.line_num, row

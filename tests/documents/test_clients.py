@@ -28,6 +28,7 @@ def test_rows_become_clients(text: str, clients: list[Client]) -> None:
     [
         ("", "c: there are no clients in it"),
         ("name\nalice\n", "c, line 1: no column 'user'"),
+        ("[x] DEBUG Completed request:{,}\n", "c, line 1: no column 'user'"),
         ("user,client_id\nalice,app\n,app\n", "c, line 3: no user"),
         (USAGE + "{]\n", "c, line 2: not a JSON object"),
         (USAGE + '{"user": ' + "[" * 50_000, "c, line 2: not a JSON object"),

@@ -320,7 +320,8 @@ def _denial(row: Mapping[str, Any]) -> str | None:
     logged, replayed = row["logged_throttled_events"], row["throttled_events"]
     if logged is None or replayed is None or max(logged, replayed) < max(ENOUGH_HITS, 2 * min(logged, replayed) + 1):
         return None
-    why = "other quotas were in force" + (" or the log begins under load" if logged > replayed else "")
+    why = "other quotas were in force" + (", the log begins under load" if logged > replayed else "")
+    why += " or the log's times lack microseconds"
     journal = "--quotas-journal DIR knows when quotas changed"
     return f"these quotas delay {replayed:,} requests and the log shows {logged:,} ({why}; {journal})"
 
