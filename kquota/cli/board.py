@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kquota.cli import keys
-from kquota.cli.text import Column, Layout, columns_that_fit
+from kquota.cli.text import Column, Layout, columns_that_fit, shared_out
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod, RenderableType
@@ -181,18 +181,14 @@ class Board:
         ]
         kept, _ = columns_that_fit(self._columns, least, width, cells)
         self._left_out = [name for place, name in enumerate(self._names) if place not in kept]
-        texts = [place for place in kept if not self._columns[place].number]
-        while sum(widest[place] for place in kept) + 2 * (len(kept) - 1) > width:
-            longest = max(texts, key=lambda place: widest[place])
-            if widest[longest] <= 1:
-                break
-            widest[longest] -= 1
+        narrowest = [size if column.number else 1 for column, size in zip(self._columns, widest, strict=True)]
+        widths = shared_out(kept, narrowest, widest, width)
         table = Table(box=None, pad_edge=False, header_style="bold", show_header=self._headings)
         table.add_column("", no_wrap=True, width=len(_MARK))
         for place in kept:
             column = self._columns[place]
             align: JustifyMethod = "right" if column.number else "left"
-            table.add_column(column.heading, justify=align, no_wrap=True, overflow="ellipsis", width=widest[place])
+            table.add_column(column.heading, justify=align, no_wrap=True, overflow="ellipsis", width=widths[place])
         for number, (row, line) in enumerate(zip(rows, cells, strict=True)):
             mark = _MARK if number == marked else ""
             style = f"{row.style} reverse".strip() if mark else row.style

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kquota.cli.report.words import share
 from kquota.cli.text import (
     Column,
     amount_text,
@@ -108,7 +109,7 @@ def _called(clients: Sequence[ClientResult]) -> tuple[str, str]:
 
 def _delivered(clients: Sequence[ClientResult], plan: Client) -> tuple[str, str]:
     least, most = (_amount(clients, plan, "delivered_range", side) for side in (0, 1))
-    part = _share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
+    part = share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
     return range_text(least, most), part
 
 
@@ -120,10 +121,6 @@ def _amount(clients: Sequence[ClientResult], plan: Client, name: str, side: int 
     lengths = (client.active_ms if side is None else client.delivering_ms for client in clients)
     rate = sum(amount * 1000 / length for amount, length in zip(amounts, lengths, strict=True))
     return rate_text(rate, f"{clients[0].unit}/s")
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
 def _left(clients: Sequence[ClientResult]) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
     throttled, requests = sum(client.throttled for client in clients), sum(client.requests for client in clients)
     if not throttled:
         return ("-",)
-    return f"{throttled:,} ({_share(throttled, requests)})", f"of {requests:,}"
+    return f"{throttled:,} ({share(throttled, requests)})", f"of {requests:,}"
 
 
 def _muted(clients: Sequence[ClientResult], plan: Client) -> str:
@@ -148,7 +145,7 @@ def _muted(clients: Sequence[ClientResult], plan: Client) -> str:
         return "-"
     whole = plan.connections * sum(client.delivering_ms for client in clients)
     least, most = (
-        _share(min(sum(client.throttle_range_ms[side] for client in clients), whole), whole) for side in (0, 1)
+        share(min(sum(client.throttle_range_ms[side] for client in clients), whole), whole) for side in (0, 1)
     )
     return range_text(least, most)
 

@@ -170,7 +170,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, 
             # Nothing is left to leave out.
             _echo(_records(columns, rows, width, headings=wanted.headings))
             return
-        widths = _shared_out(kept, least, widths, width)
+        widths = shared_out(kept, least, widths, width)
     styled = [
         *(["bold"] * len(columns) for _ in heads),
         *([f"{column.style} {row[-1]}" for column in columns] for row in rows),
@@ -214,7 +214,7 @@ def styled(text: str, style: str) -> str:
 _COLOURS = ("red", "green", "yellow", "cyan")
 
 
-def _shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int], width: int) -> list[int]:
+def shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int], width: int) -> list[int]:
     """The width of each column in a table of that width: those of `least`, and what is left goes to who needs it."""
     widths = list(least)
     room = width - sum(least[place] for place in kept) - 2 * (len(kept) - 1)

@@ -312,12 +312,3 @@ def test_a_narrow_screen_tells_the_counters_of_two_brokers_apart(tmp_path: Path)
     lines = on_terminal(["top", *asked], tmp_path, COLUMNS="80", NO_COLOR="1").splitlines()
     alice = [line.split() for line in lines if "user=alice" in line]
     assert [row[-1] for row in alice] == ["b1", "b2"], lines
-
-
-def test_a_screen(tmp_path: Path) -> None:
-    """On a terminal it is drawn on the second screen, anew at each look; afterwards the first screen is back."""
-    text = on_terminal(["top", *LIVE, "--count", "2", "--interval", "1s"], tmp_path, COLUMNS="80")
-
-    assert text.count("sensor-gw") == 2
-    assert text.index("\x1b[?1049h") < text.index("sensor-gw")
-    assert text.rindex("sensor-gw") < text.rindex("\x1b[?1049l")

@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -41,7 +40,7 @@ def command(
     prune: int | None = lasting(
         "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."
     ),
-    leases: bool = flag("Only the values that have still to end ('kquota help temporary')."),
+    leases: bool = flag("Only writes of values that have still to end ('kquota help temporary')."),
     journal: Path = params.JOURNAL,
     given: Given = params.GIVEN,
 ) -> View:
@@ -49,8 +48,8 @@ def command(
 
     The newest write comes first; -o json has the oldest first. An address among the options shows the writes to that
     cluster alone; one in the environment or of a context narrows nothing. With an ID, what that one changed: its
-    number in the first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is shown as
-    such, and hides no other; the exit code is 3 then.
+    number in the first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is a
+    warning, and hides no other; the exit code is 3 then.
 
     \b
     Examples:
@@ -107,13 +106,8 @@ def command(
         return written | {name: values for name, values in more.items() if values}
 
     def screen() -> Iterator[Part]:
-        if leases:
-            on = [lease for entry in entries for lease in by_entry[entry.id] if lease.is_on]
-            yield _leases(sorted(on, key=lambda lease: lease.ends), time) if on else Note(f"no lease in {book.folder}")
-            return
-        unreadable = pages if id is None and not narrowed else None
-        if entries or (unreadable and pages.unreadable):
-            yield _table(entries, pages, concerned, time, unreadable=unreadable)
+        if entries:
+            yield _table(entries, pages, concerned, time)
         elif pages.entries:
             yield Note(f"no entry of the journal {book.folder} is like that")
         else:
@@ -168,32 +162,7 @@ def _lease(lease: Lease, now: int) -> Document:
     return {**values, "state": state, "by": None if lease.by is None else lease.by.id}
 
 
-def _leases(leases: Sequence[Lease], now: int) -> Table:
-    """The values that have still to end, the first to end first."""
-
-    def state(lease: Lease) -> str:
-        word = "overdue" if lease.is_overdue(now) else "on"
-        return f"{word}, below another lease" if lease.covered else word
-
-    return table_of(
-        leases,
-        [
-            (Column("ENDS (UTC)", whole=True), lambda lease: moment(lease.ends)),
-            (Column("ENTITY", style="cyan"), lambda lease: entity_text(lease.entity)),
-            (Column("KEY", whole=True), lambda lease: lease.key),
-            (Column("VALUE", number=True), lambda lease: shown(lease.key, lease.value)),
-            (Column("THEN", number=True), lambda lease: shown(lease.key, lease.then)),
-            (Column("STATE"), state),
-            (Column("ENTRY", spare=1), lambda lease: lease.entry.name),
-            (Column("BY", spare=2), lambda lease: lease.entry.by or "-"),
-            (Column("CLUSTER", spare=3, whole=True, tells=True), lambda lease: lease.entry.cluster),
-        ],
-    )
-
-
-def _table(
-    entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence[Lease]], now: int, *, unreadable: Pages | None
-) -> Table:
+def _table(entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence[Lease]], now: int) -> Table:
     # Who, when, what and why stay on a narrow terminal: two of them in a column, and no word is broken.
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE and not layout().sort_by
     several = len({entry.cluster for entry in entries}) > 1
@@ -211,7 +180,7 @@ def _table(
         where = (f"at {entry.cluster}",) if several else ()
         return f"{entry.command} {what(entry)}", entry.message or "", entry.file or "", *where
 
-    table = table_of(
+    return table_of(
         reversed(entries),
         [
             (Column("ENTRY", whole=True), lambda entry: entry.name),
@@ -229,13 +198,6 @@ def _table(
             (Column("ID", whole=True, spare=4), lambda entry: entry.id),
         ],
     )
-    of_outcome = [column.heading for column in table.columns].index("OUTCOME")
-    before, after = [""] * (of_outcome - 1), [""] * (len(table.columns) - of_outcome - 1)
-    broken = [
-        (name.removesuffix(".json"), *before, f"unreadable: {why}", *after)
-        for name, why in (unreadable.unreadable if unreadable else ())
-    ]
-    return replace(table, rows=[*table.rows, *broken])
 
 
 def _values(entry: Entry) -> str:

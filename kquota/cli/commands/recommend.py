@@ -11,7 +11,7 @@ import click
 from kquota.cli import auditing, grammar, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, flag, option, value, values
-from kquota.cli.report.words import quota_kinds, quota_names, verdict_lines
+from kquota.cli.report.words import quota_names, verdict_lines
 from kquota.cli.streams import warn
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
@@ -30,7 +30,7 @@ from kquota.documents.recommendation import (
 )
 
 if TYPE_CHECKING:
-    from kquota.audit.answers.recommend import Wanted
+    pass
 
 _SCOPES = {
     "users": ("users", False),
@@ -41,9 +41,6 @@ _SCOPES = {
     "default-user-client": ("user-clients", True),
 }
 """What `--entities` says: for whom, and whether by a default."""
-
-_FOR = {"user": "users", "client-id": "clients", "user-and-client-id": "user-clients"}
-"""What recommends quotas of a kind of entity (`cli.verdicts.kinds`)."""
 
 _KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
 
@@ -135,7 +132,7 @@ def command(
     def screen() -> Iterator[Part]:
         yield Note(_answer(recommended))
         yield _table(recommended)
-        yield from _left_open(recommended, wanted)
+        yield from _left_open(recommended)
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
     def document() -> Document:
@@ -143,7 +140,7 @@ def command(
         return recommendation_document(recommended, auditing.data_of(measured.quality), enforcement, measured.engine)
 
     def counted(text: str) -> Sequence[Part]:
-        return [Raw(text), Note(_answer(recommended)), *_left_open(recommended, wanted)]
+        return [Raw(text), Note(_answer(recommended)), *_left_open(recommended)]
 
     return View(
         screen=screen,
@@ -205,7 +202,7 @@ def _answer(recommended: Recommendations) -> str:
     return f"{many(len(recommended.quotas), 'quota')}: {summary}; every value holds per broker"
 
 
-def _left_open(recommended: Recommendations, wanted: Wanted) -> Iterator[Part]:
+def _left_open(recommended: Recommendations) -> Iterator[Part]:
     """What the recommendations leave open."""
     hidden = [quota for quota in recommended.quotas if quota.basis is Basis.CENSORED]
     kept = [quota for quota in hidden if quota.change is Change.KEEP]
@@ -217,29 +214,13 @@ def _left_open(recommended: Recommendations, wanted: Wanted) -> Iterator[Part]:
             named = first_of(unknown, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}")
             why = "throttled each time it wanted more, so the need is unknown"
             yield Note(f"{named}: {why}: {remedy}", by=warn)
-    if wanted.only and recommended.left_out:
-        # Whoever names somebody asks about nobody else.
-        counters = sum(quota.counters[Verdict.THROTTLED] for quota in recommended.left_out)
-        others = many(len(recommended.left_out), "other quota")
-        yield Note(f"{many(counters, 'throttled counter')} of {others} left out by --only and --entities", by=warn)
-    for (kind, key), quotas in quota_kinds(() if wanted.only else recommended.left_out).items():
-        counters = sum(quota.counters[Verdict.THROTTLED] for quota in quotas)
-        text = f"{many(counters, 'throttled counter')} of {kind} quotas left out: {quota_names(quotas)}"
-        yield Note(f"{key.value}: {text}{_why_left_out(kind, key, wanted)}", by=warn)
+    if left_out := recommended.left_out:
+        throttled = sum(quota.counters[Verdict.THROTTLED] for quota in left_out)
+        what = f"{many(throttled, 'throttled counter')} of {quota_names(left_out)}"
+        yield Note(f"left out: {what} (--entities, --key and --only choose)", by=warn)
     for line in verdict_lines(recommended.verdicts, counts=False):
         yield Note(line)
     for key, counters in recommended.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
         text = f"nothing is recommended for {many(counters, 'counter')}: the log does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)
-
-
-def _why_left_out(kind: str, key: QuotaKey, wanted: Wanted) -> str:
-    """The option that leaves out quotas of a kind of entity, or shows them; empty where none would."""
-    if key not in _KEYS or kind not in _FOR:
-        return ""
-    if key not in wanted.keys:
-        return " (--key leaves it out)"
-    if _FOR[kind] != wanted.scope.value:
-        return f" (see --entities {_FOR[kind]})"
-    return " (--only leaves it out)" if wanted.only else ""

@@ -375,11 +375,8 @@ def _rate(key: QuotaKey, rate: float | None) -> str:
 
 def _again_and_again(screen: _Screen, interval_s: float, count: int | None, output: str) -> int:
     """Looks until it is stopped, or so many times; a lost source is looked at again."""
-    on_screen = output == "table" and sys.stdout.isatty()
     number = 0
-    # The terminal's second screen, so that the first one is as it was afterwards.
-    aside = console(sys.stdout).screen(hide_cursor=True) if on_screen else contextlib.nullcontext()
-    with stoppable() as stop, aside:
+    with stoppable() as stop:
         code: int = ExitCode.OK
         while True:
             number += 1
@@ -392,8 +389,6 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                     raise
                 warn(f"{error.message}; trying again")
             else:
-                if on_screen:
-                    click.clear()
                 code = show(view, output)
                 with contextlib.suppress(OSError):
                     sys.stdout.flush()

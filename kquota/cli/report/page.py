@@ -57,7 +57,7 @@ def write_report(
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.globals |= {"words": words, "humanize": humanize, "rate": rate_text, "width": width_text}
+    environment.globals |= {"words": words, "humanize": humanize, "rate": rate_text, "width": words.length}
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "length_of": words.length,
@@ -168,15 +168,6 @@ def _chart(row: Finding, timeline: Timeline, quality: Tally) -> dict[str, Any]:
         "coarse": timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS)),
         "limit_then": ", then ".join(limit for limit, _ in groupby(then)) if row.limit_changes else "",
     }
-
-
-def width_text(width_ms: int) -> str:
-    """The width of a bin: `2 s`, `10 min`, `6 h`."""
-    for unit, length in (("weeks", 604_800_000), ("days", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if width_ms >= length:
-            count = width_ms // length
-            return f"{count} {unit}" if count > 1 or unit in ("h", "min") else unit.removesuffix("s")
-    return f"{width_ms // 1000} s"
 
 
 WIDE: Final = 624

@@ -1,6 +1,6 @@
 """Findings and verdicts in words, for tables, Markdown and the page: who, which quota, when, how bad."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -472,8 +472,3 @@ def quota_names(quotas: Sequence[QuotaVerdict]) -> str:
 def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
     """The same as a paragraph of Markdown each."""
     return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, verdict_lines(quotas, counts=counts))]
-
-
-def quota_kinds(quotas: Iterable[QuotaVerdict]) -> dict[tuple[str, QuotaKey], list[QuotaVerdict]]:
-    """The quotas by the kind of their entity, in words, and by their key."""
-    return grouped(quotas, lambda quota: ("-and-".join(kind.value for kind, _ in quota.entity.parts), quota.key))
