@@ -108,7 +108,7 @@ def answered(
     auditing.keep_rejects(result, asked.quarantine)
     auditing.warn_of_log(result.quality, settings.read.zone)
     auditing.say_recorded_under(result, settings)
-    of_now = settings.in_force and asked.quotas is None and asked.quotas_journal is None
+    of_now = settings.in_force and asked.named.file is None and asked.quotas_journal is None
     if of_now and result.quality.first_ms is not None:
         session.warn_of_changes(asked.named, result.quality.first_ms)
     comparison = None
@@ -130,7 +130,7 @@ def answered(
     if auditing.fails(wanted.fail_on, _answers(result, comparison)):
         code = ExitCode.DIFFERENT
     set_in = _quotas_from(asked, result)
-    if asked.quotas is None and (comparison is not None or output not in ("table", "wide")):
+    if asked.named.file is None and (comparison is not None or output not in ("table", "wide")):
         note(f"quotas: {set_in}")
     view = findings.audited_view(
         result,
@@ -142,7 +142,7 @@ def answered(
         recommend=_recommend(asked),
     )
     if comparison is not None:
-        view = findings.compared_view(view, comparison, result, asked.quotas, wanted.against)
+        view = findings.compared_view(view, comparison, result, asked.named.file, wanted.against)
     _write_json(view, wanted.out_json)
     if in_a_line and view.document is not None:
         view = replace(view, document=functools.partial(_in_a_line, view.document))
@@ -156,7 +156,7 @@ def without_quotas(asked: usage.Asked, wanted: Wanted, settings: AuditSettings) 
     auditing.keep_rejects(result, asked.quarantine)
     auditing.warn_of_log(result.quality, settings.read.zone)
     if asked.named.is_named:
-        place = asked.quotas or session.label(asked.given.access())
+        place = asked.named.file or session.label(asked.named.cluster.access())
         why = f"no quotas are set in {place}: it would throttle nobody; --quotas FILE tries others"
     else:
         why = (
@@ -177,8 +177,8 @@ def _write_json(view: View, path: Path | None) -> None:
 
 def _quotas_from(asked: usage.Asked, result: AuditResult) -> str:
     """Where the quotas come from, and how many there are: `quotas.yaml (7 set)`, `live, localhost:2181 (11 set)`."""
-    file, journal = asked.quotas, asked.quotas_journal
-    place = str(file) if file is not None else f"live, {session.label(asked.given.access())}"
+    file, journal = asked.named.file, asked.quotas_journal
+    place = str(file) if file is not None else f"live, {session.label(asked.named.cluster.access())}"
     place += f", back through {journal}" if journal is not None else ""
     return safe(f"{place} ({len(result.quotas)} set)")
 
@@ -188,12 +188,12 @@ def _recommend(asked: usage.Asked) -> str:
     words = ["kquota", "recommend", *asked.paths]
     if not asked.paths:
         return "kquota recommend"
-    words += [] if asked.quotas is None else ["--quotas", str(asked.quotas)]
+    words += [] if asked.named.file is None else ["--quotas", str(asked.named.file)]
     words += [] if asked.broker is None else ["--broker", asked.broker]
     words += [] if asked.since is None else ["--since", asked.since]
     words += [] if asked.until is None else ["--until", asked.until]
     words += ["--log-timezone", asked.log_timezone] if params.on_command_line("log_timezone") else []
-    return safe(shlex.join(words) + params.there(asked.given.access()))
+    return safe(shlex.join(words) + params.there(asked.named.cluster.access()))
 
 
 def _in_a_line(document: Callable[[], Document | Iterator[Document]]) -> Iterator[Document]:

@@ -132,7 +132,7 @@ MOST_NOTES: Final = 3
 def summary(result: AuditResult, settings: AuditSettings) -> str:
     """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
     findings, quality = result.found, result.quality
-    throttled, undetermined = of_concern(findings)
+    throttled, _ = of_concern(findings)
     sentence = words.answer(findings, quality.answers)
     paragraphs = [f"**{as_markdown(sentence[0].upper() + sentence[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
@@ -141,8 +141,6 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
         paragraphs.append(markdown_of(_table(result, settings, throttled[:MOST_ROWS], in_markdown=True), " "))
     if len(throttled) > MOST_ROWS:
         paragraphs.append(f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
-    if undetermined:
-        paragraphs.append(f"Undetermined: {first_of(undetermined, _undetermined, MOST_ROWS)}.")
     if quality.rejected:
         paragraphs.append(f"{many(quality.rejected, 'record')} could not be read.")
     if quality.unread_files:
@@ -150,13 +148,6 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
         paragraphs.append(f"Not read to the end: {unread}.")
     paragraphs += [f"Doubtful: {as_markdown(doubt)}." for doubt in auditing.doubts_of(quality, settings.read.zone)]
     return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas)])
-
-
-def _undetermined(finding: Finding) -> str:
-    """An undetermined counter, and what is known of it."""
-    wanted = finding.wanted_at_least
-    known = f"peak {words.peak(finding)}" if wanted is None else f"wanted at least {words.rate(finding, wanted)}"
-    return f"{code(finding.subject)} ({finding.key.value}, {known}: {finding.reason})"
 
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")

@@ -215,7 +215,7 @@ _COLOURS = ("red", "green", "yellow", "cyan")
 
 
 def shared_out(kept: Sequence[int], least: Sequence[int], widest: Sequence[int], width: int) -> list[int]:
-    """The width of each column in a table of that width: those of `least`, and what is left goes to who needs it."""
+    """The widths of columns in a table of that width: at least `least`, and wider columns share the rest."""
     widths = list(least)
     room = width - sum(least[place] for place in kept) - 2 * (len(kept) - 1)
     while room > 0 and (narrow := [place for place in kept if widths[place] < widest[place]]):

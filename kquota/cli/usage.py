@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -17,7 +16,6 @@ import click
 from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage, settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
-from kquota.cli.contexts import Given
 from kquota.cli.options import argument, choice, count, duration, flag, group, lasting, path, value
 from kquota.cli.streams import note
 from kquota.cli.text import many
@@ -76,7 +74,7 @@ class Asked:
     topic: str | None = value(
         "NAME", "Instead of files: a topic of usage records in JSON, on --bootstrap-server, up to its end of now."
     )
-    quotas: Path | None = params.QUOTAS
+    named: session.QuotaSource = params.SOURCE
     quotas_journal: Path | None = path(
         "The journal of 'kquota apply': what it changed since goes back in time from the quotas that are given.",
         metavar="DIR|cluster",
@@ -103,8 +101,7 @@ class Asked:
         " long before now, as 1h.",
     )
     until: str | None = value("TIME", "Only what was recorded before then.")
-    kafka_version: str = params.KAFKA_VERSION
-    server_properties: Path | None = params.SERVER_PROPERTIES
+    facts: BrokerFacts = params.FACTS
     quota_window_num: int | None = count(
         "The brokers' quota.window.num.", show_default="of --server-properties, else 11"
     )
@@ -126,17 +123,6 @@ class Asked:
         default="auto",
     )
     master: str | None = value("URL", "The Spark master; else local[*], or what spark-submit says.")
-    given: Given = params.GIVEN
-
-    @cached_property
-    def named(self) -> session.QuotaSource:
-        """Where the quotas are read from."""
-        return session.QuotaSource(self.quotas, self.given)
-
-    @cached_property
-    def facts(self) -> BrokerFacts:
-        """What the brokers are."""
-        return BrokerFacts(self.kafka_version, self.server_properties, params.on_command_line("kafka_version"))
 
     @property
     def usage(self) -> Usage:
@@ -144,7 +130,9 @@ class Asked:
         prometheus = None
         if self.prometheus is not None:
             last_ms = self.last or LAST_MS
-            prometheus = Prometheus(self.prometheus, self.prometheus_match, last_ms, self.step, self.given.timeout_s)
+            prometheus = Prometheus(
+                self.prometheus, self.prometheus_match, last_ms, self.step, self.named.cluster.timeout_s
+            )
         return Usage(self.paths, self.table, self.topic, prometheus, self.source, self.engine, self.master)
 
     def settings(
@@ -177,7 +165,7 @@ class Asked:
         if self.topic is not None:
             from kquota.backends.kafka import librdkafka
 
-            access = self.given.access()
+            access = self.named.cluster.access()
             kafka = librdkafka.settings_of(*session.open_brokers(access), "kquota-audit")
             topic = {"kafka": kafka, "timeout_s": access.timeout_s}
         if needs_quotas or self.named.is_named:
@@ -234,7 +222,7 @@ class Asked:
         from kquota.audit.sources import own_document
         from kquota.audit.sources.files import find
 
-        for name in self.paths if self.quotas is None else ():
+        for name in self.paths if self.named.file is None else ():
             if Path(name).is_file() and own_document(find(name)[0]) == "a document kquota.quotas":
                 raise InputError(f"{name} has quotas, and no usage", hint=f"--quotas {name} audits them")
 
@@ -243,17 +231,17 @@ class Asked:
     ) -> tuple[QuotaHistory, QuotaHistory | None]:
         """The quotas to audit, and those that they are compared with."""
         if against == "live":
-            if self.quotas is None or self.quotas_journal is not None:
+            if self.named.file is None or self.quotas_journal is not None:
                 raise click.UsageError(
                     "--against live compares the cluster with the quotas of --quotas FILE: give only that"
                 )
-            file = session.read_history_file(self.quotas)
+            file = session.read_history_file(self.named.file)
             live = session.load_history(self.named.live, None)
             current, named = live.latest, file.latest
             if unnamed := sum(entity not in named for entity in current):
                 fate = "as all quotas: {} would go" if prune else "as a change: {} stay (--prune takes them away)"
                 who = f"{many(unnamed, 'entity', 'entities')} of the cluster that it does not name"
-                note(f"{self.quotas} counts {fate.format(who)}")
+                note(f"{self.named.file} counts {fate.format(who)}")
             if prune:
                 return file, live
             return file.each(lambda snapshot: plan(current, snapshot).applied_to(current)), live

@@ -175,8 +175,7 @@ NAMED = (
     ("describe --context real --entity-type clients --entity-type users --entity-name a", "app 1"),
     ("describe --context real --entity-type users --entity-default --entity-type clients --entity-name a", "app 1"),
     ("alter --context real --entity user=quo", 'user=quo"te'),
-    ("alter --context real --entity user=my\\ user,", "user=my user,client-id="),
-    ("alter --context real --entity user=new,client-id=a", "user=new,client-id=app 1"),
+    ("alter --context real --entity user=my\\ user,", "user=my user,client-id=app 1"),
     ("alter --context real --entity user=CN=a", "user=CN=a,OU=b"),
 )
 """Lines that name something in the cluster, and the name."""

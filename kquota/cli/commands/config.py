@@ -130,13 +130,6 @@ def set_context(name: str, use: bool, **given: str | float | None) -> None:
     path = config_path()
     new = file.set_context(path, name, settings, current=use)
     note(f"{'created' if new else 'changed'} context {name} in {path}")
-    addresses = load_config().context(name).addresses
-    others = [address for address in addresses if not settings.get(address)]
-    if len(addresses) > 1 and len(others) == 1:  # whoever gives two at once means it
-        warn(
-            f"{name} has two addresses now, {' and '.join(addresses)}: to remove {others[0]},"
-            f" kquota config set-context {name} --{others[0]} ''"
-        )
     if use:
         _warn_of_the_environment(name)
     elif new:

@@ -8,7 +8,6 @@ for a password. What comes too late for this Tab is there for the next one.
 import contextlib
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -80,28 +79,11 @@ def entity_names(ctx: click.Context, incomplete: str) -> Items:
     return [] if kind is None else _names_of(kind)(ctx, incomplete)
 
 
-# The last part of an entity's text, as far as it is typed: a comma in a name separates only before another type.
-_LAST_PART = re.compile(r"(?P<head>(?:.*,)?)(?P<type>user|client-id|ip)=(?P<name>(?:(?!,(?:user|client-id|ip)=).)*)\Z")
-
-
 def entities(ctx: click.Context, incomplete: str) -> Items:
-    """Entities as text: their types, the names in the cluster, and the entities that it has quotas for."""
-    part = _LAST_PART.match(incomplete)
-    given = set() if part is None else {kind for kind in EntityType if f"{kind.value}=" in part["head"]}
-    if part is None:
-        return [_open(f"{kind.value}=") for kind in EntityType if f"{kind.value}=".startswith(incomplete)]
-    kind = EntityType(part["type"])
-    head = f"{part['head']}{kind.value}="
-    known = known_names(ctx)
-    texts = [str(Entity.of({kind: name})).removeprefix(f"{kind.value}=") for name in known.get(kind.value, ())]
-    words = [head + text for text in (DEFAULT.value, *texts)] + known.get("entity", [])
-    # user=alice, goes on with the other type of a pair.
-    name, comma, begun = part["name"].rpartition(",")
-    if comma and kind is not EntityType.IP:
-        other = EntityType.CLIENT_ID if kind is EntityType.USER else EntityType.USER
-        if other not in given and f"{other.value}=".startswith(begun):
-            return [*_items(words, incomplete), _open(f"{head}{name},{other.value}=")]
-    return _items(words, incomplete)
+    """Entities of the cluster as text, and before a type is typed the types."""
+    if "=" in incomplete:
+        return _items(known_names(ctx).get("entity", ()), incomplete)
+    return [_open(f"{kind.value}=") for kind in EntityType if f"{kind.value}=".startswith(incomplete)]
 
 
 def additions(ctx: click.Context, incomplete: str) -> Items:
