@@ -6,6 +6,7 @@ Schemes are `kafka://HOST:PORT`, `controller://HOST:PORT` and `zookeeper://HOST:
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,15 @@ _SERVER = re.compile(
 )
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s,/:@\[\]]+)(?::(?P<port>\d{1,5}))?\Z", re.ASCII)
 _PRODUCTS = {"kafka": "brokers", "controller": "KRaft controllers", "zookeeper": "a ZooKeeper"}
+
+
+def is_host(name: str) -> bool:
+    """Whether the name is an address, or has one here (`InetAddress.getByName`)."""
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def scheme_of(text: str) -> str:

@@ -6,7 +6,6 @@ Sources: `kafka.zk.ConfigEntityZNode`, `ConfigEntityChangeNotificationZNode`, `Z
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,21 +124,6 @@ _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 def is_sensitive(path: str) -> bool:
     """Whether a secured cluster keeps the node from the world's eyes (`ZkData.sensitivePath`): it may hold secrets."""
     return path.startswith(_SENSITIVE)
-
-
-# Dotted IPv4, and IPv6 without a zone: a zone names an interface of one machine, which no other broker need have.
-_IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z", re.ASCII)
-
-
-def is_ip_literal(text: str) -> bool:
-    """Whether every broker reads the text as an address without asking a name service."""
-    if "%" in text or not (_IPV4.match(text) or ":" in text):
-        return False
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- Node data ---------------------------------------------------------------------------------------------------

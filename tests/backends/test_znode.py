@@ -300,23 +300,6 @@ def test_sensitive_paths(path: str, sensitive: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "literal"),
-    [
-        ("1.2.3.4", True),
-        ("::1", True),
-        ("0:0:0:0:0:0:0:1", True),
-        ("localhost", False),
-        ("fe80::1%eth0", False),
-        ("1.2", False),
-        ("1.2.3.256", False),
-        ("a:b", False),
-    ],
-)
-def test_ip_literals(text: str, literal: bool) -> None:
-    assert znode.is_ip_literal(text) is literal
-
-
-@pytest.mark.parametrize(
     ("data", "epoch"),
     [
         (None, 0),

@@ -66,7 +66,7 @@ class ZooKeeperBackend(QuotaBackend):
         return _Reader(self._open, filter).scram_mechanisms()
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-        return Writer(self._open, self._timeout_s, validate_only=validate_only).alter(alterations)
+        return Writer(self._open, validate_only=validate_only).alter(alterations)
 
     def broker_count(self) -> int:
         (names,) = self._open().children([_IDS])

@@ -27,7 +27,6 @@ class RawConfigs(Closable):
     def __init__(
         self, connect: str, *, timeout_s: float = 30.0, security: ZooKeeperSecurity | None = None, patient: bool = False
     ) -> None:
-        self._timeout_s = timeout_s
         self._session = Session(Address.parse(connect), timeout_s, security or ZooKeeperSecurity(), patient=patient)
         self._session.open(any_chroot=True)
 
@@ -63,7 +62,7 @@ class RawConfigs(Closable):
             changed(None)
             address = self._session.address
             raise InputError(f"there is no chroot {address.chroot} in ZooKeeper at {address}")
-        writer = Writer(lambda: self._session, self._timeout_s, validate_only=False)
+        writer = Writer(lambda: self._session, validate_only=False)
         result = writer.change(entity, changed)
         if result.error is not None:
             raise result.error

@@ -1,10 +1,8 @@
 """Alter: read, compare and set in transactions, and find out what became of lost ones."""
 
-import contextlib
+import ipaddress
 import random
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +12,7 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
 from kquota.backends import znode
+from kquota.backends.addresses import is_host
 from kquota.backends.znode import NodeChange, NodeConfig
 from kquota.backends.zookeeper.requests import (
     ENTITIES_PER_TRANSACTION,
@@ -101,9 +100,8 @@ class _Batch:
 class Writer:
     """One alter. `connect` is asked for a session when something is to be read or written."""
 
-    def __init__(self, connect: Callable[[], Session], timeout_s: float, *, validate_only: bool) -> None:
+    def __init__(self, connect: Callable[[], Session], *, validate_only: bool) -> None:
         self._connect = connect
-        self._timeout_s = timeout_s
         self._validate_only = validate_only
         self._results: dict[Entity, AlterResult] = {}
         self._tidied: dict[Entity, tuple[str, ...]] = {}
@@ -143,20 +141,12 @@ class Writer:
 
     def _tasks(self, alterations: Sequence[Alteration]) -> list[_Task]:
         """The alterations that ZooKeeper and the brokers can take; the others get their error."""
-        hosts = {
-            alteration.entity.ip
-            for alteration in alterations
-            if alteration.set
-            and isinstance(alteration.entity.ip, str)
-            and not znode.is_ip_literal(alteration.entity.ip)
-        }
-        unresolved = _unresolvable(hosts, self._timeout_s)
         tasks = []
         for alteration in alterations:
             entity = alteration.entity
             try:
                 path = znode.znode_path(entity)
-                if entity.ip in unresolved and alteration.set:
+                if isinstance(entity.ip, str) and alteration.set and not _has_address(entity.ip):
                     raise InvalidRequest(
                         f"INVALID_REQUEST: {entity.ip} is not a valid IP or resolvable host",
                         hint="a ZooKeeper-mode broker that cannot resolve the name does not start",
@@ -402,34 +392,18 @@ def _back_off(conflicts: int) -> None:
         time.sleep(random.uniform(0.0, min(0.1, 0.001 * 2.0 ** min(conflicts, 10))))  # noqa: S311
 
 
-# Hexadecimal parts are no number to Java, and it reads a leading zero as decimal, or not at all in later versions.
-_ODD_NUMBER = re.compile(r"(?=.*(?:^|\.)0[\dxX])(?:0[xX][0-9A-Fa-f]*|\d+)(?:\.(?:0[xX][0-9A-Fa-f]*|\d+))*\Z", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9.-]*", re.ASCII)
 
 
-def _means_the_same_to_java(name: str) -> bool:
-    """Whether what this machine resolves a name to says something about `InetAddress.getByName` on a broker.
+def _has_address(ip: str) -> bool:
+    """Whether every broker reads the text as the same address, or it is a plain name that has an address here.
 
-    A zone is of one machine only; blanks would be cut off by some resolvers; Python maps other scripts to ASCII (IDNA).
+    `InetAddress.getByName` reads some other texts as well, each release in its own way.
     """
-    plain = name.isascii() and "%" not in name and not any(character.isspace() for character in name)
-    return plain and not _ODD_NUMBER.match(name)
-
-
-def _unresolvable(hosts: Iterable[str], timeout_s: float) -> frozenset[str]:
-    """The names that no name service knows, or not within the time-out: `InetAddress.getByName` would fail on them."""
-    names = frozenset(hosts)
-    resolved: set[str] = set()
-
-    def resolve(name: str) -> None:
-        with contextlib.suppress(OSError, UnicodeError, ValueError):
-            socket.getaddrinfo(name, None)
-            resolved.add(name)
-
-    doubtful = filter(_means_the_same_to_java, names)
-    threads = [threading.Thread(target=resolve, args=(name,), daemon=True) for name in doubtful]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + timeout_s
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return names - resolved
+    if _NAME.fullmatch(ip):
+        return is_host(ip)
+    try:
+        ipaddress.ip_address(ip)
+    except ValueError:
+        return False
+    return "%" not in ip  # a zone is of one machine only

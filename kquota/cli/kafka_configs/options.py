@@ -1,7 +1,8 @@
 """The command line of kafka-configs, read and checked before anything is connected; messages are Kafka's own."""
 
-import socket
 from collections.abc import Sequence
+
+from kquota.backends.addresses import is_host
 
 TYPES = {
     "topic": "topics",
@@ -148,8 +149,9 @@ def check(options: Options) -> None:
             "Only the --zookeeper option can be used with the --zk-tls-config-file option.",
         ),
         *(
-            (not _is_host(ip), f"The entity name for ips must be a valid IP or resolvable host, but it is: {ip}")
+            (not is_host(ip), f"The entity name for ips must be a valid IP or resolvable host, but it is: {ip}")
             for ip in ips
+            if ip not in ("", "<default>")
         ),
         (alters and not names, "An entity-name or default entity must be specified with --alter"),
         (
@@ -164,13 +166,3 @@ def check(options: Options) -> None:
     for is_wrong, message in complaints:
         if is_wrong:
             raise Refusal(message)
-
-
-def _is_host(name: str) -> bool:
-    if name in ("", "<default>"):
-        return True
-    try:
-        socket.getaddrinfo(name, None)
-    except (OSError, UnicodeError):
-        return False
-    return True
