@@ -26,8 +26,6 @@ from kquota.backends.zookeeper.requests import (
 from kquota.backends.zookeeper.session import Lost, NoQuorum, NotSent, Outcome, Session
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import Values
 from kquota.errors import (
     Conflict,
     InputError,
@@ -48,6 +46,8 @@ _OP_OVERHEAD = 160
 Change = Callable[[bytes | None], NodeChange]
 """What a write makes of a node's data, None for no node. It may be asked again, after another writer came first."""
 
+_UNREAD = NodeChange({}, {}, None)
+
 
 @dataclass(slots=True, eq=False)
 class _Task:
@@ -61,24 +61,24 @@ class _Task:
     conflicts: int = 0
     version: int | None = None
     """The version that was read; None where there is no node."""
-    before: Values = field(default_factory=dict)
-    after: Values = field(default_factory=dict)
-    data: bytes = field(default=b"", repr=False)
+    made: NodeChange = _UNREAD
+    """What `change` made of the node that was read."""
     deletes: bool = False
-    unusable: frozenset[QuotaKey] = frozenset()
     form: str | None = None
-    null: bool = False
-    tidy: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> bytes:
+        return self.made.data or b""
 
     def done(self, zxid: int | None = None) -> AlterResult:
         """`zxid` names the transaction that wrote it, None where nothing was written."""
-        revision = 0 if zxid is not None and self.deletes else zxid
+        made, revision = self.made, 0 if zxid is not None and self.deletes else zxid
         return AlterResult(
-            self.entity, self.before, self.after, unusable=self.unusable, revision=revision, form=self.form
+            self.entity, made.before, made.after, unusable=made.unusable, revision=revision, form=self.form
         )
 
     def failed(self, error: KquotaError) -> AlterResult:
-        return AlterResult(self.entity, self.before, self.before, error)
+        return AlterResult(self.entity, self.made.before, self.made.before, error)
 
 
 @dataclass(slots=True, eq=False)
@@ -222,25 +222,24 @@ class Writer:
                         f"{task.entity}: its znode would have {len(change.data)} bytes, too many for ZooKeeper"
                     )
             except KquotaError as error:
-                task.before = task.after = NodeConfig.decode(data).values(task.entity)
-                self._results[task.entity] = task.failed(error)
+                unchanged = NodeConfig.decode(data).values(task.entity)
+                self._results[task.entity] = AlterResult(task.entity, unchanged, unchanged, error)
                 continue
-            task.before, task.after, task.unusable = change.before, change.after, change.unusable
+            task.made = change
             if self._validate_only:
                 above = [ancestor for ancestor in znode.parents(task.path) if ancestor not in nodes]
                 task.form = znode.absent_form(above) if node is None else znode.form_of(node.data)
-            task.null, task.tidy = change.null, change.tidy
             if change.data is None or self._validate_only:
                 self._results[task.entity] = task.done()
                 continue
-            task.version, task.data = None if node is None else node.version, change.data
+            task.version = None if node is None else node.version
             # A user's node stays for the sake of the pairs below it.
             task.deletes = change.deletes and (node is None or not node.children)
-            if task.deletes and task.tidy:
-                self._tidied[task.entity] = task.tidy
+            if task.deletes and change.tidy:
+                self._tidied[task.entity] = change.tidy
             elif change.deletes and node is not None and node.children:
                 # The pairs below it may go in the same run.
-                self._tidied[task.entity] = (task.path, *task.tidy)
+                self._tidied[task.entity] = (task.path, *change.tidy)
                 self._emptied[task.path] = task
             writes.append(task)
         return writes
@@ -356,7 +355,7 @@ def _batches(session: Session, tasks: Iterable[_Task], nodes: Mapping[str, Node]
         elif task.deletes:
             operations.append(Delete(task.path, task.version))
         else:
-            operations.append(SetData(task.path, None if task.null else task.data, task.version))
+            operations.append(SetData(task.path, None if task.made.null else task.data, task.version))
         operations.append(session.create(znode.CHANGE_PREFIX, notification, sequence=True))
         if batch.tasks and (len(batch.tasks) >= size or batch.size + cost > REQUEST_BYTES):
             yield batch
