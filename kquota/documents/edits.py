@@ -85,13 +85,13 @@ class _Splices:
         self._pieces: list[tuple[int, int, str]] = []
 
     def made(self) -> str:
-        """The text with the pieces replaced. Raises _Unfit where they overlap."""
+        """The text with the pieces replaced; what is added may stand in a piece that goes. Raises _Unfit for others."""
         out, position = [], 0
         for start, end, new in sorted(self._pieces, key=lambda piece: piece[:2]):
-            if start < position:
+            if start < position and start < end:
                 raise _Unfit
             out += [self._text[position:start], new]
-            position = end
+            position = max(position, end)
         return "".join([*out, self._text[position:]])
 
     def edit(self, node: Node, edits: Mapping[Steps, Any], key: Node | None = None) -> None:

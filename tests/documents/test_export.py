@@ -244,6 +244,15 @@ def mapping(name: str, values: dict[str, str], indent: int, flow: bool) -> list[
     return [f"{blank}{name}:", *(f"{blank}  {key}: {raw}  # {key}" for key, raw in values.items())]
 
 
+def test_a_value_takes_the_place_of_another(tmp_path: Path) -> None:
+    """With the blank line below the one that goes; the new one was to be written in there."""
+    path = tmp_path / "quotas.yaml"
+    head = "kind: kquota.quotas\nversion: 1\nquotas:\n  - entity: {user: b}\n    values:\n"
+    path.write_text(f"{head}      consumer_byte_rate: 1\n\n  - entity: {{user: c}}\n    values: {{}}\n")
+    text = updated(path, QuotaSnapshot({Entity("b"): {QuotaKey.PRODUCER_BYTE_RATE: 2}})).text
+    assert text == f"{head}      producer_byte_rate: 2 B/s\n  - entity: {{user: c}}\n    values: {{}}\n"
+
+
 @given(files(), few.snapshots)
 def test_a_plan_of_an_updated_file_is_empty(text: str, snapshot: QuotaSnapshot) -> None:
     """And only what had to change did: labels, variables and the comments of others are there as before."""
