@@ -23,7 +23,7 @@ from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, c
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.whatif import Comparison
 from kquota.documents.audit import audit_document
-from kquota.documents.encoding import checked_parts, write_text
+from kquota.documents.encoding import to_json, write_text
 from kquota.errors import InputError
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _write_json(view: View, path: Path | None) -> None:
     if path is not None and view.document is not None:
         document = view.document()
         assert isinstance(document, Mapping)
-        write_text(path, "".join(checked_parts(document)))
+        write_text(path, to_json(document))
         wrote(path)
 
 

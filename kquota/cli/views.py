@@ -27,7 +27,7 @@ from kquota.cli.text import (
     styled,
 )
 from kquota.core.tabular import tabulated
-from kquota.documents.encoding import checked_parts, to_json_line, to_yaml
+from kquota.documents.encoding import json_parts, to_json_line, to_yaml
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -176,7 +176,7 @@ def _encoded(document: Document | Iterator[Document], output: str) -> Iterator[P
         for line in document:
             yield to_json_line(line)
     else:
-        yield from map(Raw, checked_parts(document) if output == "json" else (to_yaml(document),))
+        yield from map(Raw, json_parts(document) if output == "json" else (to_yaml(document),))
 
 
 def _print(part: Part) -> None:

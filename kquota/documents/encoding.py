@@ -69,28 +69,6 @@ def json_parts(document: Mapping[str, Any]) -> Iterator[str]:
     yield _spelled_out("".join(waiting)) + "\n"
 
 
-def checked_parts(document: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of `json_parts`, none of which comes before the whole document has turned out to be JSON.
-
-    Half a document on stdout would look like an answer. Until then the text is in memory, and on the disk where it is
-    long. Raises InputError where the disk has no room for it.
-    """
-    import tempfile
-
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="") as file:
-        try:
-            for part in json_parts(document):
-                file.write(part)
-            file.seek(0)
-        except OSError as error:
-            hint = "TMPDIR names another folder for a long document, until it is printed"
-            raise InputError(f"{tempfile.gettempdir()}: {error.strerror or error}", hint=hint) from None
-        while part := file.read(_PART):
-            yield part
-
-
-_IN_MEMORY: Final = 16 << 20
-"""Bytes of a document that wait in memory."""
 _PART: Final = 1 << 18
 """Characters of a part."""
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota.documents import encoding
-from kquota.documents.encoding import Each, checked_parts, json_parts, to_json, to_json_line, to_yaml
+from kquota.documents.encoding import Each, json_parts, to_json, to_json_line, to_yaml
 
 
 class Level(IntEnum):
@@ -80,19 +79,3 @@ def test_every_format_has_the_items() -> None:
 
     assert json.loads(to_json(document)) == json.loads(to_json_line(document)) == expected
     assert to_yaml(document) == to_yaml(expected)
-
-
-def long(last: Any) -> dict[str, Any]:
-    """A document of several parts, whose last item holds that value."""
-    return {"items": Each(range(2000), lambda n: {"number": last if n == 1999 else n, "text": "ü" * 300}), "end": 1}
-
-
-@pytest.mark.parametrize("in_memory", [1, 1 << 30])
-def test_checked_parts_are_the_whole_text_or_nothing(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not one part comes of a document that ends with NaN, whether it waits in memory or on the disk."""
-    monkeypatch.setattr(encoding, "_IN_MEMORY", in_memory)
-
-    assert "".join(checked_parts(long(7))) == to_json(long(7))
-    parts = checked_parts(long(math.nan))
-    with pytest.raises(ValueError, match="JSON"):
-        next(parts)
