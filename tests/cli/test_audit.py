@@ -48,6 +48,7 @@ def files(tmp_path: Path) -> None:
         ("folder --quotas quotas.json", 3, "folder without files"),
         ("empty.log --quotas quotas.json", 3, "empty"),
         ("missing.log --quotas quotas.json", 3, "no such file"),
+        ("- --quotas quotas.json", 3, "-: not a file or a folder (write what comes from a pipe to a file first)"),
         ("broker-7 quotas.json", 3, "quotas.json has quotas, and no usage (--quotas quotas.json audits them)"),
         ("quotas.json --quotas quotas.json", 3, "no usage events in it (a document kquota.quotas)"),
         ("broker-7 --quotas bad.json", 3, "greater than 0"),

@@ -69,6 +69,7 @@ def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:
     )
     assert third.endswith(
         "line 3, column 3 (consumer_byte_rate): consumer_byte_rate: 0,5 must be a whole number of bytes/s"
+        " (a unit makes it one, as in 1.5MB)"
     )
 
 

@@ -27,6 +27,7 @@ from kquota.cli.report.page import write_report
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
+from kquota.core.findings.finding import Basis
 from kquota.core.findings.prediction import Interval
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity
@@ -101,6 +102,10 @@ def test_the_next_step_names_the_kind_of_entities_that_recommend_has_to_look_at(
     assert words.next_step([of_pair, replace(worst, entity=Entity("alice"))], reported=True) == (
         "'kquota recommend' proposes limits that are enough"
     )
+    # Of samples it recommends nothing.
+    sampled = replace(worst, basis=Basis.RATES)
+    assert words.next_step([sampled], reported=False) == "--report FILE.html shows when and who"
+    assert words.next_step([sampled], reported=True) is None
 
 
 def test_what_the_page_tells(page: Path, browser: Browser) -> None:

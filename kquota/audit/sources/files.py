@@ -167,7 +167,7 @@ def _is_data(relative: str) -> bool:
 
 
 def _find_local(path: Path) -> list[File]:
-    if not path.exists():
+    if not path.exists() and str(path) != "-":
         raise InputError(f"{path}: no such file or folder")
     try:
         if not path.is_dir():

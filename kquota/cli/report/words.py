@@ -295,11 +295,13 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
     kinds = {finding.entity.types for finding in findings if finding.throttled}
     if not kinds:
         return None
+    steps = [] if reported else ["--report FILE.html shows when and who"]
     scopes = [scope for scope in Scope if scope.default.types in kinds]
     if scopes and Scope.USERS not in scopes:  # which are the entities that it looks at by default
         recommend += f" --entities {scopes[0].value}"
-    pages = "" if reported else "--report FILE.html shows when and who; "
-    return f"{pages}'{recommend}' proposes limits that are enough"
+    if not any(finding.basis in (Basis.RATES, Basis.TOTALS) for finding in findings):
+        steps.append(f"'{recommend}' proposes limits that are enough")
+    return "; ".join(steps) or None
 
 
 def throttled_clients(answers: AnswersOf) -> str:

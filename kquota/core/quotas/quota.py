@@ -245,7 +245,8 @@ def check_value(key: QuotaKey, number: Decimal | int | float, typed: str = "") -
         article = "an" if key.value_type is ValueType.INT else "a"
         raise InputError(f"{key}: {shown} is too large for {article} {key.value_type.value}", hint=f"at most {maximum}")
     if exact != int(exact):
-        raise InputError(f"{key}: {shown} must be a whole number of {key.unit}")
+        hint = "a unit makes it one, as in 1.5MB" if key in BYTE_RATES else None
+        raise InputError(f"{key}: {shown} must be a whole number of {key.unit}", hint=hint)
     return int(exact)
 
 
