@@ -95,7 +95,9 @@ def carry_out(
         raise results[0].error
     if results not in shown:
         show(altered_view(altered, dry_run=dry_run), writing.output)
-    _note_leases(altered, terms)
+    if not dry_run:
+        leases.warn_unread(altered.leases.unreadable, terms.journal)
+    leases.note_changed(altered.kept, altered.ended, expires)
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
@@ -107,15 +109,6 @@ def carry_out(
     if terms.expires is not None and (altered.kept or (changed if dry_run else altered.entries)):
         _note_end(changed, altered.leases, terms)
     return _concluded(altered, terms)
-
-
-def _note_leases(altered: Altered, terms: Terms) -> None:
-    """Says which leases end, or last now."""
-    words = ("now would be permanent", "now it would end", "this would end")
-    if not terms.writing.dry_run:
-        leases.warn_unread(altered.leases.unreadable, terms.journal)
-        words = ("now is permanent", "now it ends", "this ends")
-    leases.note_changed(altered.kept, altered.ended, terms.expires, *words)
 
 
 def _note_end(changed: Sequence[AlterResult], known: Leases, terms: Terms) -> None:

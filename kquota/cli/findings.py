@@ -132,15 +132,15 @@ MOST_NOTES: Final = 3
 def summary(result: AuditResult, settings: AuditSettings) -> str:
     """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
     findings, quality = result.found, result.quality
-    throttled, _ = of_concern(findings)
+    shown = [finding for some in of_concern(findings) for finding in some]
     sentence = words.answer(findings, quality.answers)
     paragraphs = [f"**{as_markdown(sentence[0].upper() + sentence[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
         paragraphs[0] += f"{whatif.records(result)}, {words.times(quality.first_ms, quality.last_ms)} UTC."
-    if throttled:
-        paragraphs.append(markdown_of(_table(result, settings, throttled[:MOST_ROWS], in_markdown=True), " "))
-    if len(throttled) > MOST_ROWS:
-        paragraphs.append(f"{many(len(throttled) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
+    if shown:
+        paragraphs.append(markdown_of(_table(result, settings, shown[:MOST_ROWS], in_markdown=True), " "))
+    if len(shown) > MOST_ROWS:
+        paragraphs.append(f"{many(len(shown) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
     if quality.rejected:
         paragraphs.append(f"{many(quality.rejected, 'record')} could not be read.")
     if quality.unread_files:

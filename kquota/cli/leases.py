@@ -115,24 +115,17 @@ def note_ends(leases: Sequence[Lease]) -> None:
         note(line)
 
 
-def note_changed(
-    kept: Sequence[Lease],
-    ended: Sequence[Lease],
-    expires: int | None,
-    permanent: str = "the plan makes it permanent",
-    ends: str = "with the plan it ends",
-    end: str = "this ends",
-) -> None:
-    """Says on stderr what a write means for the leases that are on, and when their values end; the words vary."""
+def note_changed(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None) -> None:
+    """Says on stderr what a write, or a plan, means for the leases that are on, and when their values end."""
 
     def then(lease: Lease) -> str:
         if expires is None:
-            return permanent
-        return f"{ends} {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
+            return "this makes it permanent"
+        return f"with this it ends {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
 
     for line in few(f"{_until(lease)} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
         note(line)
-    for line in few(f"{end} the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
         note(line)
 
 

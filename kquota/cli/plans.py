@@ -91,8 +91,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
         table = _table(planned, labels, brokers, words)
         if table.rows:
             yield markdown_of(table, aligned=False)
-        yield from _objections_markdown(planned.objections, findings)
-        yield from _findings_markdown(findings)
+        yield from _remarks_markdown(planned.objections, findings)
         if unchanged:
             yield f"* {unchanged}"
         if usage is not None:
@@ -106,7 +105,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             for finding in findings[:_MOST_FINDINGS]:
                 yield from finding_lines(finding, review.file, review.line)
         if len(findings) > _MOST_FINDINGS:
-            yield _more(findings)
+            yield f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
         yield Note(title)
         if planned.message is not None:
             yield Note(f"why: {safe(planned.message)}")
@@ -131,35 +130,24 @@ _MOST_FINDINGS = 20
 """More would bury the changes."""
 
 
-def _findings_markdown(findings: Sequence[Finding]) -> Iterator[Part]:
-    if findings:
-        yield ""
-    for finding in findings[:_MOST_FINDINGS]:
-        what = f"{subject(finding)}: {finding.message} [{finding.rule.name}]"
-        yield f"* **{finding.severity}**: {markdown(what)}: {markdown(finding.proof)}"
-    if len(findings) > _MOST_FINDINGS:
-        yield f"* {_more(findings)}"
-
-
-def _objections_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
-    """What would stop an apply, and what clients feel; what lint finds stands among the findings."""
+def _remarks_markdown(objections: Sequence[Objection], findings: Sequence[Finding]) -> Iterator[Part]:
+    """What would stop an apply, what clients feel, and what lint finds, an item each."""
     rules = {finding.rule.name for finding in findings}
-    listed = [
-        objection
+    items = [
+        f"* **{objection.severity}**: {markdown(objection.message)} [{objection.name}]{_lifts(objection)}"
         for objection in objections
         if (objection.severity > Severity.WARNING and objection.name not in rules) or objection.name in FELT
     ]
-    if listed:
-        yield ""
-    for objection in listed[:_MOST_FINDINGS]:
-        lifts = f" ({' or '.join(f'`{option}`' for option in objection.lifted_by)})" if objection.lifted_by else ""
-        yield f"* **{objection.severity}**: {markdown(objection.message)} [{objection.name}]{lifts}"
-    if len(listed) > _MOST_FINDINGS:
-        yield f"* and {len(listed) - _MOST_FINDINGS} more such objections: -o json has all"
+    for finding in findings:
+        what = f"{subject(finding)}: {finding.message} [{finding.rule.name}]"
+        items.append(f"* **{finding.severity}**: {markdown(what)}: {markdown(finding.proof)}")
+    yield from ["", *items[:_MOST_FINDINGS]] if items else []
+    if len(items) > _MOST_FINDINGS:
+        yield f"* and {len(items) - _MOST_FINDINGS} more: -o json has all"
 
 
-def _more(findings: Sequence[Finding]) -> str:
-    return f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
+def _lifts(objection: Objection) -> str:
+    return f" ({' or '.join(f'`{option}`' for option in objection.lifted_by)})" if objection.lifted_by else ""
 
 
 def summary(planned: Plan, words: Words = _PLAN) -> str:

@@ -43,12 +43,14 @@ def test_the_same_alter_with_another_time_moves_the_end(kquota: Kquota, chroot: 
     alter = ("alter", "--zookeeper", chroot, *ALICE, "producer_byte_rate=15MB")
     assert kquota(*alter, "--for", "2h").code == 0
     dry = kquota(*alter, "--for", "4h", "--dry-run")
-    assert re.search(r"15 MB/s until .* \(entry 1\); now it would end ", dry.err), dry.err
+    assert re.search(r"15 MB/s until .* \(entry 1\); with this it ends ", dry.err), dry.err
     assert len(entries(kquota)) == 1
 
     again = kquota(*alter, "--for", "4h")
     assert again.code == 0
-    assert re.search(r"15 MB/s until .* \(entry 1\); now it ends .* UTC, then no quota again\n", again.err), again.err
+    assert re.search(r"15 MB/s until .* \(entry 1\); with this it ends .* UTC, then no quota again\n", again.err), (
+        again.err
+    )
     assert "nothing changes" not in again.err
     let_time_pass(folder)
     first, second = entries(kquota)
@@ -73,8 +75,8 @@ def test_the_same_alter_without_a_time_is_permanent(kquota: Kquota, chroot: str,
     assert kquota(*alter, "--for", "2h").code == 0
     assert kquota(*delete, "--for", "2h").code == 0
     done = kquota(*alter)
-    assert re.search(r"5 MB/s until .* \(entry 2\); now is permanent", done.err), done.err
-    assert re.search(r"no quota until .* \(entry 3\); now is permanent", kquota(*delete).err)
+    assert re.search(r"5 MB/s until .* \(entry 2\); this makes it permanent", done.err), done.err
+    assert re.search(r"no quota until .* \(entry 3\); this makes it permanent", kquota(*delete).err)
     let_time_pass(folder)
     assert "nothing is due; no lease" in kquota("reconcile", "--zookeeper", chroot).err
     assert (value(kquota, chroot), value(kquota, chroot, "bob,,,")) == ("5000000", None)
@@ -234,10 +236,10 @@ def test_a_file_with_the_leased_value_makes_it_permanent(
     assert kquota("delete", *live, "--user", "bob", "--for", "2h").code == 0
     apply = ("apply", "quotas.csv", "--yes", *live)
     moved = kquota(*apply, "--for", "3h")
-    assert re.search(r"5 MB/s until .* \(entry 2\); with the plan it ends .* UTC, then no quota again\n", moved.err)
+    assert re.search(r"5 MB/s until .* \(entry 2\); with this it ends .* UTC, then no quota again\n", moved.err)
     assert re.search(r"^ends .* UTC, if 'kquota reconcile' runs", moved.err, re.MULTILINE), moved.err
 
-    said = r"5 MB/s until .* \(entry 2\); the plan makes it permanent\n"
+    said = r"5 MB/s until .* \(entry 2\); this makes it permanent\n"
     planned = kquota("plan", "quotas.csv", "--out", "plan.json", *live)
     assert re.search(said, planned.err), planned.err
     assert "a plan that was kept makes nothing permanent: apply quotas.csv for that" in planned.err
@@ -245,8 +247,8 @@ def test_a_file_with_the_leased_value_makes_it_permanent(
     done = kquota(*apply)
     assert (done.code, bool(re.search(said, done.err)), "entry 3" in done.err) == (0, True, False), done
     assert re.search(r"^1 lease changed$", done.err, re.MULTILINE), done.err
-    assert "the plan makes it permanent" not in kquota(*apply).err
-    assert re.search(r"no quota until .* \(entry 3\); the plan makes it permanent\n", kquota(*apply, "--prune").err)
+    assert "this makes it permanent" not in kquota(*apply).err
+    assert re.search(r"no quota until .* \(entry 3\); this makes it permanent\n", kquota(*apply, "--prune").err)
     let_time_pass(folder)
     assert "nothing is due; no lease" in kquota("reconcile", *live).err
     assert (value(kquota, chroot), value(kquota, chroot, "bob,,,")) == ("5000000", None)
@@ -268,7 +270,7 @@ def test_a_lease_changes_beside_values_that_fail_unless_all_is_rolled_back(
     assert (failed.code, "1 entity failed\n" in failed.err, "lease changed" in failed.err) == (5, True, False), failed
     assert "1 lease, next at" in kquota("reconcile", *live).err
     altered = kquota("alter", *live, "--user", "alice", "--user", "bob", "--yes", "--add-config", rate)
-    assert (altered.code, "now is permanent" in altered.err) == (9, True), altered
+    assert (altered.code, "this makes it permanent" in altered.err) == (9, True), altered
     last, before, lease, _ = kquota("history", COLUMNS="200").out.splitlines()[1:]
     assert ("  incomplete  " in last, "  rolled back  " in before, "  made permanent by 4  " in lease) == (True,) * 3
     assert "nothing is due; no lease" in kquota("reconcile", *live).err

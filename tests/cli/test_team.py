@@ -30,7 +30,7 @@ def test_another_host_sees_undoes_and_ends_what_one_wrote(kquota: Kquota, prod: 
     assert "kquota reconcile --quiet --context prod --journal cluster" in leased.err
     assert "entry 3" in kquota("describe", **other).err
     (tmp_path / "q.yaml").write_text(quotas(alice="3MB"))
-    assert "the plan makes it permanent" in kquota("plan", "q.yaml", **other).err
+    assert "this makes it permanent" in kquota("plan", "q.yaml", **other).err
     assert kquota(*alter, "producer_byte_rate=3MB", "--for", "1s", **one).code == 0
     until(lambda: not kquota("reconcile", **other).err.startswith("nothing is due"), pause_s=0.5)
     assert kquota("describe", "-o", "name", **one).out == ""

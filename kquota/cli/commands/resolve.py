@@ -13,7 +13,7 @@ from kquota.cli.leases import note_ends
 from kquota.cli.options import count, flag, value
 from kquota.cli.reach import CSV, Many, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
 from kquota.cli.streams import note, warn
-from kquota.cli.text import Column, safe
+from kquota.cli.text import Column
 from kquota.cli.views import Branch, Note, Part, Table, View, csv_of, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
@@ -22,10 +22,8 @@ from kquota.core.findings.finding import subject
 from kquota.core.quotas.entity import Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.selector import NamePatterns
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas
 from kquota.core.resolve.caveat import Caveat, caveats
-from kquota.core.resolve.reach import OTHER, Client, Reach
 from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
 from kquota.documents.limits import resolution_document
 from kquota.errors import InputError
@@ -139,7 +137,10 @@ def command(
             version = facts.version if facts.is_named else None
             doubts = caveats(snapshot, user, client, static=static, version=version, callback=callback)
         if output in _TABLES:  # the others say whom they are about
-            _note_assumptions(snapshot, static, user, client, resolutions)
+            if not params.on_command_line("user"):
+                note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
+            if not params.on_command_line("client"):
+                note("for a client without a client-id (--client NAME for another)")
     governing = {(resolution.entity, resolution.key) for resolution in resolutions}
     note_ends([lease for lease in leases if (lease.entity, lease.key) in governing])
     # A name that only defaults govern may be a slip.
@@ -171,29 +172,6 @@ def _paths(source: session.QuotaSource, output: str) -> PathOf:
     """
     wanted = output not in _TABLES if source.access is None else source.access.is_zookeeper
     return znode_path if wanted else lambda _: None
-
-
-def _note_assumptions(
-    snapshot: QuotaSnapshot, static: StaticQuotas, user: str, client: str, resolutions: Sequence[Resolution]
-) -> None:
-    """Says that a name that was left out stands for ANONYMOUS or the empty client-id, and what others get."""
-    if not params.on_command_line("user"):
-        note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
-    if params.on_command_line("client"):
-        return
-    reach = Reach(snapshot, static)
-    by_key = {resolution.key: resolution for resolution in reach.resolve(Client(user, OTHER))}
-    others = [
-        f"{resolution.key} {limit_text(resolution.key, other.limit)}"
-        + ("" if other.level is None else f" from {source(resolution.key, other.entity)}")
-        for resolution in resolutions
-        if (other := by_key.get(resolution.key)) is not None
-        and (other.level, other.entity) != (resolution.level, resolution.entity)
-    ]
-    if others:
-        note(
-            safe(f"for a client without a client-id; with one that no quota names: {', '.join(others)} (--client NAME)")
-        )
 
 
 def _brokers(facts: BrokerFacts) -> tuple[BrokerSettings | None, StaticQuotas]:
