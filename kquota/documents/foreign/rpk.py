@@ -1,15 +1,13 @@
 """Redpanda's `rpk cluster quotas describe --format json|yaml` and `import` (schemas/rpk.schema.json).
 
 Sources: src/go/rpk/pkg/cli/cluster/quotas of redpanda-data/redpanda. Its `describe` prints a default entity as the name
-`<default>`, and its `import` takes that for a name: so defaults are exported as commands in a comment. Older versions
-call a value `values`, as the documentation still does; both are read.
+`<default>`, and its `import` takes that for a name: so defaults are not exported. Older versions call a value `values`,
+as the documentation still does; both are read.
 """
-
-import shlex
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import QuotaKey, Value, format_value, parse_value
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import parsed_documents, quoted
 from kquota.documents.foreign import Exported, Found, Unread, as_double, divided
 from kquota.errors import InputError
@@ -18,20 +16,11 @@ _HEAD = """\
 # Client quotas for: rpk cluster quotas import --from FILE
 # It makes the cluster equal to this file: quotas that are not in it are deleted.
 """
-_DEFAULTS = """\
-# rpk reads the name <default> literally, so the default entities are not below. Set them after the import:
-"""
 
 
 def export(snapshot: QuotaSnapshot) -> Exported:
-    """A YAML document for `rpk cluster quotas import`; default entities are commands in its comment."""
+    """A YAML document for `rpk cluster quotas import`, which knows no default entities."""
     quotas, unsaid = divided(snapshot, _no_name, as_double)
-    commands = [
-        command
-        for entity, values in snapshot.items()
-        if DEFAULT in entity and (command := _command(entity, values)).isprintable()
-    ]
-    head = _HEAD + (_DEFAULTS + "".join(f"#   {command}\n" for command in commands) if commands else "")
     lines = []
     for entity, values in quotas.items():
         for number, (kind, name) in enumerate(entity.parts):
@@ -42,7 +31,7 @@ def export(snapshot: QuotaSnapshot) -> Exported:
         for key, value in values.items():
             lines += [f"      - key: {key}", f'        value: "{format_value(key, value)}"']
     body = "\n".join(["quotas:", *lines]) if lines else "quotas: []"
-    return Exported(f"{head}{body}\n", unsaid)
+    return Exported(f"{_HEAD}{body}\n", unsaid)
 
 
 def _no_name(entity: Entity) -> str | None:
@@ -51,20 +40,6 @@ def _no_name(entity: Entity) -> str | None:
     if DEFAULT.value in entity:
         return "rpk's <default> cannot be told from the default entity"
     return None
-
-
-def _command(entity: Entity, values: Values) -> str:
-    parts = [
-        f"--default {kind.value}" if name is DEFAULT else f"--name {shlex.quote(_field(f'{kind.value}={name}'))}"
-        for kind, name in entity.parts
-    ]
-    adds = [f"--add {key}={format_value(key, value)}" for key, value in values.items()]
-    return f"rpk cluster quotas alter {' '.join([*parts, *adds])}"
-
-
-def _field(text: str) -> str:
-    """rpk splits its flags at commas, as fields of CSV."""
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
 
 
 def read(name: str, text: str) -> QuotaSnapshot:
