@@ -115,16 +115,7 @@ def recorded_traffic(
 
 def _configured(brokers: Brokers, settings: BrokerSettings | None) -> Brokers:
     """The brokers with what their server.properties says."""
-    if settings is None:
-        return brokers
-    return replace(
-        brokers,
-        windows=settings.windows,
-        controller_windows=settings.controller_windows,
-        connection_rate=settings.connection_rate,
-        listeners=settings.listeners,
-        inter_broker=settings.inter_broker_listener,
-    )
+    return brokers if settings is None else Brokers(**vars(settings), names=brokers.names)
 
 
 @dataclass(frozen=True)

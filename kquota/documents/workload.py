@@ -154,19 +154,19 @@ def _brokers(entry: Document | int) -> Brokers:
     if len(set(names)) < len(names):
         raise InputError("names: a broker is named twice")
     raw = entry.get("listeners", ["PLAINTEXT"])
-    listeners: Mapping[str, Value | None] = raw if isinstance(raw, dict) else dict.fromkeys(raw)
+    listeners: Mapping[str, int | None] = raw if isinstance(raw, dict) else dict.fromkeys(raw)
     inter_broker = entry.get("inter_broker_listener")
     if inter_broker is not None and inter_broker not in listeners:
         raise InputError(f"inter_broker_listener: {inter_broker!r} is none of {', '.join(listeners)}")
     return Brokers(
-        names,
-        QuotaWindows(entry.get("quota.window.num", 11), entry.get("quota.window.size.seconds", 1)),
-        QuotaWindows(
+        names=names,
+        windows=QuotaWindows(entry.get("quota.window.num", 11), entry.get("quota.window.size.seconds", 1)),
+        controller_windows=QuotaWindows(
             entry.get("controller.quota.window.num", 11), entry.get("controller.quota.window.size.seconds", 1)
         ),
-        entry.get("max.connection.creation.rate"),
-        listeners,
-        inter_broker,
+        connection_rate=entry.get("max.connection.creation.rate"),
+        listeners=listeners,
+        inter_broker_listener=inter_broker,
     )
 
 

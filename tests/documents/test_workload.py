@@ -57,10 +57,10 @@ clients:
             ),
         ),
         Brokers(
-            ("broker-0", "broker-1"),
+            names=("broker-0", "broker-1"),
             windows=file.workload.brokers.windows,
             listeners={"SASL_SSL": 20, "PLAIN": None},
-            inter_broker="PLAIN",
+            inter_broker_listener="PLAIN",
         ),
         (
             Change(90_000, Entity(user="alice"), {QuotaKey.PRODUCER_BYTE_RATE: 2 * 2**20}),

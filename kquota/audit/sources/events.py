@@ -109,7 +109,7 @@ def read_events(
     workload = Workload(
         int(times.max()) - first + 1,
         tuple(clients),
-        Brokers(tuple(sorted({broker for broker, *_ in names}))),
+        Brokers(names=tuple(sorted({broker for broker, *_ in names}))),
         origin_ms=first,
         events=Events(times[rows], sizes[rows], nanos[rows], rows),
     )

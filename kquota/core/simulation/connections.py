@@ -29,7 +29,7 @@ class Accepting:
         self._manager = ConnectionManager(
             brokers.listeners,
             broker=brokers.connection_rate,
-            inter_broker=brokers.inter_broker,
+            inter_broker=brokers.inter_broker_listener,
             windows=brokers.windows,
             generation=generation,
         )

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from kquota.core.enforcement import QuotaWindows
 from kquota.core.enforcement.apis import CONNECT_API, is_spared
+from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.enforcement.traffic.state import Segment
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -174,18 +174,11 @@ class Client:
         return {"bytes": self.size, "partitions": self.topics * self.partitions}.get(self.unit, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
+@dataclass(frozen=True)
+class Brokers(BrokerSettings):
     """The brokers, all alike."""
 
     names: tuple[str, ...] = ("broker-0",)
-    windows: QuotaWindows = field(default_factory=QuotaWindows)
-    controller_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    connection_rate: Value | None = None
-    """`max.connection.creation.rate` of each broker."""
-    listeners: Mapping[str, Value | None] = field(default_factory=lambda: {"PLAINTEXT": None})
-    """The names of the listeners, with the rates of those that have one."""
-    inter_broker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

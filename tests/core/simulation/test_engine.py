@@ -273,7 +273,7 @@ def test_what_is_delivered_late_is_not_delivered_fast() -> None:
     """Nine times the limit for 80 s is delivered at the limit, and before that the burst that the windows hold."""
     quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000}})
     loud = Client("p", "produce", "alice", pace=90, size=100_000, stop_ms=80_000)
-    result = run(loud, minutes=6, quota=quota, brokers=Brokers(("x", "y", "z")))
+    result = run(loud, minutes=6, quota=quota, brokers=Brokers(names=("x", "y", "z")))
 
     assert sum(client.delivered for client in result.clients) == sum(client.offered for client in result.clients)
     for client in result.clients:
@@ -287,7 +287,7 @@ def test_what_is_delivered_late_is_not_delivered_fast() -> None:
 def test_a_job_without_a_pace_runs_once(api: str, brokers: tuple[str, ...]) -> None:
     """Its requests are there at the start, are dealt to the brokers, and go out as the answers allow."""
     job = Client("j", api, "alice", requests=4, size=1_000, topics=3, partitions=5, start_ms=2_000)
-    result = run(job, brokers=Brokers(brokers))
+    result = run(job, brokers=Brokers(names=brokers))
 
     assert sum(client.offered for client in result.clients) == 4 * job.units
     assert sum(client.delivered for client in result.clients) == 4 * job.units
@@ -419,7 +419,7 @@ def test_brokers_have_counters_of_their_own() -> None:
     result = run(
         Client("p", "produce", "alice", pace=5.4, size=500),
         Client("t", "create-topics", "alice", pace=1, topics=1, partitions=10),
-        brokers=Brokers(("x", "y", "z")),
+        brokers=Brokers(names=("x", "y", "z")),
         quota=quota,
     )
 
@@ -480,7 +480,7 @@ def test_a_removed_quota_of_an_ip_keeps_what_it_did() -> None:
 
 def test_connections_to_some_brokers_are_all_opened() -> None:
     """One a second for a minute, to the last of three brokers."""
-    result = run(Client("c", "connect", pace=1, brokers=("z",)), brokers=Brokers(("x", "y", "z")))
+    result = run(Client("c", "connect", pace=1, brokers=("z",)), brokers=Brokers(names=("x", "y", "z")))
 
     assert [(client.broker, client.delivered) for client in result.clients] == [("z", 60)]
 
