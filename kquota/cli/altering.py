@@ -101,7 +101,9 @@ def carry_out(
     for entity, keys in absent.items():
         what = ", ".join(map(str, keys)) if keys else "any quota"
         note(safe(f"{entity}: not set: {what}"))
-        if others is not None and entity not in others:
+        if others is not None and entity in others:
+            note(safe(f"{entity} has quotas under an older name, whose znode has to be deleted ('kquota describe')"))
+        elif others is not None:
             session.note_slips(others, dict(entity.parts))
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:

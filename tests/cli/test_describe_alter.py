@@ -223,6 +223,16 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert light.rest == ""
 
 
+def test_a_deletion_that_does_not_reach_an_older_name_says_so(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """Brokers read a client-id that is not encoded as they encode it; kquota writes their own znode only."""
+    data = b'{"version":1,"config":{"producer_byte_rate":"20000"}}'
+    znodes.create("/config/clients/c@1", data, makepath=True)
+    assert "and deletions do not reach it" in kquota("describe", "--zookeeper", chroot).err
+    done = kquota("delete", "--client", "c@1", "--zookeeper", chroot)
+    assert "client-id=c@1 has quotas under an older name, whose znode has to be deleted" in done.err
+    assert znodes.get("/config/clients/c@1")[0] == data
+
+
 def test_who_sets_what_governs_nobody_is_asked_and_learns_of_the_remedy(kquota: Kquota, filled: str) -> None:
     alter = ("alter", "--zookeeper", filled, "--add-config", "producer_byte_rate=50kB")
     assert kquota(*alter, "--user-defaults").code == 0

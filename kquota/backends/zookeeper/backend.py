@@ -191,7 +191,8 @@ class _Reader:
                         problems.append(Problem(path, f"{_UNENCODED}; the node of {entity} is {own}"))
                     ignored += [Ignored(entity, key, value, _UNENCODED) for key, value in values.items()]
                     continue
-                problems.append(Problem(path, f"an older name of {entity}: alterations go to {own}, which replaces it"))
+                goes = f"alterations go to {own}, which replaces it, and deletions do not reach it"
+                problems.append(Problem(path, f"an older name of {entity}: {goes}"))
                 quotas.setdefault(entity, values)
             elif values or entity in quotas:
                 quotas[entity] = values
