@@ -12,7 +12,7 @@ from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, quiet, say, stoppable, warn
 from kquota.cli.text import entity_text, safe
-from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, check_sorting, show
+from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, show
 from kquota.cli.writing import Terms, terms_of
 from kquota.core.change.lint import unreached
 from kquota.core.change.plan import Objection
@@ -40,7 +40,6 @@ def carry_out(
 
     With `everything`, all keys of the entities are deleted: nothing is said of keys that were not set.
     """
-    check_sorting(COLUMNS)
     begun: list[Entry] = []
     access = writing.access
     terms = replace(terms_of(writing, command, file), begun=begun.append)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from kquota.audit.run import Audit
-from kquota.cli import auditing, findings, grammar, params, session, usage, whatif
+from kquota.cli import auditing, findings, grammar, params, session, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, count, flag, group, path, value
 from kquota.cli.report import MOST, check_report
 from kquota.cli.report.words import share, throttled_clients
 from kquota.cli.streams import note, wrote
 from kquota.cli.text import Column, code, duration, many, markdown, period, safe
-from kquota.cli.views import Document, Note, Part, Table, View, check_sorting, csv_of, markdown_of, table_of
+from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
 from kquota.core.findings.whatif import Comparison
 from kquota.documents.audit import audit_document
@@ -70,8 +70,6 @@ def settings_for(asked: usage.Asked, wanted: Wanted, output: str, needs: str | N
     Then the brokers' own answers are counted (`ReadSettings.by_client`). Raises UsageError, InputError.
     """
     against = wanted.against
-    if output in ("table", "wide"):
-        check_sorting(findings.COLUMNS if against is None else whatif.COLUMNS)
     if against is None and {"newly-throttled", "throttled-more"} & set(wanted.fail_on):
         raise click.UsageError("what would change is known with --against live|FILE only")
     if wanted.prune and against != "live":

@@ -7,7 +7,7 @@ from kquota.cli import consent, session
 from kquota.cli.params import Writing
 from kquota.cli.streams import note
 from kquota.cli.text import Column
-from kquota.cli.views import Csv, Note, Part, Table, View, changes_table, check_sorting, csv_of, show, table_of
+from kquota.cli.views import Csv, Note, Part, Table, View, changes_table, csv_of, show, table_of
 from kquota.core.change.broker import (
     Broker,
     BrokerAlteration,
@@ -56,7 +56,6 @@ def alter(
     """Sets and deletes the limits of one broker, or the cluster-wide default of them."""
     rates = {name: parse_rate(check_name(name), text) for name, text in additions.items()}
     alteration = BrokerAlteration(broker, rates, frozenset(map(check_name, deletions)), strict_delete)
-    check_sorting(_COLUMNS)
     access, dry_run = writing.access, writing.dry_run
     writing.open_journal(needs_reason=not dry_run)  # a context may require a reason of every write
     named = session.label(access)

@@ -172,13 +172,6 @@ def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, st
     return [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
 
 
-COLUMNS = (
-    *("BROKER", "WHO", "COUNTER", "QUOTA", "LIMIT", "PEAK", "DELAYED", "MUTED", "LONGEST", "DELIVERED", "LOGGED"),
-    *("WHEN (UTC)", "CLIENTS"),
-)
-"""The columns that a table of findings can have."""
-
-
 def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """The undetermined counters (in a table, that it leaves out beside counters that somebody met).
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import click
 
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.streams import coloured, note, say
+from kquota.cli.streams import coloured, note, once, say, warn
 from kquota.cli.text import (
     Column,
     Layout,
@@ -138,16 +138,15 @@ class View:
         return self.screen()
 
 
-def show(view: View, output: str, *, written: bool = False) -> int:
+def show(view: View, output: str) -> int:
     """Prints an answer in one of its formats, and returns its exit code.
 
-    Raises click.UsageError when the rows of no table have the column that they are to be sorted by. After a write
-    (`written`) nothing is refused any more: `check_sorting` comes before it.
+    A column of `--sort-by` that no table has is a warning: a write may be done, or a long audit, and is shown.
     """
     parts = view.parts(output)
-    if layout().sort_by and not written:
+    if layout().sort_by:
         parts = list(parts)
-        check_sorting(*(_headings(part) for part in parts if isinstance(part, Table | Csv)))
+        _check_sorting([_headings(part) for part in parts if isinstance(part, Table | Csv)])
     for part in parts:
         _print(part)
     if view.asked and output not in ("table", "wide", "text"):  # people see on the screen what the option asked for
@@ -155,16 +154,12 @@ def show(view: View, output: str, *, written: bool = False) -> int:
     return ExitCode.DIFFERENT if view.asked else view.code
 
 
-def check_sorting(*tables: Sequence[str]) -> None:
-    """Raises click.UsageError when none of the tables has the column of `--sort-by`.
-
-    A command that writes, or takes long, calls this with the headings of its tables before it begins.
-    """
+def _check_sorting(tables: Sequence[Sequence[str]]) -> None:
     wanted = layout()
-    if wanted.sort_by and tables and all(wanted.place(headings) is None for headings in tables):
+    if tables and all(wanted.place(headings) is None for headings in tables):
         known = dict.fromkeys(heading for headings in tables for heading in headings if heading)
-        name = safe(wanted.sort_by.removeprefix("-"))
-        raise click.UsageError(f"--sort-by: there is no column {name!r}; the columns are {', '.join(known)}")
+        name = wanted.sort_by.removeprefix("-")
+        once(f"--sort-by: there is no column {name!r}; the columns are {', '.join(known)}", warn)
 
 
 def _headings(part: Table | Csv) -> Sequence[str]:

@@ -73,22 +73,6 @@ def replay(
     return compare(result, settings), result
 
 
-COLUMNS = (
-    "CHANGE",
-    "USER",
-    "CLIENT-ID",
-    "QUOTA",
-    "LIMIT",
-    "DELAYED",
-    "MUTED",
-    "LONGEST",
-    "DELIVERED",
-    "BEHIND",
-    "BROKERS",
-)
-"""The columns of the table of a comparison."""
-
-
 def clients_table(changes: Sequence[ClientChange], show: Callable[[str], str] = str) -> Table:
     """A row for each client for whom something changes, its names as `show` has them.
 

@@ -19,7 +19,7 @@ from kquota.cli.plans import Labels, plan_view, summary
 from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, on_terminal, say, stoppable, warn
 from kquota.cli.text import Column, entity_text, many, safe
-from kquota.cli.views import Table, View, check_sorting, show, table_of
+from kquota.cli.views import Table, View, show, table_of
 from kquota.core.change.plan import ApplyReport, Plan
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
@@ -192,7 +192,6 @@ def switch_back(entry: Entry, terms: Terms) -> int:
 
     if terms.writing.access.is_zookeeper:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
-    check_sorting(SETTLED)
     nodes = ", ".join(str(change.node) for change in entry.levels)
     writing = terms.writing
     if writing.dry_run:
@@ -207,12 +206,8 @@ def switch_back(entry: Entry, terms: Terms) -> int:
         settled = switched(entry, loggers, journal=terms.journal, clock=reconcile.now, command=terms.command)
         noun = loggers.noun
     view = View(screen=lambda: [settled_table(settled, noun)], document=lambda: taken_back_document(entry, settled))
-    show(view, writing.output, written=True)
+    show(view, writing.output)
     return complain(settled, noun)
-
-
-SETTLED = ("BROKER", "CONTROLLER", "BEFORE", "NOW", "WAS ON FOR", "OUTCOME")
-"""The columns of the tables of a recording; a node is a broker or a controller."""
 
 
 def settled_table(settled: Iterable[Settled], noun: str) -> Table:

@@ -80,12 +80,9 @@ def in_memory(patch: pytest.MonkeyPatch, quotas: QuotaSnapshot, cluster: str) ->
     """A cluster in memory with those quotas, behind every address, and `cluster` as its name in all rooms."""
     backend = MemoryBackend(quotas)
     patch.setattr(Access, "open", lambda *_: backend)
-    for room in ("changes", "cli.altering", "cli.writing", *(f"cli.commands.{name}" for name in _ROOMS)):
+    for room in ("changes", "cli.altering", "cli.writing", "cli.commands.undo", "cli.commands.reconcile"):
         patch.setattr(f"kquota.{room}.place_of", lambda _: Cluster(cluster))
     return backend
-
-
-_ROOMS = ("alter", "undo", "reconcile")
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:

@@ -19,7 +19,7 @@ quotas:
 
 
 FREE = "no quota limits this client\n"
-WITHOUT = "no quota limits a client without a client-id\n"
+WITHOUT = "for a client without a client-id (--client NAME for another)\n"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def quotas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "note"),
     [
-        ("--user alise", f"no quota is set for user=alise; did you mean 'alice'?\n{WITHOUT}"),
+        ("--user alise", f"{WITHOUT}no quota is set for user=alise; did you mean 'alice'?\n{FREE}"),
         ("--user bob --client wroker-1", f"no quota is set for client-id=wroker-1; did you mean 'worker-1'?\n{FREE}"),
         ("--user bob --client worker-2", FREE),
         ("--user alice --client wroker-1", ""),

@@ -17,12 +17,11 @@ from kquota.cli.options import argument, count, flag, lasting, option, path, val
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
-from kquota.cli.views import Part, Table, View, check_sorting, csv_of, show, shown_as
+from kquota.cli.views import Part, Table, View, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Load, Probe
 from kquota.core.quotas.quota import humanize
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.tabular import paths
 from kquota.documents.limits import probe_document
 from kquota.errors import Refused, placed
 from kquota.probe.run import USUAL, Listener, ProbeRequest, ProbeResult, amount, run
@@ -76,7 +75,6 @@ def command(
       kquota probe fetch --topic load --command-config alice.properties --admin-config admin.properties
       kquota probe request --topic load --rate 100
     """
-    check_sorting(_COLUMNS if output == "table" else [name for name, _ in paths(_CSV)])
     kind = Probe(probe)
     if duration > max_duration:
         raise Refused(f"--duration is longer than {max_duration / 1000:g} s", hint="--max-duration is the bound")

@@ -21,8 +21,8 @@ from kquota.cli.options import duration as length
 from kquota.cli.progress import progress
 from kquota.cli.streams import ask, note, say, stoppable, warn
 from kquota.cli.text import Column, amount_text, many, rate_text
-from kquota.cli.views import Note, Part, View, check_sorting, show, table_of
-from kquota.cli.writing import SETTLED, complain, settled_table
+from kquota.cli.views import Note, Part, View, show, table_of
+from kquota.cli.writing import complain, settled_table
 from kquota.core.change.broker import parse_broker
 from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Draft, Estimate
 from kquota.core.duration import duration
@@ -137,8 +137,7 @@ def command(
         answers = replace(writing, yes=writing.yes or dry_run)
         consent.refuse(drafted.objections, answers)
         if output == "table":
-            check_sorting(DRAFTED, SETTLED)
-            show(View(screen=lambda: _drafted(drafted, loggers.noun)), output, written=True)
+            show(View(screen=lambda: _drafted(drafted, loggers.noun)), output)
         consent.heed(drafted.objections, answers)
         if drafted.on:
             _say_who(drafted, loggers, journal)
@@ -168,7 +167,7 @@ def command(
                 loggers.place(), loggers.noun, drafted, picked(recorded, RECORDED), recorded.settled
             ),
         )
-        show(view, output, written=True)
+        show(view, output)
         return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access, whole=rotate is None))
 
 
@@ -217,9 +216,6 @@ def _question(draft: Draft, bounds: Bounds, named: str, noun: str) -> str:
         f"Log every request of {many(len(nodes), noun)} ({', '.join(nodes)}) of {named} for up to"
         f" {duration(bounds.for_ms)}{turns}?"
     )
-
-
-DRAFTED = ("BROKER", "CONTROLLER", "LEVEL", "LEVEL MEANWHILE", "ON AT MOST", "REQUEST RATE", "LOG SIZE", "FREE SPACE")
 
 
 def _drafted(draft: Draft, noun: str) -> Iterator[Part]:

@@ -202,8 +202,7 @@ def resolved(
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield _table(resolutions, brokers, path_of, wide=wide)
         if all(item.limit is None for item in resolutions):
-            whom = "a client without a client-id" if names[EntityType.CLIENT_ID] == "" else "this client"
-            yield Note(f"no quota limits {whom}")
+            yield Note("no quota limits this client")
 
     return View(
         screen=screen,

@@ -30,7 +30,7 @@ from kquota.cli.reach import source
 from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe, short_unit
 from kquota.cli.usage import time_zone
-from kquota.cli.views import Document, Note, Part, Shown, Table, View, check_sorting, show, shown_as, table_of
+from kquota.cli.views import Document, Note, Part, Shown, Table, View, show, shown_as, table_of
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.use import State, Use
 from kquota.core.quotas.entity import Entity, EntityType
@@ -427,7 +427,6 @@ def _at_the_keys(screen: _Screen, interval_s: float, count: int | None) -> int:
     """Looks until somebody at the terminal has enough, or so many times."""
     from rich.live import Live
 
-    check_sorting([column.heading for column in _COLUMNS])
     board = Board(_COLUMNS, layout(), everything=screen.wanted.everything)
     seen = screen.seen()
     drawn, messages = console(sys.stdout), io.StringIO()
