@@ -48,8 +48,10 @@ def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
 @contextlib.contextmanager
 def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
     """A progress bar; what it yields takes the function that tells how far the audit is."""
+    from kquota.core.enforcement.kernel import is_compiling
+
     with progress(first) as bar:
-        yield lambda poll: bar.watch(poll, "auditing")
+        yield lambda poll: bar.watch(poll, lambda: "compiling, once on this machine" if is_compiling() else "auditing")
 
 
 def fails(fail_on: Collection[str], answers: Collection[str]) -> bool:

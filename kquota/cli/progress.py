@@ -37,18 +37,21 @@ class Bar:
             bar, task = self._shown
             bar.update(task, completed=done, total=total, description=self._doing)
 
-    def watch(self, look: Callable[[], tuple[float, float]], doing: str = "") -> None:
-        """Shows what `look` gives: how much is done, and of how much. The total is 0 while it is not known."""
+    def watch(self, look: Callable[[], tuple[float, float]], doing: Callable[[], str] = str) -> None:
+        """Shows what `look` gives: how much is done, and of how much. The total is 0 while it is not known.
+
+        `doing` says what is being done; nothing where that is as before.
+        """
         threading.Thread(target=self._watch, args=(look, doing), daemon=True).start()
 
-    def _watch(self, look: Callable[[], tuple[float, float]], doing: str) -> None:
+    def _watch(self, look: Callable[[], tuple[float, float]], doing: Callable[[], str]) -> None:
         while not self._over.wait(_LOOK_S):
             try:
                 done, total = look()
             except Exception:  # what is looked at is being stopped: there is nothing left to show
                 return
             if total:
-                self(done, total, doing)
+                self(done, total, doing())
 
     def lines(self, say: Callable[[str], None]) -> None:
         """Says how far it is every half minute, until it is over."""

@@ -14,7 +14,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(progress, "say", said.append)
     with progress.progress("starting Spark") as bar:
         until(lambda: said, "nothing was said")
-        bar.watch(lambda: (1, 4), "auditing")
+        bar.watch(lambda: (1, 4), lambda: "auditing")
         until(lambda: any("auditing" in line for line in said), "what is watched was not said")
 
     assert said[0] == "starting Spark, 0 s so far"

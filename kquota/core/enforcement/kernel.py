@@ -204,7 +204,17 @@ def _cache() -> Callable[[Any], Any]:
 
     numba reads for which types there is some before it compares the time of the source, and fails where these are gone.
     """
+    from numba.core import event
     from numba.core.caching import FunctionCache
+
+    class Compiling(event.Listener):  # type: ignore[misc]
+        def on_start(self, begun: Any) -> None:
+            _compiling.append(begun)
+
+        def on_end(self, ended: Any) -> None:
+            _compiling.pop()
+
+    event.register("numba:compile", Compiling())
 
     class Cache(FunctionCache):  # type: ignore[misc]
         def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -215,6 +225,14 @@ def _cache() -> Callable[[Any], Any]:
                 return None
 
     return Cache
+
+
+_compiling: list[Any] = []
+
+
+def is_compiling() -> bool:
+    """Whether a function is compiled just now: the first audit of a large log on a machine takes half a minute so."""
+    return bool(_compiling)
 
 
 def is_kept(function: Any) -> bool:

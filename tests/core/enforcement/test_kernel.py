@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from kquota.audit.engines.package import write_package
 from kquota.core.enforcement import Generation, Mode, MutationSensor, QuotaWindows, kernel
 from kquota.core.enforcement import kernel as kernel_function
-from kquota.core.enforcement.kernel import Kernel, _compiled_kernel, _digest, _fingerprint, _functions, _source
+from kquota.core.enforcement.kernel import (
+    Kernel,
+    _cache,
+    _compiled_kernel,
+    _digest,
+    _fingerprint,
+    _functions,
+    _source,
+    is_compiling,
+)
 from kquota.core.enforcement.kind import FETCH, REQUEST
 from kquota.core.enforcement.replay import Charged
 from kquota.core.quotas.quota import Value
@@ -259,3 +268,14 @@ def test_compiled_code_is_found_on_the_disk() -> None:
     using.measure(using.new_counter(QuotaWindows(), Generation.N_PLUS_1_BY_LAST), 0)
     assert using.is_kept()
     assert PLAIN.is_kept()
+
+
+def test_it_is_known_that_something_is_compiled() -> None:
+    """For the progress bar: the first audit on a machine stands still meanwhile."""
+    from numba.core import event
+
+    _cache()  # from here on numba tells
+    assert not is_compiling()
+    with event.trigger_event("numba:compile"):
+        assert is_compiling()
+    assert not is_compiling()
