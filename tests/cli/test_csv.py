@@ -191,6 +191,15 @@ def test_all_other_columns_are_named_at_once_and_hide_no_wrong_cell(kquota: Kquo
     assert "import leave others out by --ignore-column 'Team' --ignore-column 'Notes')" in refused
 
 
+def test_a_column_that_may_be_the_one_of_names_is_not_to_be_left_out() -> None:
+    with pytest.raises(InputError) as raised:
+        read("t", "Tenant;Producer MB/s\na;5\n")
+    assert raised.value.message.startswith("t, line 1, column 1: 'Tenant' is not a column of quotas")
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("user, client-id, ip name a client")
+    assert "--ignore-column" not in raised.value.hint
+
+
 def test_a_slip_in_a_heading_is_no_column_to_leave_out() -> None:
     with pytest.raises(InputError) as raised:
         read("t", "user;producer_byte_rat;consumer_byte_rate\na;5MB;5MB\n")
