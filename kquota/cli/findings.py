@@ -285,7 +285,7 @@ def _table(
                 Column("QUOTA", style="cyan", least=key_width),
                 lambda row: (row.key.value, named(entity_text(row.entity), "of ")),
             ),
-            (Column("LIMIT", number=True), lambda row: words.limit_parts(row, settings.quotas)),
+            (Column("LIMIT", number=True), words.limit_parts),
             (Column("PEAK", number=True, spare=7), _peak),
             (Column("DELAYED", number=True), _delayed),
             predicted and (Column("MUTED", number=True, spare=4), words.muted),

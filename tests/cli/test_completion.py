@@ -100,7 +100,7 @@ def test_words_of_the_command_line(terminal: Terminal, line: str, expected: list
         ("describe --user-d", "--user-defaults"),
         ("describe --entity-type us", "users"),
         ("describe -o js", "json"),
-        ("alter --ip 1 --add-config ", "connection_creation_rate="),
+        ("alter --ip 1 --add-config conn", "connection_creation_rate="),
         ("alter --entity us", "user="),
         ("describe --context p", "prod"),
         ("config use-context o", "old one"),

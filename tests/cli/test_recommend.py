@@ -202,7 +202,7 @@ def test_plan_reads_it(kquota: Kquota, tmp_path: Path) -> None:
         (
             "usage.csv --quotas quotas.yaml --only grace --entities clients",
             3,
-            "a client-id; --entities users or user-clients matches it otherwise",
+            "--entities, --key and --only choose",
         ),
         ("usage.csv --quotas quotas.yaml --max-throttled 60%", 2, "between 0% and 50%"),
         ("usage.csv --quotas quotas.yaml --only nobody", 3, "nothing to recommend"),
@@ -223,12 +223,12 @@ def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, t
     usual = ("recommend", "usage.csv", "--quotas", "pair.yaml", "--only", "alice")
     nothing = "kquota: nothing to recommend: none of 14,400 requests counts for the quotas in question"
     other = f"{nothing}: other quotas count them: user=alice,client-id=app"
-    other_kind = "(--entities user-clients recommends for such quotas)"
+    other_kind = "(--entities, --key and --only choose what is recommended for)"
     assert kquota(*usual, "--key", "producer_byte_rate").complaint == f"{other} {other_kind}"
     incomplete = "request_percentage: the log does not record everything that this quota counts"
     assert kquota(*usual).complaint == f"{other}; {incomplete} {other_kind}"
     assert kquota(*usual, "--entities", "user-clients").code == 0
-    assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} (--only 'nobody' is matched")
+    assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} {other_kind}")
     told = kquota(*usual[:-1], "bob").err
     assert "request_percentage: nothing is recommended for 2 counters: the log does not record all thread time" in told
 

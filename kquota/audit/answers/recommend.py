@@ -102,7 +102,7 @@ def recommendations(
         raise InputError(
             f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question"
             + (f": {'; '.join(reasons)}" if reasons else ""),
-            hint=_why_nothing(wanted, charged),
+            hint="--entities, --key and --only choose what is recommended for",
         )
     governing = {
         name: {
@@ -139,19 +139,6 @@ def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tupl
     default = wanted.scope.default
     is_other = quota.key not in wanted.keys or quota.entity.types != default.types
     return is_other or bool(wanted.only and quota.entity != default)
-
-
-def _why_nothing(wanted: Wanted, charged: Sequence[Entity]) -> str:
-    """What to change where nothing is left to recommend; `charged` are quotas at other levels that count instead."""
-    if charged:
-        kinds = (scope.value for scope in Scope if any(scope.default.types == one.types for one in charged))
-        return f"--entities {' or '.join(kinds)} recommends for such quotas"
-    if not wanted.only:
-        return "see --entities and --key"
-    kind = "client-id" if wanted.scope is Scope.CLIENTS else "user"
-    others = " or ".join(scope.value for scope in Scope if scope is not wanted.scope)
-    patterns = " or ".join(repr(pattern) for pattern in wanted.only)
-    return f"--only {patterns} is matched with the name of a {kind}; --entities {others} matches it otherwise"
 
 
 def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:

@@ -28,7 +28,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError, KquotaError
+from kquota.errors import KquotaError
 from kquota.state import journal_folder
 
 Items = list[CompletionItem[str]]
@@ -86,45 +86,22 @@ def entities(ctx: click.Context, incomplete: str) -> Items:
     return [_open(f"{kind.value}=") for kind in EntityType if f"{kind.value}=".startswith(incomplete)]
 
 
-def additions(ctx: click.Context, incomplete: str) -> Items:
-    """`KEY=` for each key that the entity may have, the last item of a list."""
+def additions(_ctx: click.Context, incomplete: str) -> Items:
+    """`KEY=` for each key, the last item of a list."""
     head, item = _list(incomplete)
-    if "=" in item:
-        return []
-    given = (*(ctx.params.get("add_config") or ()), head)
-    return [_open(f"{head}{key}=", key.unit) for key in _keys(ctx, given) if key.value.startswith(item)]
+    return [_open(f"{head}{key}=", key.unit) for key in QuotaKey if f"{key}=".startswith(item) and "=" not in item]
 
 
-def deletions(ctx: click.Context, incomplete: str) -> Items:
-    """The keys that the entity may have, the last item of a list."""
+def deletions(_ctx: click.Context, incomplete: str) -> Items:
+    """The keys, the last item of a list."""
     head, item = _list(incomplete)
-    given = (*(ctx.params.get("delete_config") or ()), head)
-    return [CompletionItem(f"{head}{key}") for key in _keys(ctx, given) if key.value.startswith(item)]
+    return [CompletionItem(f"{head}{key}") for key in QuotaKey if key.value.startswith(item)]
 
 
 def _list(incomplete: str) -> tuple[str, str]:
     """What is before the last item of a list, and that item."""
     before, comma, item = incomplete.rpartition(",")
     return before + comma, item
-
-
-def _keys(ctx: click.Context, given: Iterable[str]) -> list[QuotaKey]:
-    """The keys that fit the entity, as far as it is typed, without those that are given."""
-    taken = {item.partition("=")[0].strip() for text in given for item in text.split(",")}
-    types = _types(ctx)
-    return [key for key in QuotaKey if key.value not in taken and types <= key.entity_types]
-
-
-def _types(ctx: click.Context) -> frozenset[EntityType]:
-    """The types of the entity that the options before the cursor name."""
-    options = ctx.params
-    short = {EntityType.USER: "user", EntityType.CLIENT_ID: "client", EntityType.IP: "ip"}
-    types = {kind for kind, name in short.items() if options.get(name) or options.get(f"{name}_defaults")}
-    types |= {kind for kind in EntityType if kind.plural in (options.get("entity_types") or ())}
-    for text in options.get("entities") or ():
-        with contextlib.suppress(InputError):
-            types |= Entity.parse(text).types
-    return frozenset(types)
 
 
 def _items(words: Iterable[str], incomplete: str) -> Items:

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from kquota.cli.text import amount_text, duration, entity_text, first_of, many, markdown, period, range_text, rate_text
-from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.findings.answers import Answered, AnswersOf, by_harm
 from kquota.core.findings.finding import Basis, Finding, of_concern
@@ -32,9 +31,6 @@ _WINDOW_MS: Final = QuotaWindows().span_ms
 
 TIMES_OUT: Final = "time out, and lose records or send them again"
 """What producers do with records that wait longer than their library allows by default."""
-
-_STEPS: Final = 3
-"""Limits that a cell shows one after the other."""
 
 EXEMPTIONS: Final = {
     "acks_0": "with acks=0",
@@ -65,16 +61,10 @@ def limit(finding: Finding) -> str:
     return _partitions(humanize(finding.key, finding.limit))
 
 
-def limit_parts(finding: Finding, quotas: QuotaHistory) -> tuple[str, ...]:
-    """The limit; where it changed while the usage was recorded, the limits one after the other, in parts."""
-    if not finding.limit_changes:
-        return (limit(finding),)
-    given = [snapshot.get(finding.entity, {}).get(finding.key) for snapshot in quotas.snapshots]
-    steps = [value for place, value in enumerate(given) if place == 0 or value != given[place - 1]]
-    if len(steps) != finding.limit_changes + 1 or None in steps or len(steps) > _STEPS:
-        return limit(finding), f"changed {many(finding.limit_changes, 'time')}"
-    texts = [_partitions(humanize(finding.key, value)) for value in steps if value is not None]
-    return *(f"{text} →" for text in texts[:-1]), texts[-1]
+def limit_parts(finding: Finding) -> tuple[str, ...]:
+    """The limit, and how often it changed while the usage was recorded, in parts."""
+    changes = finding.limit_changes
+    return (limit(finding), f"changed {many(changes, 'time')}") if changes else (limit(finding),)
 
 
 def _partitions(text: str) -> str:
