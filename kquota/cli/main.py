@@ -154,6 +154,8 @@ class LazyGroup(click.Group):
         if meant is not None:
             note(f"'kquota {args[0]}' is 'kquota {meant}'")
             args = [meant, *args[1:]]
+        if args[:2] == ["describe", "quotas"]:  # as `kubectl get` has it
+            args = [args[0], *args[2:]]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

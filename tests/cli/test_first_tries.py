@@ -57,6 +57,16 @@ def test_a_number_with_commas(kquota: Kquota, number: str) -> None:
     assert (ran.code, "a number has no commas: 1000000, or 1.5MB" in ran.err) == (3, True)
 
 
+def test_quotas_may_be_named_as_kubectl_names_what_it_gets(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "q.yaml").write_text(QUOTAS)
+    plain = kquota("describe", "--quotas", "q.yaml").out
+    assert (
+        plain
+        == kquota("get", "quotas", "--quotas", "q.yaml").out
+        == kquota("describe", "quotas", "--quotas", "q.yaml").out
+    )
+
+
 def test_names_in_capitals_and_patterns(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text(QUOTAS)
     capitals = kquota("resolve", "--user", "BOB", "--client", "a", "--quotas", "q.yaml")
