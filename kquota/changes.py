@@ -132,7 +132,7 @@ def apply(
 
 
 def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None = None) -> ApplyReport:
-    """Takes back an entry of the journal, by its id or fingerprint; without one, the last of this cluster that stands.
+    """Takes back an entry of the journal, by its id or number; without one, the last of this cluster that stands.
 
     Of an entry that is undone already, nothing is done once more. Raises InputError where there is none, and for a
     recording of requests (`kquota record`); Conflict where an entity was changed since.
@@ -188,12 +188,12 @@ def option_of(cluster: Cluster) -> str:
 
 
 def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
-    """The entry to take back: of that id or fingerprint, else the last of the cluster that stands.
+    """The entry to take back: of that id or number, else the last of the cluster that stands.
 
     `about` are the entities that are meant. Raises InputError where there is none, and for one of another cluster;
     Locked where its run has not ended.
     """
-    entry = last_standing(pages, here, about) if id is None else meant(pages, id, here)
+    entry = last_standing(pages, here, about) if id is None else pages.entry(id)
     if not entry.is_of(here) and entry.cluster != here.address:
         raise InputError(
             f"entry {entry.name} was done at {entry.cluster}, not at {here.address}",
@@ -210,16 +210,6 @@ def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity
         by = f" by {entry.by}" if entry.by else ""
         raise Locked(f"entry {entry.name} is still being written{by}", hint="undo it when that run has ended")
     return entry
-
-
-def meant(pages: Pages, text: str, cluster: Cluster) -> Entry:
-    """The entry of that id or fingerprint; of several with one fingerprint, the only one that can still be undone.
-
-    Raises InputError where there is none, or several.
-    """
-    entries = pages.named(text, cluster=cluster)
-    open_ones = tuple(entry for entry in entries if pages.can_be_undone(entry) and entry.undoes is None)
-    return pages.one(text, open_ones if len(entries) > 1 and len(open_ones) == 1 else entries)
 
 
 def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:

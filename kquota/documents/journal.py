@@ -112,11 +112,6 @@ class Entry:
         return f"{self.id}.json"
 
     @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the plan, as it is in the id."""
-        return self.id.split("-")[1]
-
-    @property
     def made(self) -> Plan:
         """The changes of the plan that the run made, or may have made."""
         if not self.untouched:
@@ -235,43 +230,20 @@ class Pages:
         """Whether it may have changed something that was not taken back since."""
         return entry.may_have_changed and entry.id not in self.undone
 
-    def named(self, text: str, *, cluster: str | Cluster | None = None) -> tuple[Entry, ...]:
-        """The entries that a text means: by its id, else by its fingerprint, its number or the beginning of its id.
-
-        Digits alone are a number, and no beginning: all ids begin with a date. Entries of the cluster go before entries
-        of others.
-        """
-        readings = (
-            [entry for entry in self.entries if entry.id == text],
-            [entry for entry in self.entries if entry.fingerprint == text],
-            [entry for entry in self.entries if entry.number and str(entry.number) == text],
-            [
-                entry
-                for entry in self.entries
-                if text and not text.isdecimal() and (entry.id.startswith(text) or entry.fingerprint.startswith(text))
-            ],
-        )
-        entries = next((reading for reading in readings if reading), [])
-        own = entries if cluster is None else [entry for entry in entries if entry.is_of(cluster)]
-        return tuple(own or entries)
-
-    def entry(self, text: str, *, cluster: str | None = None) -> Entry:
-        """The one entry that a text means. Raises InputError where there is none, or several, with their ids."""
-        return self.one(text, self.named(text, cluster=cluster))
-
-    def one(self, text: str, entries: Sequence[Entry]) -> Entry:
-        """The only entry that was found. Raises InputError."""
-        if len(entries) == 1:
-            return entries[0]
-        if not entries:
-            broken = [file for file in self.unreadable if file.name.startswith(text) or str(file.number) == text]
-            if broken:
-                raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
-            raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
-        ids = ", ".join(entry.id for entry in entries[-5:])
-        raise InputError(
-            f"{text!r} means {len(entries)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
-        )
+    def entry(self, text: str) -> Entry:
+        """The entry of that id or number. Raises InputError where there is none; of a number also for several."""
+        meant = [entry for entry in self.entries if text in (entry.id, entry.name)]
+        if len(meant) == 1:
+            return meant[0]
+        if meant:  # somebody copied entries into the folder
+            ids = ", ".join(entry.id for entry in meant)
+            raise InputError(
+                f"{text!r} means {len(meant)} entries of the journal {self.folder}", hint=f"choose one of {ids}"
+            )
+        broken = [file for file in self.unreadable if file.name.startswith(text) or str(file.number) == text]
+        if broken:
+            raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
+        raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
 
 
 @dataclass(frozen=True)

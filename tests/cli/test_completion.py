@@ -262,10 +262,6 @@ def test_the_entries_of_the_journal(kquota: Kquota, tmp_path: Path) -> None:
         ("kquota history ", ids[::-1]),
     ):
         patiently(partial(answered, kquota, line, **here), (expected, ""))
-    # A fingerprint stands for its entries.
-    patiently(
-        lambda: planned.fingerprint in answered(kquota, f"kquota history {planned.fingerprint[:3]}", **here)[0], True
-    )
 
 
 STUCK = """\

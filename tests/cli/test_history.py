@@ -178,19 +178,6 @@ def test_several_entries_are_undone_the_newest_first(kquota: Kquota, chroot: str
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
 
 
-def test_a_fingerprint_of_several_entries_is_refused(kquota: Kquota, chroot: str, zed: Any) -> None:
-    """With their IDs."""
-    for _ in range(2):
-        zed("8MB")
-        assert kquota("delete", "--user", "zed", "--zookeeper", chroot, "--journal", "elsewhere").code == 0
-    first, second = (entry["id"] for entry in entries(kquota))
-    done = kquota(*BACK, first.split("-")[1], "--zookeeper", chroot)
-    assert done.code == 3
-    assert f"{first.split('-')[1]!r} means 2 entries of the journal " in done.err
-    assert first in done.err
-    assert second in done.err
-
-
 def test_the_reason_of_a_plan_goes_where_the_plan_goes(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
     """Into the file, the Markdown and the journal, to the undo, and to what ends it; -m of apply goes before it."""
     (tmp_path / "quotas.csv").write_text("user,key,value\nzed,producer_byte_rate,5000\n")

@@ -383,7 +383,7 @@ def test_undo_and_history(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster("apply", "quotas.yaml", "--yes").code == 0
     entry = validated_history(cluster)[0]
     assert (entry["command"], entry["outcome"]) == ("apply", "applied")
-    undone = cluster("undo", entry["plan"]["fingerprint"], "--yes")
+    undone = cluster("undo", entry["id"], "--yes")
     assert undone.code == 0
     assert f"cluster: zookeeper://{cluster.environment['KQUOTA_ZOOKEEPER']}" in undone.err.splitlines()
     assert cluster.quotas() == before

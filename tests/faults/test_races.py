@@ -167,8 +167,9 @@ def test_four_clusters_share_one_journal(zookeeper: Sandbox, tmp_path: Path, tur
             planned = plan(backend.describe(), wanted)
             report = apply(planned, backend, Terms(journal=journal, cluster=chroot, clock=clock))
             assert report.outcome == "applied"
-            entry = journal.read().entry(planned.fingerprint, cluster=chroot)
-            assert entry.id == report.entry
+            assert report.entry is not None
+            entry = journal.read().entry(report.entry)
+            assert entry.plan.fingerprint == planned.fingerprint
             back = entry.made.inverse
             undo = apply(
                 back, backend, Terms(journal=journal, cluster=chroot, clock=clock, command="undo", undoes=entry.id)

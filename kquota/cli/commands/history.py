@@ -47,9 +47,9 @@ def command(
     """Show kquota's writes, and what became of each.
 
     The newest write comes first; -o json has the oldest first. An address among the options shows the writes to that
-    cluster alone; one in the environment or of a context narrows nothing. With an ID, what that one changed: its
-    number in the first column, its whole ID, or its fingerprint. A file of the journal that cannot be read is a
-    warning, and hides no other; the exit code is 3 then.
+    cluster alone; one in the environment or of a context narrows nothing. With an ID, what that one changed: its number
+    in the first column, or its whole ID. A file of the journal that cannot be read is a warning, and hides no other;
+    the exit code is 3 then.
 
     \b
     Examples:

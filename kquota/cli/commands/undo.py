@@ -35,10 +35,10 @@ def command(
 ) -> int:
     """Revert an apply, an alter or a delete, or end a recording.
 
-    ID is an entry of 'kquota history': its number, its whole ID, or its fingerprint. Several are reverted one by one,
-    the newest first. Without an ID, undo reverts the last change of this cluster that is not undone yet. Right after
-    another undo that is one change further back: undo asks first, and a script has to name the ID. The ID of an undo
-    brings back what it reverted. The entities get the values that they had before. When one of them was changed since,
+    ID is an entry of 'kquota history': its number or its whole ID. Several are reverted one by one, the newest first.
+    Without an ID, undo reverts the last change of this cluster that is not undone yet. Right after another undo that is
+    one change further back: undo asks first, and a script has to name the ID. The ID of an undo brings back what it
+    reverted. The entities get the values that they had before. When one of them was changed since,
     undo reports a conflict and writes nothing. An entry that is undone already is left alone. An apply that was killed
     is reverted as far as it got. For a 'kquota record' that was killed, undo switches the request loggers back.
 

@@ -44,15 +44,14 @@ def context_names(_ctx: click.Context, incomplete: str) -> Items:
 
 
 def journal_ids(ctx: click.Context, incomplete: str) -> Items:
-    """The entries of the journal, the newest first, and their fingerprints; for undo only its cluster's entries."""
+    """The entries of the journal, the newest first; for undo only its cluster's entries."""
     cluster = None
     with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
         if "zookeeper" in ctx.params:
             given = Given.of(**ctx.params)
             cluster = given.access().address
     ids = Journal(ctx.params.get("journal") or journal_folder()).ids(cluster)
-    prints = dict.fromkeys(id.split("-")[1] for id in ids) if incomplete else {}
-    return [CompletionItem(word) for word in (*ids, *prints) if word.startswith(incomplete)]
+    return [CompletionItem(id) for id in ids if id.startswith(incomplete)]
 
 
 def topics(ctx: click.Context, incomplete: str) -> Items:
