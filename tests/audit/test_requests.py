@@ -132,6 +132,7 @@ MASKED: dict[str, Callable[[str, int], str]] = {
     "resource": lambda text, broker: json.dumps(
         {"resource": {"attributes": [{"key": "pod", "value": {"stringValue": f"kafka-{broker}"}}]}, "body": text}
     ),
+    "unescaped": lambda text, broker: f'{{"ts":"{text[1:24]}","message":"{text[31:]}","pod":"kafka-{broker}"}}',
     "parsed": lambda text, broker: json.dumps(
         {"time": text[1:24], "node": broker, **json.loads(text[text.index("{") : text.rindex(" (")])}
     ),

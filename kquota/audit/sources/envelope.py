@@ -339,7 +339,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
         fields, end = _decoded(text, start)
         if is_open and '"' not in text[end:]:  # the end of an object without escapes would complete it
             raise ValueError("truncated or malformed JSON")
-        return _timed(Request(fields, "", _nearest(text, start, zone, outer)), text, end, zone)
+        signs = origin_of(text[:start], text[end:]) if is_open else NO_SIGNS
+        return _timed(Request(fields, "", _nearest(text, start, zone, outer), signs), text, end, zone)
     if mark[0] == COMPLETED:
         body = text[mark.end() :]
         if _OLD.match(body):
