@@ -351,6 +351,14 @@ def test_any_text_is_read_or_a_value_error(text: str) -> None:
     only_value_errors(f"{text}{JSON}")
 
 
+@pytest.mark.parametrize("behind", ['","softwareVersion', '"}} (kafka'])
+def test_a_user_with_a_hole_is_read_as_none(behind: str) -> None:
+    """A collector lost the bytes from a name on: what was left was JSON, and the name another one."""
+    whole = line(fields())
+    with pytest.raises(ValueError, match="field 'listener' is missing"):
+        parse_line(whole[: whole.index("ann") + 1] + whole[whole.rindex(behind) :], "1", UTC)
+
+
 @given(st.text(max_size=20), st.integers(0, 2000))
 def test_a_line_cut_anywhere_is_read_or_a_value_error(middle: str, place: int) -> None:
     whole = line(fields())

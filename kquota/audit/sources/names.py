@@ -34,7 +34,7 @@ class Names:
 
 _ESCAPED: Final = re.compile(
     r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|#[23][0-7]{2}#2[0-7]{2}"
-    r"|[?\ufffd]|\*\*|redacted|\\\\",
+    r"|[?\ufffd]|\*\*|redacted|\A[\[<{]\w+[\]>}]\Z|\\\\",
     re.IGNORECASE,
 )
 """Letters as web pages and rsyslog escape them, backslashes that are there twice, and what stands for what is gone."""

@@ -134,7 +134,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         controller = ControllerLine(charged_ms - fields["remoteTimeMs"] - fields["localTimeMs"], fields)
     if type(charged) is not int or charged < UNKNOWN:
         raise TypeError
-    user = user_in(fields["principal"])
+    user, _ = user_in(fields["principal"]), fields["listener"]  # behind a name that has a hole, it is missing
     connection = fields["connection"]
     client_id = header["clientId"]
     for name in (user, client_id or ""):
