@@ -84,7 +84,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch |
 
 _END: Final = re.compile(r'principal\\*"*:.*listener|softwareVersion|kafka\.request\.logger\)', re.DOTALL)
 """What the end of a request has."""
-_TORN: Final = re.compile("truncated|field|several requests")
+_TORN: Final = re.compile("truncated|malformed|a request that is cut|field|several requests")
 """Why a line cannot be read that has the beginning of a request and the end of one, but not all between."""
 _PACKED: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 """What packed data has, and text has not."""
