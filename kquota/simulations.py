@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.brokers import BrokerFacts
-from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
+from kquota.core.enforcement import Generation, QuotaWindows
 from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.enforcement.generation import BrokerSettings
+from kquota.core.enforcement.kernel import kernel_for
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
@@ -25,8 +26,8 @@ from kquota.inputs import Quotas, snapshot_of
 if TYPE_CHECKING:
     from kquota.audit.batch import UnreadFile
 
-COMPILED_FROM = 1_000_000
-"""Requests from which the fast kernel pays: the first time on a machine it is compiled for half a minute."""
+EVENT_S = 20e-6
+"""How long a request takes with the plain kernel."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Ready:
 
     def run(self, progress: Callable[[float], None] | None = None) -> Simulation:
         """Runs it; `progress` gets the share that is done, from 0 to 1. Raises InputError for an unusable value."""
-        using = kernel(Mode.AUTO if expected_events(self.workload) >= COMPILED_FROM else Mode.PLAIN)
+        using = kernel_for("run_traffic", EVENT_S * expected_events(self.workload))
         generation = self.generation
         result = simulate_workload(self.workload, self.quotas, generation=generation, using=using, progress=progress)
         result = replace(result, notes=self.omissions)

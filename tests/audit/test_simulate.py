@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kquota.core.enforcement.kernel import UNCOMPILED_ROWS, Kernel, Mode, is_worth, kernel, kernel_for
+from kquota.core.enforcement.kernel import Kernel, Mode, is_worth, kernel, kernel_for
 
 KERNEL = sys.modules["kquota.core.enforcement.kernel"]
 
@@ -32,20 +32,20 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     return done
 
 
-@pytest.mark.parametrize(("kept", "most"), [(True, 0), (False, UNCOMPILED_ROWS)])
-def test_compiled_code_that_is_there_runs_more(install: Install, kept: bool, most: int) -> None:
+@pytest.mark.parametrize(("kept", "compiled_from_s"), [(True, 0.0), (False, 12.0)])
+def test_compiled_code_that_is_there_runs_more(install: Install, kept: bool, compiled_from_s: float) -> None:
     install(kept)
-    assert kernel_for(most + 1).mode is Mode.COMPILED
-    assert most == 0 or kernel_for(most).mode is Mode.PLAIN
+    assert kernel_for("run_traffic", compiled_from_s).mode is Mode.COMPILED
+    assert kept or kernel_for("run_traffic", compiled_from_s - 1).mode is Mode.PLAIN
 
 
 def test_without_numba_the_plain_kernel_runs_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KERNEL, "kernel", lambda mode: kernel(Mode.PLAIN))
-    assert kernel_for(1).mode is kernel_for(10**6).mode is Mode.PLAIN
+    assert kernel_for("run_traffic", 0.1).mode is kernel_for("run_traffic", 1e6).mode is Mode.PLAIN
 
 
-def test_few_rows_do_not_load_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_work_does_not_load_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numba", raising=False)
-    assert [is_worth(rows) for rows in (10_000, 10_001)] == [False, True]
-    assert kernel_for(500).mode is Mode.PLAIN
+    assert [is_worth(seconds, 1.0, lambda: True) for seconds in (0.5, 0.7)] == [False, True]
+    assert kernel_for("replay_many", 0.5).mode is Mode.PLAIN
     assert "numba" not in sys.modules

@@ -60,7 +60,7 @@ GOLDEN = Path(__file__).parent / "golden" / "simulate"
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """By day command lines share this process, and its machine code; `test_kernel.py` compares both kernels."""
-    monkeypatch.setattr(simulations, "COMPILED_FROM", 0)
+    monkeypatch.setattr(simulations, "EVENT_S", 1e6)
 
 
 @pytest.fixture(autouse=True)

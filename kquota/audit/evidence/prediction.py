@@ -53,6 +53,8 @@ MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
 MOST_OTHERS: Final = 100
 """So many counters of thread time are tried that may be charged for the same fetches."""
+_ROW_S: Final = 170e-6
+"""How long it takes to simulate a request, several times, with the plain kernel."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The kinds of counters whose rows are kept."""
 _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
@@ -166,7 +168,7 @@ class _Predicting:
                     recorded,
                 )
             by_variant[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
-        using = kernel_for(sum(int(rows.counts[number]) for number in (*alone, *timed)))
+        using = kernel_for("run_traffic", _ROW_S * sum(int(rows.counts[number]) for number in (*alone, *timed)))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
             variant = group[0].judged.ref.variant
@@ -193,7 +195,7 @@ class _Predicting:
             )
         if not pairs:
             return
-        using = kernel_for(len(part.times) // 10)  # a tenth of what the simulator does
+        using = kernel_for("spares_many", _ROW_S / 10 * len(part.times))
         spared = using.column([False] * len(pairs), "bool")
         limits = np.repeat(part.limits, np.diff(part.offsets)) if part.event_limits is None else part.event_limits
         offsets, times, values = (using.column(column, "int64") for column in (part.offsets, part.times, part.values))

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from kquota.audit.batch import Int64s
-from kquota.core.enforcement.kernel import is_worth, jit
+from kquota.core.enforcement.kernel import is_kept, is_worth, jit
 
 _rows = [0]
-"""How many rows the loops of this process had."""
+"""How many rows the loops of this process had. Uncompiled, each takes a microsecond."""
+_LOOPS, _COMPILING_S = 10, 0.3
+"""How many loops there are, and how long it takes to compile one."""
 
 
 def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,8 +31,8 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(loop)
     def run(*arguments: Any) -> Any:
         _rows[0] += len(arguments[0])
-        # A row takes such a loop, uncompiled, a microsecond: there are some ten loops.
-        return (made() if is_worth(_rows[0] // 10) else loop)(*arguments)
+        plain_s = _rows[0] * 1e-6
+        return (made() if is_worth(plain_s / _LOOPS, _COMPILING_S, lambda: is_kept(made())) else loop)(*arguments)
 
     return run
 

@@ -16,11 +16,13 @@ from kquota.audit.ledger.part import Part, enforce
 from kquota.audit.ledger.retries import fill_in, known_sizes
 from kquota.audit.ledger.rows import CHARGES, NEVER, CounterRef, Governing, Judged, Ledger
 from kquota.audit.settings import AuditSettings
-from kquota.core.enforcement.kernel import Mode, is_worth, kernel
+from kquota.core.enforcement.kernel import kernel_for
 from kquota.core.findings.finding import Basis, Logged
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
 from kquota.core.quotas.quota import QuotaKey
 
+_ROW_S: Final = 8e-6
+"""How long it takes to replay a row with the plain kernel."""
 _LOGGED: Final = {
     "logged_throttled_events": "hits",
     "logged_throttle_time_ms": "logged",
@@ -78,7 +80,7 @@ class Replay:
             np.minimum.at(self._shares, owners, shares)
             fill_in(self.part)
             np.add.at(self._totals["unsized"], self.part.owners(np.flatnonzero(retaken)), 1)
-        engine = kernel(Mode.AUTO if is_worth(len(self.part.times)) else Mode.PLAIN)
+        engine = kernel_for("replay_many", _ROW_S * len(self.part.times))
         state = engine.new_counters(count, settings.windows, settings.generation, settings.controller_windows)
         self._summaries: Any = engine.new_summaries(count)
         self.met = enforce(engine, state, self._summaries, self.part, retaken, np.full(count, NEVER))

@@ -361,6 +361,8 @@ def _as_it_is(text: str, zone: tzinfo, outer: _Time | None, levels: int) -> Requ
 
 def _unquoted(text: str) -> str:
     """A text without what shells, YAML, SQL and XML do to quotes."""
+    if not any(map(text.__contains__, "'<&")):  # a letter is found soonest
+        return text
     while _SHELL_QUOTE in text:
         text = text.replace(_SHELL_QUOTE, "'")
     if "<Instant " in text:

@@ -174,7 +174,9 @@ def _moment(stamp: re.Match[str], zone: tzinfo) -> float:
 
 def _text(stamp: re.Match[str]) -> str:
     """A time as `YYYY-MM-DD HH:MM:SS`."""
-    if stamp["iso"] or stamp["basic"]:
+    if iso := stamp["iso"]:
+        return f"{iso[:4]}-{iso[5:7]}-{iso[8:10]} {iso[-8:]}"
+    if stamp["basic"]:
         digits = re.sub("[^0-9]", "", stamp[0])
         return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}"
     year, month, day, clock = (stamp[name] or stamp[f"{name}2"] for name in ("year", "month", "day", "clock"))

@@ -174,7 +174,7 @@ class Requests:
             other = self._sketch[key]
             if self.brokers.get(other) != self.brokers.get(path):
                 raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONE)
-        largest = max(self._sketch) if len(self._sketch) == _SKETCH else _64_BITS
+        largest = next(reversed(self._sketch)) if len(self._sketch) == _SKETCH else _64_BITS
         if len(small := keys[new & (keys < largest)]):
             known = self._sketch | dict.fromkeys(small.tolist(), path)
             self._sketch = {key: known[key] for key in sorted(known)[:_SKETCH]}

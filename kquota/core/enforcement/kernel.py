@@ -91,15 +91,15 @@ class Kernel:
         """Room for the summaries of that many counters."""
         return new_summaries(rows, self.column)
 
-    def is_kept(self) -> bool:
-        """Whether an earlier process left the machine code of the simulator's loop on the disk."""
-        return self.mode is Mode.PLAIN or is_kept(self.run_traffic)
+    def is_kept(self, work: str = "run_traffic") -> bool:
+        """Whether an earlier process left the machine code of one of the functions on the disk."""
+        return self.mode is Mode.PLAIN or is_kept(getattr(self, work))
 
 
-UNCOMPILED_ROWS: Final = 25_000
-"""Where no more requests are simulated, the plain kernel takes less time than compiling the loop."""
-NUMBA_ROWS: Final = 10_000
-"""The same for loading numba, some 0.6 s. Loading a loop that an earlier process compiled takes 50 ms."""
+_LOADING_S: Final = 0.6
+"""How long it takes to load numba. Loading what an earlier process compiled takes 50 ms."""
+_COMPILING_S: Final = {"run_traffic": 12.0, "replay_many": 2.0, "spares_many": 2.0}
+"""How long it takes to compile a function of `Kernel`."""
 _MADE_HERE = ("mode", "column", "rows", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)
 
@@ -118,17 +118,20 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
     return _plain_kernel()
 
 
-def is_worth(rows: int) -> bool:
-    """Whether so many rows of an audit are worth the time that loading numba takes."""
-    return "numba" in sys.modules or rows > NUMBA_ROWS
+def is_worth(plain_s: float, compiling_s: float, kept: Callable[[], bool]) -> bool:
+    """Whether compiled code is soonest done with work that takes `plain_s` without it; `kept` says whether it is there.
+
+    On a machine where it is not, which runs kquota for the first time, a small log is read before it is.
+    """
+    if plain_s >= compiling_s:
+        return True
+    return ("numba" in sys.modules or plain_s > _LOADING_S) and kept()
 
 
-def kernel_for(rows: int) -> Kernel:
-    """The kernel that simulates so many requests soonest."""
-    if not is_worth(20 * rows):  # each request is simulated several times
-        return kernel(Mode.PLAIN)
-    compiled = kernel(Mode.AUTO)
-    return compiled if rows > UNCOMPILED_ROWS or compiled.is_kept() else kernel(Mode.PLAIN)
+def kernel_for(work: str, plain_s: float) -> Kernel:
+    """The kernel that is soonest done with the `work` of one of its functions, which takes `plain_s` uncompiled."""
+    worth = is_worth(plain_s, _COMPILING_S[work], lambda: kernel(Mode.AUTO).is_kept(work))
+    return kernel(Mode.AUTO if worth else Mode.PLAIN)
 
 
 @functools.cache
