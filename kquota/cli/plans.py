@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kquota.cli.text import MARKS, Column, entity_text, many, markdown, safe
+from kquota.cli.text import MARKS, Column, code, entity_text, many, markdown, safe
 from kquota.cli.views import Document, Note, Part, Table, View, markdown_of
 from kquota.core.change.lint import Finding, concerning
 from kquota.core.change.plan import Action, Objection, Plan, Severity
@@ -20,28 +20,12 @@ from kquota.documents.quotas import QuotaFile
 Labels = Mapping["Entity", Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What a table of changes says around the numbers; the actions stand for creating, updating and deleting."""
-
-    title: str
-    before: str
-    after: str
-    actions: tuple[str, str, str]
-    nothing: str
-    ignored: str
-    sides: tuple[str, str] | None = None
-    """What is compared, where it is not a cluster with a file."""
-
-
-_PLAN = Words(
-    "Quota plan",
-    "BEFORE",
-    "AFTER",
-    ("to create", "to update", "to delete"),
-    "nothing changes",
-    "unmanaged left as they are",
-)
+Sides = tuple[str, str]
+"""What is compared, where it is not a cluster with a file, as people named it."""
+_TO_DO, _DIFFERENT = ("to create", "to update", "to delete"), ("only in B", "different", "only in A")
+"""What the actions of a plan and of a comparison stand for."""
+_LONGEST_NAME = 24
+"""Longer names would take the room of the values below them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +45,8 @@ class Review:
     """At which line of the file an entity stands."""
 
 
-def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, words: Words = _PLAN) -> View:
-    """A plan in plan's formats; its tables use `words`."""
+def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, sides: Sides | None = None) -> View:
+    """A plan in plan's formats, or with `sides` a comparison."""
     brokers = review.brokers if review is not None else None
     findings, unchanged = _about_changes(planned, () if review is None else review.findings)
     usage = None if review is None else review.usage
@@ -75,20 +59,21 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
             findings=None if review is None else review.findings,
             comparison=usage and usage.document and usage.document(),
             unnamed=None if review is None else review.unnamed,
-            sides=words.sides,
+            sides=sides,
         )
 
-    title = summary(planned, words)
+    title = summary(planned, sides)
     if planned and review is not None and brokers is None:
         title += "; limits are per broker"
     if review is not None and review.unnamed:
         title += f"; {review.unnamed} not in the file left as they are (--prune deletes them)"
 
     def page() -> Iterator[Part]:
-        yield f"### {words.title}: {title}\n"
+        what = f"Quotas of {code(sides[0])} (A) and {code(sides[1])} (B)" if sides else "Quota plan"
+        yield f"### {what}: {title}\n"
         if planned.message is not None:
             yield f"{markdown(planned.message)}\n"
-        table = _table(planned, labels, brokers, words)
+        table = _table(planned, labels, brokers, sides)
         if table.rows:
             yield markdown_of(table, aligned=False)
         yield from _remarks_markdown(planned.objections, findings)
@@ -100,7 +85,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, wo
 
     def screen() -> Iterator[Part]:
         if planned:
-            yield _table(planned, labels, brokers, words)
+            yield _table(planned, labels, brokers, sides)
         if review is not None:
             for finding in findings[:_MOST_FINDINGS]:
                 yield from finding_lines(finding, review.file, review.line)
@@ -150,22 +135,24 @@ def _lifts(objection: Objection) -> str:
     return f" ({' or '.join(f'`{option}`' for option in objection.lifted_by)})" if objection.lifted_by else ""
 
 
-def summary(planned: Plan, words: Words = _PLAN) -> str:
+def summary(planned: Plan, sides: Sides | None = None) -> str:
     """`2 entities to create, 1 to update, 0 to delete`, or that nothing changes; and what is left to others."""
-    first, *rest = [*zip(map(planned.count, Action), words.actions, strict=True)]
+    first, *rest = [*zip(map(planned.count, Action), _DIFFERENT if sides else _TO_DO, strict=True)]
     counts = [f"{many(first[0], 'entity', 'entities')} {first[1]}", *(f"{count:,} {word}" for count, word in rest)]
-    text = ", ".join(counts) if planned else words.nothing
+    text = ", ".join(counts) if planned else "no difference" if sides else "nothing changes"
     if planned.ignored:
-        text += f"; {len(planned.ignored)} {words.ignored}"
+        text += f"; {len(planned.ignored)} unmanaged {'not compared' if sides else 'left as they are'}"
     return text
 
 
-def _table(planned: Plan, labels: Labels, brokers: int | None, words: Words) -> Table:
+def _table(planned: Plan, labels: Labels, brokers: int | None, sides: Sides | None) -> Table:
     """A row for every key that changes; the entity once, so that its keys read as a group."""
     labelled = any(labels.get(change.entity) for change in planned.changes)
     several = brokers is not None and brokers > 1
     columns = [Column(""), Column("ENTITY", once=True), Column("KEY", whole=True)]
-    columns += [Column(words.before, number=True), Column(words.after, number=True)]
+    names = zip("AB", sides or (), strict=False)
+    headings = [f"{side}: {safe(name)}" if len(name) <= _LONGEST_NAME else side for side, name in names]
+    columns += [Column(heading, number=True) for heading in headings or ("BEFORE", "AFTER")]
     columns += [Column(f"ON {brokers} BROKERS", number=True, spare=1)] if several else []
     columns += [Column("LABELS", spare=2)] if labelled else []
     rows, styles = [], []

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli.commands.diff import _words
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.test_plan_apply import stable
 from tests.conftest import new_chroot
@@ -72,11 +71,6 @@ def test_every_kind_of_operand(kquota: Kquota, live: dict[str, str], tmp_path: P
     assert kquota("diff", "sandbox", "live", "--exit-code", **live).code == 0
     assert kquota("diff", "plan.json", "plan.json", "--exit-code").code == 0
     assert kquota("diff", "plan.json", "quotas.yaml", "--exit-code").code == 0
-
-
-def test_a_long_address_is_named_without_its_scheme() -> None:
-    words = _words(f"zookeeper://{'z' * 18}:2181", f"kafka://{'b' * 30}:9092")
-    assert (words.before, words.after) == (f"A: {'z' * 18}:2181", "B")
 
 
 def test_what_it_prints_of_a_live_cluster_can_be_applied(kquota: Kquota, live: dict[str, str], tmp_path: Path) -> None:

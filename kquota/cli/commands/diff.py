@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,8 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import Given
 from kquota.cli.leases import ends_of, few, leases_of
 from kquota.cli.options import argument, flag, value
-from kquota.cli.plans import Labels, Words, plan_view
+from kquota.cli.plans import Labels, plan_view
 from kquota.cli.streams import note
-from kquota.cli.text import code
 from kquota.cli.views import View, shown_as
 from kquota.core.change.plan import Cluster, Plan, Side, difference
 from kquota.core.quotas.selector import Selector
@@ -30,17 +28,6 @@ from kquota.documents.quotas import QuotaFile, read_quota_file
 from kquota.errors import InputError
 from kquota.leases import Lease
 
-_WORDS = Words(
-    "Quotas of A and B",
-    "A",
-    "B",
-    ("only in B", "different", "only in A"),
-    "no difference",
-    "unmanaged not compared",
-)
-_PLAIN = re.compile(r"[\w./:-]+")
-_LONGEST_NAME = 24
-"""Longer names would take the room of the values below them."""
 _LIVE, _CONTEXT, _FILE = "live", "context:", "file:"
 _SCHEMES = {"kafka": "bootstrap_server", "zookeeper": "zookeeper"}
 """Addresses as kquota prints them, with the parameter of the option that takes the rest."""
@@ -95,19 +82,8 @@ def command(
         ends = ends_of([lease for lease in read.leases if (lease.entity, lease.key) in differing])
         for line in few(f"{side}: {line}" for line in ends):
             note(line)
-    view = plan_view(plan, files.labels, words=_words(a, b))
+    view = plan_view(plan, files.labels, sides=(a, b))
     return replace(view, asked="--exit-code" if exit_code and plan else "")
-
-
-def _words(a: str, b: str) -> Words:
-    """With the names of both sides, so that a report says what it compares."""
-
-    def heading(side: str, name: str) -> str:
-        name = name if len(name) <= _LONGEST_NAME else name.rpartition("://")[2]
-        return f"{side}: {name}" if len(name) <= _LONGEST_NAME and _PLAIN.fullmatch(name) else side
-
-    title = f"Quotas of {code(a)} (A) and {code(b)} (B)"
-    return replace(_WORDS, title=title, before=heading("A", a), after=heading("B", b), sides=(a, b))
 
 
 class _Read(NamedTuple):
