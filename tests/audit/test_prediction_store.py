@@ -24,7 +24,7 @@ NUMBERS = st.one_of(st.none(), st.integers(0, 1 << 60), st.floats(1, 1e12), st.f
 INTERVALS = st.one_of(st.builds(Interval, NUMBERS, NUMBERS, NUMBERS), NUMBERS.map(lambda value: Interval(*[value] * 3)))
 TEXTS = st.sampled_from([AS_RECORDED, NO_DELAY, "throttled", "paced", ""])
 PREDICTIONS = st.builds(
-    Prediction, TEXTS, TEXTS, TEXTS, *[INTERVALS] * 8, recorded_ms=st.one_of(st.none(), st.integers(0, 1 << 40)),
+    Prediction, TEXTS, TEXTS, TEXTS, *[INTERVALS] * 7, recorded_ms=st.one_of(st.none(), st.integers(0, 1 << 40)),
     times_out=st.booleans(), reason=st.one_of(st.none(), TEXTS),
     recorded_under=st.builds(RecordedUnder, st.sampled_from(Source), NUMBERS, st.booleans()),
 )  # fmt: skip
@@ -40,7 +40,7 @@ def test_counters_of_which_the_same_is_said_share_its_bytes() -> None:
     """A million clients without connections in the recording would take some 200 MB otherwise."""
     none = Interval.exactly(0)
     basis = "the recording has no connections"
-    same = Prediction("unknown", basis, "throttled", none, none, none, none, none, none, none, none)
+    same = Prediction("unknown", basis, "throttled", none, none, none, none, none, none, none)
     kept = Predictions((("b", "producer_byte_rate", f":{number}"), same) for number in range(3))
 
     assert len({id(packed) for packed in kept._packed.values()}) == 1

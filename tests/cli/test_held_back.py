@@ -139,7 +139,7 @@ def test_whether_it_was_throttled_before_may_be_unknown(kquota: Kquota) -> None:
     assert (table.code, markdown.code) == (1, 1)
     assert re.search("^throttled \\(unknown before\\) +alice ", table.out, re.MULTILINE)
     assert "1 client throttled (unknown before), 1 client newly throttled; " in table.err
-    assert "**Throttled (unknown before)**\n\n" in markdown.out
+    assert "| throttled (unknown before) | `alice` |" in markdown.out
 
 
 @pytest.mark.parametrize(

@@ -152,16 +152,15 @@ def happened(judged: Judged, recorded: RecordedUnder, rows: Rows, kind: str) -> 
         return _as_replayed(prediction, judged)
     if not logged.throttled_events:
         return prediction
-    total, longest, hits = _answers(rows, throttle, key)
+    delays = _answers(rows, throttle, key)
     return replace(
         prediction,
         verdict=Verdict.THROTTLED.value,
-        throttle_time_ms=Interval.exactly(total),
-        throttle_time_max_ms=Interval.exactly(longest),
+        throttle_time_ms=Interval.exactly(int(delays.sum())),
+        throttle_time_max_ms=Interval.exactly(int(delays.max())),
         muted_share=_muted(rows, throttle, length),
         wanted_per_s=Interval.at_least(got),
         left_units=Interval.at_least(0),
-        throttled_requests=Interval.exactly(hits),
     )
 
 
@@ -170,13 +169,12 @@ def scale_of(key: QuotaKey) -> float:
     return 1e9 if key is QuotaKey.REQUEST_PERCENTAGE else 1
 
 
-def _answers(rows: Rows, throttle: Any, key: QuotaKey) -> tuple[int, int, int]:
-    """The sum of the throttle times that clients were told, the longest, and how many there were."""
-    delays = throttle[throttle > 0]
+def _answers(rows: Rows, throttle: Any, key: QuotaKey) -> Any:
+    """The throttle times that clients were told."""
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         # Each rejected topic of a request has the one throttle time of the answer.
-        delays = np.unique(np.column_stack([rows.time, throttle])[throttle > 0], axis=0)[:, 1]
-    return int(delays.sum()), int(delays.max()), len(delays)
+        return np.unique(np.column_stack([rows.time, throttle])[throttle > 0], axis=0)[:, 1]
+    return throttle[throttle > 0]
 
 
 def _muted(rows: Rows, throttle: Any, length: int) -> Interval:
@@ -207,5 +205,4 @@ def _as_replayed(prediction: Prediction, judged: Judged) -> Prediction:
         muted_share=UNKNOWN,
         wanted_per_s=Interval.at_least(prediction.delivered_per_s.low),
         left_units=Interval.at_least(0),
-        throttled_requests=about(judged.throttled),
     )

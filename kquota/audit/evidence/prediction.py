@@ -294,7 +294,7 @@ def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction
 @lru_cache
 def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Prediction:
     """The same prediction for all counters of which no more is known."""
-    met = {**UNDELAYED, "throttled_requests": UNKNOWN} if verdict is Verdict.NOT_THROTTLED else {}
+    met = UNDELAYED if verdict is Verdict.NOT_THROTTLED else {}
     return Prediction(
         client_kind="unknown",
         basis=reason,
@@ -345,7 +345,6 @@ def _of_mutations(rows: Rows, judged: Judged, recorded: RecordedUnder, settings:
         wanted_per_s=Interval.at_least(wanted) if held else Interval.exactly(wanted),
         done_ms=Interval.exactly(met.done_ms) if met.done_ms is not None else Interval(None, None, None),
         left_units=Interval.over([run.left for run in runs]),
-        throttled_requests=Interval.over([run.throttled for run in runs]),
         recorded_ms=length,
         recorded_under=recorded,
     )

@@ -284,7 +284,6 @@ def _prediction(
         wanted_per_s=Interval.at_least(wanted) if open_ended else Interval.exactly(wanted),
         done_ms=_done(runs),
         left_units=spread(lambda met: met.left / scale),
-        throttled_requests=spread(lambda met: met.throttled),
         recorded_ms=recorded_ms,
         times_out=times_out,
         recorded_under=recorded,

@@ -78,7 +78,7 @@ REPLAYED: Final = "replayed"
 UNKNOWN: Final = Interval(None, None, None)
 """The interval of a value about which a recording says nothing."""
 UNDELAYED: Final[Mapping[str, Any]] = dict.fromkeys(
-    ("throttle_time_ms", "throttle_time_max_ms", "muted_share", "throttled_requests"), Interval.exactly(0)
+    ("throttle_time_ms", "throttle_time_max_ms", "muted_share"), Interval.exactly(0)
 )
 """What a prediction has for clients that no throttle time meets."""
 _MET: Final = (*UNDELAYED, "delivered_per_s", "done_ms", "left_units")
@@ -108,8 +108,6 @@ class Prediction:
     """When the last recorded unit is delivered, ms after the first recorded request."""
     left_units: Interval = UNKNOWN
     """Units still in a queue (producers) or not yet fetched (consumers) when the recorded time ends."""
-    throttled_requests: Interval = UNKNOWN
-    """How many requests the broker throttles, until everything is delivered."""
     recorded_ms: int | None = None
     """From the first recorded request of the counter to the last one."""
     times_out: bool = False
@@ -151,7 +149,6 @@ class Prediction:
             throttle_time_ms=at_most(self.throttle_time_ms, total_ms),
             throttle_time_max_ms=at_most(self.throttle_time_max_ms, longest_ms),
             muted_share=replace(self.muted_share, low=0.0, estimate=None if total_ms is None else muted),
-            throttled_requests=at_most(self.throttled_requests, None),
             reason=reason,
         )
 
