@@ -44,8 +44,8 @@ from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 (
     API, VERSION, CORRELATION, CLIENT_ID, CONNECTION, PRINCIPAL, SOFTWARE, TOTAL_MS, LOCAL_MS, REMOTE_MS, THROTTLE_MS,
     QUEUED_MS, SENT_MS, ACKS, STORED, TRANSACTIONAL_ID, ASKED, FORGOTTEN, REPLICA, STATE, STATE_REPLICA, EPOCH,
-    ANSWERED, ERROR, HEADER, REQUEST, RESPONSE, INFORMATION, SLOTS,
-) = range(FIRST_SLOT, FIRST_SLOT + 29)  # fmt: skip
+    ANSWERED, ERROR, HEADER, REQUEST, RESPONSE, INFORMATION, LISTENER, SLOTS,
+) = range(FIRST_SLOT, FIRST_SLOT + 30)  # fmt: skip
 NAME, ID, PARTITIONS = INDEX, AMOUNT, MORE = range(FIRST_CELL, FIRST_CELL + 3)
 """The cells of a topic, and of a partition: its index, and what SCHEMA says."""
 (
@@ -79,6 +79,7 @@ OTHERS: Final = {
     "responseQueueTimeMs": Key(TIME, QUEUED_MS),
     "sendTimeMs": Key(TIME, SENT_MS),
     "principal": Key(TEXT, PRINCIPAL),
+    "listener": Key(TEXT, LISTENER),
 }
 _PRODUCE: Final = {
     "transactionalId": Key(TEXT, TRANSACTIONAL_ID),
@@ -363,7 +364,7 @@ def charge(lines, times, items, texts, crcs, seconds, usual, rows, shown):
             continue
         if not (0 <= times[number, TOTAL_MS] <= MOST_MS and 0 <= throttle <= MOST_MS):
             continue
-        if version == UNSET or abs(line[CORRELATION]) > MOST_NUMBER:
+        if version == UNSET or line[LISTENER] == UNSET or abs(line[CORRELATION]) > MOST_NUMBER:
             continue
         layout = layouts[line[SHAPE]]
         power = POWERS[layout[5] - layout[4]]
