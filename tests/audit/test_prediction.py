@@ -19,7 +19,7 @@ from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
-from kquota.core.findings.verdicts import Verdict
+from kquota.core.findings.verdicts import BURSTS, Verdict
 from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -371,11 +371,13 @@ def both(limit: int, percent: float, **others: int) -> QuotaHistory:
     return QuotaHistory.of(QuotaSnapshot(mine | {Entity(user=name): {PRODUCER: rate} for name, rate in others.items()}))
 
 
+HEAD = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns"
+
+
 def timed(folder: Path, rows: Iterable[Timed], settings: AuditSettings) -> AuditResult:
-    head = "time_ms,user,client_id,api,bytes,throttle_time_ms,connection,request_time_ns"
     lines = [f"{START_MS + ms},{user},app,produce,2000,{delay},{link},2000000" for ms, user, delay, link in rows]
     path = folder / "timed.csv"
-    path.write_text("\n".join([head, *lines, ""]))
+    path.write_text("\n".join([HEAD, *lines, ""]))
     return local.audit(plan_splits([str(path)], "usage"), settings, "rows", processes=1)
 
 
@@ -395,6 +397,19 @@ def test_a_counter_that_another_quota_spares_shows_its_own_rate(tmp_path: Path) 
     assert list(result.timelines) == [("", PRODUCER.value, "alice:")]
     prediction = result.predictions["", TIME.value, "alice:"]
     assert (prediction.muted_share.low, prediction.muted_share.estimate) == (0, None)
+
+
+@pytest.mark.parametrize(("percent", "verdict"), [(2.0, Verdict.UNDETERMINED), (90.0, Verdict.NOT_THROTTLED)])
+def test_what_another_quota_delays_may_come_at_once(tmp_path: Path, percent: float, verdict: Verdict) -> None:
+    """Slow requests fill the request quota for a while. Meanwhile the bytes wait, and come as fast as they can."""
+    lines = [f"{START_MS + 50 * n},alice,app,produce,2000,0,a,100000" for n in range(1200)]
+    lines += [f"{START_MS + 200 * n},alice,app,metadata,0,0,b,10000000" for n in range(50)]
+    path = tmp_path / "timed.csv"
+    path.write_text("\n".join([HEAD, *lines, ""]))
+    result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(both(60_000, percent)), "rows", processes=1)
+    (quota,) = (quota for quota in result.quotas if quota.key is PRODUCER)
+    assert quota.verdict is verdict
+    assert (quota.reason or "").endswith(BURSTS) == (verdict is Verdict.UNDETERMINED)
 
 
 def test_the_reason_of_one_quota_is_not_that_of_another(tmp_path: Path) -> None:

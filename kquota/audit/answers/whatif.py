@@ -17,7 +17,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.finding import Basis, Harm
 from kquota.core.findings.prediction import CounterName, Prediction
-from kquota.core.findings.verdicts import HELD_BACK, SLOWED, Verdict
+from kquota.core.findings.verdicts import BURSTS, HELD_BACK, SLOWED, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing, outcome
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -129,7 +129,7 @@ class _Side:
                 row["clients"] = [{"user": name[1], "client_id": name[2], **_UNCOUNTED}]
                 # Who they are is up to all quotas of the key.
                 members = object() if quotas.changes_ms else frozenset(resolvers[row["key"]].values.items())
-            if (row["reason"] or "").endswith(SLOWED):
+            if (row["reason"] or "").endswith((SLOWED, BURSTS)):
                 # It depends on quotas of other keys and clients as well.
                 members = object() if quotas.changes_ms else (members, every)
             # What leaves open how much a counter throttles is the same under quotas that limit the same members alike.

@@ -11,7 +11,7 @@ request, and the rejections. It has no connections, so that all requests to one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -169,8 +169,13 @@ class _Predicting:
                 )
             by_variant[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
         using = kernel_for("run_traffic", _ROW_S * sum(int(rows.counts[number]) for number in (*alone, *timed)))
+        spared = self._spared((*alone.values(), *timed.values()))
         for group in self._groups(alone, timed):
             simulated = self._simulate(group, using)
+            if others := [*self._delayed(group, spared)]:
+                beside = self._simulate([*group, *others], using)
+                refs = [ref for ref, some in beside.items() if some.verdict == Verdict.UNDETERMINED.value]
+                simulated = {ref: beside[ref] for ref in refs} | simulated
             variant = group[0].judged.ref.variant
             by_variant[variant].update({ref.name: prediction for ref, prediction in simulated.items()})
         self._take_back(by_variant)
@@ -272,6 +277,36 @@ class _Predicting:
             (*timed.values(), *alone.values()),
             lambda counter: of_time.intersection(connections_of(counter)) if of_time else (),
         )
+
+    def _spared(self, counters: Sequence[SimulatedCounter]) -> dict[int, set[int]]:
+        """The counters that the replay spares, by the connections that they have in common with some others."""
+        rows, part = self._rows, self._rows.part
+        spared: dict[int, set[int]] = {}
+        if counters and part.connection is not None and (part.kinds == REQUEST).any():
+            calm = self._is_calm & ~rows.bare & np.isin(part.kinds, (PRODUCE, FETCH, REQUEST))
+            known = np.isin(part.connection, np.concatenate([counter.connections for counter in counters]))
+            shared = np.flatnonzero(known & np.repeat(calm, np.diff(part.offsets)))
+            pairs = np.column_stack([part.connection[shared], part.owners(shared)])
+            for connection, number in np.unique(pairs, axis=0).tolist():
+                spared.setdefault(connection, set()).add(number)
+        return spared
+
+    def _delayed(
+        self, group: Sequence[SimulatedCounter], spared: Mapping[int, Collection[int]]
+    ) -> Iterator[SimulatedCounter]:
+        """Those of them whose clients a quota of the other kind delays: what waits may come at once."""
+        refs = [counter.judged.ref for counter in group]
+        of_time = {ref.key is QuotaKey.REQUEST_PERCENTAGE for ref in refs}
+        connections = {connection for counter in group for connection in counter.connections.tolist()}
+        met = {number for connection in connections for number in spared.get(connection, ())}
+        for number in sorted(met, key=lambda number: self._refs[number].name):
+            judged = self._judged(number)
+            ref, recorded = judged.ref, self._in_force.recorded_under(judged)
+            is_other = (ref.key is not QuotaKey.REQUEST_PERCENTAGE) in of_time
+            is_near = (ref.variant, ref.broker) == (refs[0].variant, refs[0].broker)
+            if is_other and is_near and not recorded.held_back and not self._in_force.holds(judged):
+                own = np.unique(self._rows.read(number).connection)
+                yield SimulatedCounter(number, judged, recorded, self._traffic_of(number)[0], own)
 
     def _simulate(self, group: Sequence[SimulatedCounter], using: Kernel) -> dict[CounterRef, Prediction]:
         """Simulates the clients of some counters; of one counter of bytes, or of several that share connections."""

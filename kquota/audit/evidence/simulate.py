@@ -36,7 +36,7 @@ from kquota.core.enforcement.kernel import Kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE
 from kquota.core.enforcement.traffic.state import NONE
 from kquota.core.findings.prediction import UNDELAYED, UNKNOWN, Interval, Prediction, RecordedUnder
-from kquota.core.findings.verdicts import SLOWED, Verdict
+from kquota.core.findings.verdicts import BURSTS, SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
@@ -258,6 +258,8 @@ def _prediction(
     if overruled:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
         reason = f"{OTHER_QUOTA} {SLOWED}"
+    elif slowed and verdict is Verdict.NOT_THROTTLED and not held_back and not spared:
+        verdict, reason = Verdict.UNDETERMINED, f"{OTHER_QUOTA} {BURSTS}"
     elif held_back and verdict is not Verdict.UNDETERMINED:
         drained = drained and (not slowed or spared)
         verdict = _verdict_of([outcome is True for outcome in throttled], drained=drained)

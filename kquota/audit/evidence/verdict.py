@@ -268,7 +268,7 @@ class _Settling:
             verdict is Verdict.UNDETERMINED and self._handlers and not held and prediction and prediction.basis == CALM
         ):
             verdict, reason = Verdict.NOT_THROTTLED, None
-        elif prediction is not None and verdict is Verdict.THROTTLED:
+        elif prediction is not None and verdict is not Verdict.UNDETERMINED:
             # The replay knows one quota; the simulation knows what else slows the clients down.
             verdict, reason = Verdict(prediction.verdict), prediction.reason
         return _Settled(verdict, reason, _agreeing(prediction, verdict, reason))

@@ -31,6 +31,8 @@ class Verdict(enum.Enum):
 
 SLOWED: Final = "may keep the clients below the limit"
 """How the reason of a counter ends that is undetermined because something else slows its clients down."""
+BURSTS: Final = "delays them, and what waited may exceed the limit"
+"""How it ends where the replay throttles nobody, and something else delays its clients."""
 HELD_BACK: Final = "its clients were held back while this was recorded, and may want more than they got"
 """Why a counter is undetermined that would not have been throttled: see `kquota.audit.evidence.verdict`."""
 
