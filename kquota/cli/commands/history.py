@@ -11,7 +11,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import ADDRESSES, Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.options import argument, flag, lasting, value
+from kquota.cli.options import argument, flag, lasting
 from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
@@ -36,7 +36,6 @@ def command(
     since: int | None = lasting("Only what began in this time until now, as 1h."),
     count: int | None = number_of("Only the newest N.", "-n"),
     about: params.Selection = params.ENTITIES,
-    cluster: str | None = value("TEXT", "Only writes to clusters with this in their address, as in CLUSTER."),
     prune: int | None = lasting(
         "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."
     ),
@@ -56,13 +55,13 @@ def command(
       kquota history
       kquota history 24
       kquota history --since 1h --user alice
-      kquota history --cluster broker1:9092
+      kquota history --bootstrap-server broker1:9092
       kquota history --leases
       kquota history -o json
     """
     book = _journal(journal, given)
     addressed = book.folder != CLUSTER and any(map(params.on_command_line, ADDRESSES))
-    narrowed = addressed or leases or count is not None or since is not None or cluster is not None or bool(about)
+    narrowed = addressed or leases or count is not None or since is not None or bool(about)
     if prune is not None:
         if narrowed:
             raise click.UsageError("--prune is for the whole journal: nothing that narrows it goes beside it")
@@ -70,9 +69,7 @@ def command(
     pages, time = book.read(), now()
     entries = pages.entries if id is None else (pages.entry(id),)
     if id is not None and narrowed:
-        raise click.UsageError(
-            "an ID is one entry: no -n, --leases, --since, --cluster, address or names of entities beside it"
-        )
+        raise click.UsageError("an ID is one entry: no -n, --leases, --since, address or names of entities beside it")
     if addressed and (address := given.access().address):
         entries = pages.of(next((entry.place for entry in entries if entry.is_of(address)), address))
     by_entry: dict[str, list[Lease]] = {}
@@ -85,9 +82,7 @@ def command(
     entries = tuple(
         entry
         for entry in entries
-        if (since is None or entry.started >= time - since)
-        and (not about or _is_about(entry, about))
-        and (cluster is None or cluster.casefold() in entry.cluster.casefold())
+        if (since is None or entry.started >= time - since) and (not about or _is_about(entry, about))
     )
     entries = entries if count is None else entries[-count:]
     if leases:
