@@ -19,7 +19,7 @@ from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
-from kquota.core.findings.verdicts import BURSTS, Verdict
+from kquota.core.findings.verdicts import BURSTS, HELD_BACK, Verdict
 from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -236,6 +236,18 @@ def test_a_counter_has_one_verdict(tmp_path: Path, seed: int) -> None:
             told = {verdict.value: count for verdict, count in quota.counters.items()}
             assert told == dict(counted.get((str(quota.entity), quota.key.value), Counter()))
             assert quota.verdict is Verdict.UNDETERMINED or not told or quota.verdict.value in told
+
+
+def test_other_quotas_know_who_was_held_back(tmp_path: Path) -> None:
+    """Also where the quotas in question limit nobody, so that no finding of theirs lacks throttle times."""
+    path = tmp_path / "usage.csv"
+    lines = [f"{START_MS + 100 * n},alice,app,produce,3000" for n in range(300)]
+    path.write_text("\n".join(["time_ms,user,client_id,api,bytes", *lines, ""]))
+    settings = AuditSettings(
+        QuotaHistory.of(QuotaSnapshot({})), against=quotas(PRODUCER, 10**6), recorded_under=quotas(PRODUCER, 10_000)
+    )
+    result = audited_twice(lambda asked: local.audit(plan_splits([str(path)], "usage"), asked, "rows"), settings)
+    assert [quota.reason for quota in result.quotas_before] == [HELD_BACK]
 
 
 @pytest.mark.parametrize("parts", [1, 2])

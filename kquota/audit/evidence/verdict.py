@@ -76,7 +76,8 @@ def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings
     """
     result = run(settings)
     recorded = settings.recorded_under
-    silent = result.findings.column("logged_throttled_events").null_count
+    tables = [table for table in (result.findings, result.before) if table is not None]
+    silent = any(table.column("logged_throttled_events").null_count for table in tables)
     if not recorded or not any(recorded.snapshots) or not silent:
         return result
     again = replace(settings, quotas=recorded, against=None, top_clients=1, per_client=False, timelines=0)
