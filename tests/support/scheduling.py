@@ -231,7 +231,6 @@ NIGHTLY: Sequence[str] = (
         for what in ("server_that_falls_silent", "restarted_server", "server_that_never_comes_back")
     ),
     # Simulations of minutes, whose short forms the module tries as well.
-    "tests/cli/test_simulate.py::test_what_would_be_enough_without_a_quota",
     # Live loads, whose answers come late on a busy machine: the probes of one broker beside all other tests.
     "tests/cli/test_probe.py::test_after_a_signal_no_topic_is_left_and_what_was_seen_is_printed",
     "tests/cli/test_probe.py::test_a_broker_throttles_as_predicted",
