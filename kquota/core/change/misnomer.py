@@ -56,7 +56,7 @@ def doubt(entity_type: EntityType, name: Name) -> str | None:
         return f"'*' is no wildcard in quotas: name each {entity_type.value}, or all of them by {flag}"
     if name.strip().lower() in _DEFAULT_WORDS:
         return f"the name {name!r} is not the default entity: that is {flag}"
-    if re.fullmatch("(grand )?totals?", name, re.IGNORECASE):
+    if re.fullmatch("(grand )?totals?|summe|gesamt(summe)?", name, re.IGNORECASE):
         return f"the name {name!r} looks like a row of totals in a table"
     if name[0] + name[-1] in _QUOTES and len(name) > 1:
         return f"the name {name!r} has its quotes in it"
