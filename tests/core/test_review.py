@@ -53,6 +53,16 @@ def test_a_users_first_quota_takes_the_place_of_a_client_ids() -> None:
     assert found.message.endswith("will not govern the clients of user=bob"), "though alice's pair stays"
 
 
+def test_a_new_default_of_users_takes_the_place_of_client_ids() -> None:
+    """But not of a pair with the default user, which goes before it."""
+    pair = Entity(user=DEFAULT, client_id="etl")
+    current = QuotaSnapshot({pair: {PRODUCER: 500_000}, Entity(client_id="app"): {PRODUCER: MB}})
+    (found,) = [
+        each for each in review(plan(current, {USERS: {PRODUCER: 2 * MB}}), current) if each.name == "takes-over"
+    ]
+    assert found.message == "client-id=app: producer_byte_rate 1 MB/s will not govern the clients of user=<default>"
+
+
 @pytest.mark.parametrize(
     ("deleted", "updated", "guards", "objection"),
     [

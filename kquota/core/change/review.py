@@ -87,7 +87,8 @@ DELETED_DEFAULT = _question(
 )
 TAKES_OVER = _warning(
     "takes-over",
-    "A user's new quota takes the place of one that a client-id has, and lifts or lowers its clients' limit.",
+    "A new quota of a user, or of the default user, takes the place of one that a client-id has, and lifts or lowers"
+    " its clients' limit.",
 )
 FELT = (SHORT_FREEZE.name, TAKES_OVER.name)
 """Warnings about what clients get from one moment to the next, which lint does not find."""
@@ -263,7 +264,7 @@ def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
             for change in plan.changes
             if change.entity.client_id is None and key in change.after.keys() - change.before.keys()
         ]
-        named = [user for user in users if isinstance(user, str)]
+        named = [user for user in users if user is not None]
         if not named:
             continue
         was = Resolver.of(current, key)
@@ -271,11 +272,16 @@ def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
             if entity.client_id is None or isinstance(entity.user, str) or key not in values:
                 continue
             client_id = entity.client_id if isinstance(entity.client_id, str) else "\0"
-            taken = [user for user in named if was.resolve(user, client_id).entity == entity]
+            taken = [
+                user
+                for user in named
+                if (entity.user is None or user is not DEFAULT)  # a pair with the default user goes before that
+                and was.resolve(user if isinstance(user, str) else "\0", client_id).entity == entity
+            ]
             if taken:
-                rest = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+                whose = f"{Entity(user=taken[0])}" + (f" and {len(taken) - 1} more" if len(taken) > 1 else "")
                 yield TAKES_OVER.objection(
-                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of user={taken[0]}{rest}"
+                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of {whose}"
                 )
 
 
