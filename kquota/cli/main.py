@@ -265,6 +265,8 @@ def _advised(error: click.UsageError) -> click.UsageError:
     if isinstance(error, click.NoSuchOption):
         advice = _instead_of(error.option_name, options, ctx)
         return click.UsageError(f"No such option {error.option_name!r}{advice}", ctx)
+    if isinstance(error, click.BadParameter) and error.param and "-o" in error.param.opts and "--out" in options:
+        return click.UsageError(f"{error.format_message()} --out FILE writes a file.", ctx)
     if error.message.startswith("Got unexpected extra argument") and "--user" in options:
         quotas = "; quotas are one list: --add-config KEY=VALUE,KEY=VALUE" if "--add-config" in options else ""
         advice = f". Entities are options: --user NAME, --client NAME or --ip ADDRESS{quotas}"

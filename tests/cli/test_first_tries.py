@@ -43,6 +43,7 @@ def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
         ("describe -b broker:9092", "Did you mean '--bootstrap-server'?"),
         ("plan q.yaml --detailed-exitcode", "Did you mean '--exit-code'?"),
         ("probe produce --for 5s", "Did you mean '--duration'?"),
+        ("plan q.yaml -out=plan.json", "--out FILE writes a file"),
     ],
 )
 def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:
