@@ -12,14 +12,14 @@ import numpy as np
 from kquota.audit.batch import Int64s
 from kquota.core.enforcement.kernel import is_kept, is_worth, jit
 
-_rows = [0]
-"""How many rows the loops of this process had. Uncompiled, each takes a microsecond."""
-_LOOPS, _COMPILING_S = 10, 0.3
-"""How many loops there are, and how long it takes to compile one."""
+_PLAIN_S, _COMPILING_S = 1e-6, 0.3
+"""How long a row takes uncompiled, at the least; and compiling one of the loops."""
 
 
 def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """The loop, compiled when this process has enough rows for it."""
+
+    rows = 0
 
     @cache
     def made() -> Any:
@@ -30,9 +30,9 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(loop)
     def run(*arguments: Any) -> Any:
-        _rows[0] += len(arguments[0])
-        plain_s = _rows[0] * 1e-6
-        return (made() if is_worth(plain_s / _LOOPS, _COMPILING_S, lambda: is_kept(made())) else loop)(*arguments)
+        nonlocal rows
+        rows += len(arguments[0])
+        return (made() if is_worth(rows * _PLAIN_S, _COMPILING_S, lambda: is_kept(made())) else loop)(*arguments)
 
     return run
 
