@@ -24,7 +24,7 @@ from kquota.audit.engines import local
 from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import MAX_LINE_BYTES, Split, lines, plan_splits
+from kquota.audit.sources import MAX_LINE_BYTES, ReadSettings, Split, lines, plan_splits
 from kquota.audit.sources.files import open_text
 from kquota.audit.sources.unpacked import damage_of
 from kquota.audit.sources.usage import to_batches
@@ -356,7 +356,7 @@ def test_timestamps_of_every_unit(unit: str) -> None:
     mine = table(4).set_column(0, "time_ms", column)
     tally = Tally()
 
-    (batch,) = to_batches(mine.to_batches(), "a table", "1", "", tally)
+    (batch,) = to_batches(mine.to_batches(), "a table", ReadSettings("1"), "", tally)
 
     assert batch.time_ms.tolist() == [moment * 1000]
     assert tally.rejected == 3

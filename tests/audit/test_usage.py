@@ -140,6 +140,20 @@ def test_a_record_that_cannot_be_read_leaves_open_whose_it_may_be(tmp_path: Path
     assert [quota.entity.user for quota in found if quota.verdict is Verdict.UNDETERMINED] == open_.split()
 
 
+@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json_lines])
+def test_a_record_that_cannot_be_read_is_outside_by_its_own_time(
+    tmp_path: Path, write: Callable[[Path, pa.Table], Path]
+) -> None:
+    """It made everybody undetermined who sent requests in another hour, as no line of a log does."""
+    rows = [*usage_rows("produce", ["alice"]), usage_rows("produce", ["alice"])[0] | {"time_ms": 10**12, "bytes": -1}]
+    path = write(tmp_path, pa.Table.from_pylist(rows))
+
+    result = audit(path, {"user=alice": {"producer_byte_rate": "1GB"}}, since_ms=1_600_000_000_000)
+
+    assert [quota.verdict for quota in result.quotas] == [Verdict.NOT_THROTTLED]
+    assert (result.quality.rejected, result.quality.outside) == (0, 1)
+
+
 @pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
 def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> None:
     audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))

@@ -284,7 +284,8 @@ def test_topics_of_unknown_size(tmp_path: Path) -> None:
 def test_the_columns_in_every_form(tmp_path: Path) -> None:
     """Parquet and CSV say what JSON lines do."""
     rows = [*FULL, request(5000, "DeleteTopics", partitions=50, strict=False), request(5001, acks=0)]
-    (table,) = usage.json_tables(((str(n), json.dumps(row).encode()) for n, row in enumerate(rows)), "it", _tally())
+    records = ((str(n), json.dumps(row).encode()) for n, row in enumerate(rows))
+    (table,) = usage.json_tables(records, "it", ReadSettings(), _tally())
     import pyarrow as pa
     from pyarrow import csv
 

@@ -208,7 +208,7 @@ def _charged_rows(charger: Any, buckets: int, what: str) -> _Task:
 def batches_of(batches: Iterable[pa.RecordBatch], reading: ReadSettings, what: str, tally: Tally) -> Iterator[Batch]:
     """The usage in the rows of a task, which errors call `what`."""
     tables = joined(batches, usage.BATCH_ROWS)
-    for batch in usage.to_batches(tables, what, reading.broker, "", tally, version=reading.version):
+    for batch in usage.to_batches(tables, what, reading, "", tally):
         yield counted(batch, reading, tally)
 
 

@@ -49,7 +49,7 @@ from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, R
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.entity import address
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.version import NEWEST, Version
+from kquota.core.quotas.version import Version
 from kquota.errors import InputError
 
 DIALECT = "usage"
@@ -102,8 +102,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
         case "csv":
             batches = _read_csv(split, tally)
         case _:
-            batches = json_tables(lines(split, tally), split.path, tally)
-    return to_batches(batches, split.path, settings.broker, split.broker, tally, version=settings.version)
+            batches = json_tables(lines(split, tally), split.path, settings, tally)
+    return to_batches(batches, split.path, settings, split.broker, tally)
 
 
 def _up_to_the_damage(split: Split, tables: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -124,26 +124,25 @@ def _up_to_the_damage(split: Split, tables: Iterator[pa.RecordBatch], tally: Tal
 def to_batches(
     tables: Iterable[pa.RecordBatch],
     source: str,
-    broker: str | None,
+    settings: ReadSettings,
     elsewhere: str,
     tally: Tally,
     *,
-    version: Version = NEWEST,
     dialect: str = DIALECT,
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; other rows are tallied.
 
-    `broker` is what all rows are of; None for what the column says, or without one `elsewhere`. A row says for itself
-    what is known of it, so that it does not matter which rows are read together. `version` is the brokers' version;
-    what the rows show is noted in the tally under the `dialect`.
+    All rows are of the settings' broker; without one of what the column says, or else of `elsewhere`. A row says for
+    itself what is known of it, so that it does not matter which rows are read together. What the rows show is noted in
+    the tally under the `dialect`.
     """
     first_row = 1
     for table in tables:
-        rows = _Rows(table, source, broker, elsewhere)
-        rows.check()
+        rows = _Rows(table, source, settings.broker, elsewhere)
+        rows.check(settings, tally)
         rows.reject(tally, dialect, first_row)
         rows.note(tally, dialect)
-        rows.spare(tally, version)
+        rows.spare(tally, settings.version)
         yield from rows.batches()
         first_row += table.num_rows
 
@@ -344,17 +343,22 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def json_tables(
-    records: Iterable[tuple[str, bytes]], source: str, tally: Tally, dialect: str = DIALECT
+    records: Iterable[tuple[str, bytes]], source: str, settings: ReadSettings, tally: Tally, dialect: str = DIALECT
 ) -> Iterator[pa.RecordBatch]:
     """The rows that stand as JSON objects in (place, text) pairs; other texts are tallied."""
     rows: list[Mapping[str, Any]] = []
     for place, line in records:
+        row: Any = None
         try:
             row = json.loads(line)
             problem = _json_problem(row)
         except (ValueError, RecursionError) as error:
             problem = _why_not_json(error)
         if problem:
+            time_ms = row.get("time_ms") if isinstance(row, dict) else None
+            if isinstance(time_ms, int) and EARLIEST_MS <= time_ms < LATEST_MS and not settings.counts(time_ms):
+                tally.outside += 1
+                continue
             tally.reject(source, place, problem, line.decode(errors="replace").rstrip("\n"))
             if b'"time_ms"' in line or b'"api"' in line:
                 tally.note(dialect, *lost.ANY)
@@ -454,12 +458,15 @@ class _Rows:
             self._reasons.append((bad, reason))
             self._good[bad] = False
 
-    def check(self) -> None:
-        """Finds the rows that are not good. The first reason of a row counts."""
+    def check(self, settings: ReadSettings, tally: Tally) -> None:
+        """Finds the rows that are not good. The first reason of a row counts, and none of one outside the time."""
+        time_ms, is_whole, has_time = self._numbers["time_ms"]
+        is_time = has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS)
+        outside = is_time & is_whole & ~settings.counts(time_ms)
+        tally.outside += int(outside.sum())
+        self._good &= ~outside
         for name, (_, valid, present) in self._numbers.items():
             self._require(valid | ~present, f"{name} is not a whole number")
-        time_ms, _, has_time = self._numbers["time_ms"]
-        is_time = has_time & (time_ms >= EARLIEST_MS) & (time_ms < LATEST_MS)
         self._require(is_time, "time_ms is not a time in epoch ms")
         self._require_range("request_time_ns", _MAX_NS)
         self._require_range("throttle_time_ms", _MAX_INT)

@@ -83,8 +83,8 @@ _kept: dict[tuple[tuple[str, str], ...], tuple[Any, Any]] = {}
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
     """The events in one range of offsets. Raises Unreachable: half a topic is not audited."""
     assert settings.kafka is not None, "the splits of a topic are read with the client that they were planned with"
-    tables = usage.json_tables(_records(split, settings.kafka), split.path, tally, DIALECT)
-    return usage.to_batches(tables, split.path, settings.broker, "", tally, version=settings.version, dialect=DIALECT)
+    tables = usage.json_tables(_records(split, settings.kafka), split.path, settings, tally, DIALECT)
+    return usage.to_batches(tables, split.path, settings, "", tally, dialect=DIALECT)
 
 
 def _records(split: Split, settings: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
