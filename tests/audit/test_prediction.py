@@ -424,6 +424,19 @@ def test_what_another_quota_delays_may_come_at_once(tmp_path: Path, percent: flo
     assert (quota.reason or "").endswith(BURSTS) == (verdict is Verdict.UNDETERMINED)
 
 
+@pytest.mark.parametrize(("percent", "verdict"), [(5.5, Verdict.UNDETERMINED), (6.0, Verdict.NOT_THROTTLED)])
+def test_who_comes_near_a_limit_while_another_quota_delays_them(
+    tmp_path: Path, percent: float, verdict: Verdict
+) -> None:
+    """The simulated producer merges what waits, and comes to less thread time than was recorded."""
+    lines = [f"{START_MS + 200 * n},alice,app,produce,2000,0,a,100000" for n in range(300)]
+    lines += [f"{START_MS + 200 * n},alice,app,produce,200,0,b,10000000" for n in range(100, 200)]
+    path = tmp_path / "timed.csv"
+    path.write_text("\n".join([HEAD, *lines, ""]))
+    result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(both(6_000, percent)), "rows", processes=1)
+    assert next(quota.verdict for quota in result.quotas if quota.key is TIME) is verdict
+
+
 def test_the_reason_of_one_quota_is_not_that_of_another(tmp_path: Path) -> None:
     """Bob was held back, and alice has two quotas."""
     bob = [(50 * n + 1, "bob", 30 if n % 3 == 0 else 0, "b") for n in range(1200)]

@@ -320,10 +320,8 @@ class _Predicting:
 
 def _unknown(judged: Judged, recorded: RecordedUnder, reason: str) -> Prediction:
     """The prediction of clients of which no model can be made; the verdict of the replay stands where it is known."""
-    verdict = judged.verdict
-    if verdict is Verdict.NOT_THROTTLED and recorded.held_back:
-        verdict = Verdict.UNDETERMINED
-    return _without_model(verdict, recorded, reason)
+    is_open = judged.verdict is Verdict.NOT_THROTTLED and recorded.held_back
+    return _without_model(Verdict.UNDETERMINED if is_open else judged.verdict, recorded, reason)
 
 
 @lru_cache

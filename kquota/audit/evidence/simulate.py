@@ -38,7 +38,7 @@ from kquota.core.enforcement.traffic.state import NONE
 from kquota.core.findings.prediction import UNDELAYED, UNKNOWN, Interval, Prediction, RecordedUnder
 from kquota.core.findings.verdicts import BURSTS, SLOWED, Verdict
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded
+from kquota.core.simulation.recorded import Charged, Counted, Met, Ran, run_recorded, throttles
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Brokers, Client, Events, Workload
 
 if TYPE_CHECKING:
@@ -253,7 +253,9 @@ def _prediction(
     held_back, drained = recorded.held_back, not timed and all(model.seen.drained for model in models)
     verdict, reason = judged.verdict, judged.reason
     throttled = [met.throttles for met in runs]
-    spared = all(outcome is False for outcome in throttled)
+    # The rate of what was recorded can show what a run hides that merges what waits.
+    is_far = verdict is Verdict.THROTTLED or throttles(0, judged.peak_rate, judged.limits) is False
+    spared = is_far and all(outcome is False for outcome in throttled)
     overruled = slowed and verdict is Verdict.THROTTLED and not held_back and not all(throttled)
     if overruled:
         verdict = Verdict.NOT_THROTTLED if spared else Verdict.UNDETERMINED
