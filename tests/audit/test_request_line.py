@@ -129,97 +129,93 @@ def test_the_hours_that_clocks_show_twice(zone: str, first: str, last: str, hour
     assert [f"{begin:%Y-%m-%d %H:%M} {end:%H:%M}" for begin, end in found] == hours
 
 
-def test_the_charge_is_before_queue_and_sending() -> None:
-    late = fields(responseQueueTimeMs=10.5, sendTimeMs=89.75)
-    assert parse(late).time_ms == MOMENT - 100
+ACKS_0 = fields()["request"] | {"acks": 0}
+
+
+def named(client_id: str | None, **changes: Any) -> dict[str, Any]:
+    """A produce request of a client with that id."""
+    made = fields(**changes)
+    made["requestHeader"]["clientId"] = client_id
+    return made
+
+
+def fetching(**request: Any) -> dict[str, Any]:
+    """A fetch request with those fields, of one partition."""
+    return fetch([PARTITION], request={"topics": []} | request)
+
+
+HIDDEN = {"api": "share_fetch", "bytes": 0, "sized": False, "throttle_ms": 0}
+SHARING = {"bytes": 0, "sized": True, "exempt": False, "request_ns": 1_250_000}
 
 
 @pytest.mark.parametrize(
-    ("connection", "ip"),
+    ("made", "expected"),
     [
-        ("10.0.0.1:9092-10.0.0.2:50000-3", "10.0.0.2"),
-        ("10.0.0.1:9092-10.0.0.2:50000-0-3", "10.0.0.2"),
-        ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-0-3", "2001:db8:0:0:0:0:0:2"),
-        ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-3", "2001:db8:0:0:0:0:0:2"),
-        ("broker-1.example:9092-client-7.example:50000-1-2", "client-7.example"),
-    ],
-)
-def test_the_address_of_the_client(connection: str, ip: str) -> None:
-    assert parse(fields(connection=connection)).ip == ip
-
-
-@pytest.mark.parametrize(
-    ("principal", "user"),
-    [("User:CN=ann,OU=a:b", "CN=ann,OU=a:b"), ("User:ANONYMOUS", "ANONYMOUS"), ("User:größe", "größe"), ("Role:", "")],
-)
-def test_the_user_is_the_principals_name(principal: str, user: str) -> None:
-    assert parse(fields(principal=principal)).user == user
-
-
-def test_a_null_client_id_is_empty_and_shorter() -> None:
-    value = fields()
-    value["requestHeader"]["clientId"] = None
-    assert (parse(value).client_id, parse(value).bytes) == ("", 134)
-
-
-def test_names_count_in_utf8() -> None:
-    value = fields()
-    value["requestHeader"]["clientId"] = 'a"é日'
-    assert (parse(value).client_id, parse(value).bytes) == ('a"é日', 137 - 3 + 7)
-
-
-def test_acks_0_has_no_response_and_a_throttle() -> None:
-    value = fields(response="", throttleTimeMs=300)
-    value["request"]["acks"] = 0
-    event = parse(value)
-    assert (event.acks, event.throttle_ms, event.bytes) == (0, 300, 137)
-
-
-def test_a_fetch() -> None:
-    event = parse(fetch([PARTITION]))
-    # 4, throttle time 4, error and session 6, tags 1, topics 1; id 16, partitions 1, tags 1; 4 + 2 + 8 + 8 + 8,
-    # aborted 1, replica 4, records 2 + 1000, tags 1
-    assert (event.api, event.bytes, event.acks) == ("fetch", 1072, None)
-
-
-def test_a_throttled_fetch_hides_its_bytes() -> None:
-    assert parse(fetch([], throttleTimeMs=1500)).bytes == UNKNOWN
-
-
-def test_an_empty_fetch_that_was_not_throttled_is_charged() -> None:
-    assert parse(fetch([])).bytes == 16
-
-
-@pytest.mark.parametrize(("version", "size"), [(0, 14), (1, 18), (2, 18)])
-def test_a_share_fetch_that_finds_nothing(version: int, size: int) -> None:
-    event = parse(share_fetch([], version))
-    # 4, throttle time 4, error code 2, message 1, lock time-out 4 (not in version 0), topics 1, endpoints 1, tags 1
-    assert (event.api, event.bytes, event.sized, event.exempt) == ("share_fetch", size, True, False)
-    assert event.time_ms == parse(fetch([])).time_ms
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(share_fetch([SHARED]), id="records"),
-        pytest.param(share_fetch([], throttleTimeMs=1500), id="throttled"),
-        pytest.param(
-            share_fetch([SHARED | {"acquiredRecords": []}], throttleTimeMs=1500), id="throttled, acknowledged"
+        # The charge is before the queue and the sending.
+        (fields(responseQueueTimeMs=10.5, sendTimeMs=89.75), {"time_ms": MOMENT - 100}),
+        *(
+            (fields(connection=connection), {"ip": ip})
+            for connection, ip in (
+                ("10.0.0.1:9092-10.0.0.2:50000-3", "10.0.0.2"),
+                ("10.0.0.1:9092-10.0.0.2:50000-0-3", "10.0.0.2"),
+                ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-0-3", "2001:db8:0:0:0:0:0:2"),
+                ("2001:db8:0:0:0:0:0:1:9092-2001:db8:0:0:0:0:0:2:50000-3", "2001:db8:0:0:0:0:0:2"),
+                ("broker-1.example:9092-client-7.example:50000-1-2", "client-7.example"),
+            )
         ),
-        pytest.param(share_fetch([], response=REFUSED), id="an error"),
-        pytest.param(share_fetch([], version=3), id="a version to come"),
+        (fields(principal="User:CN=ann,OU=a:b"), {"user": "CN=ann,OU=a:b"}),
+        (fields(principal="User:ANONYMOUS"), {"user": "ANONYMOUS"}),
+        (fields(principal="User:größe"), {"user": "größe"}),
+        (fields(principal="Role:"), {"user": ""}),
+        (named(None), {"client_id": "", "bytes": 134}),
+        (named('a"é日'), {"client_id": 'a"é日', "bytes": 137 - 3 + 7}),
+        (fields(response="", throttleTimeMs=300, request=ACKS_0), {"acks": 0, "throttle_ms": 300, "bytes": 137}),
+        # 4, throttle time 4, error and session 6, tags 1, topics 1; id 16, partitions 1, tags 1; 4 + 2 + 8 + 8 + 8,
+        # aborted 1, replica 4, records 2 + 1000, tags 1
+        (fetch([PARTITION]), {"api": "fetch", "bytes": 1072, "acks": None}),
+        (fetch([], throttleTimeMs=1500), {"bytes": UNKNOWN}),
+        (fetch([]), {"bytes": 16, "time_ms": MOMENT - 2}),
+        (fetching(replicaId=-1), {"exempt": False}),
+        (fetching(replicaId=2), {"exempt": True}),
+        (fetching(replicaState={"replicaId": 2, "replicaEpoch": 1}), {"exempt": True}),
+        (fetching(replicaState={"replicaId": -1, "replicaEpoch": -1}), {"exempt": False}),
+        (fetching(), {"exempt": False}),
+        # 4, throttle time 4, error code 2, message 1, lock time-out 4 (not in version 0), topics 1, endpoints 1, tags 1
+        *(
+            (share_fetch([], version), HIDDEN | {"bytes": size, "sized": True, "exempt": False, "time_ms": MOMENT - 2})
+            for version, size in ((0, 14), (1, 18), (2, 18))
+        ),
+        (share_fetch([SHARED]), HIDDEN),
+        (share_fetch([], throttleTimeMs=1500), HIDDEN | {"throttle_ms": 1500}),
+        (share_fetch([SHARED | {"acquiredRecords": []}], throttleTimeMs=1500), HIDDEN | {"throttle_ms": 1500}),
+        (share_fetch([], response=REFUSED), HIDDEN),
+        (share_fetch([], version=3), HIDDEN),  # a version to come
+        *(
+            (fields(api, key, 1, request={}, response={"errorCode": 0}), SHARING)
+            for api, key in (("SHARE_GROUP_HEARTBEAT", 76), ("SHARE_ACKNOWLEDGE", 79), ("READ_SHARE_GROUP_STATE", 84))
+        ),
+        *(
+            (
+                fields(api, 99, 3, request={}, response={}, isForwarded=forwarded),
+                {"api": api.lower(), "bytes": 0, "acks": None, "exempt": exempt},
+            )
+            for api, forwarded, exempt in (
+                ("LIST_OFFSETS", False, False),
+                ("CREATE_TOPICS", False, False),
+                ("CREATE_TOPICS", True, True),
+                ("WRITE_TXN_MARKERS", False, True),
+                ("ALTER_PARTITION", False, True),
+                ("CONTROLLED_SHUTDOWN", False, True),
+                ("DESCRIBE_QUORUM", False, False),
+                ("BROKER_HEARTBEAT", False, False),
+            )
+        ),
     ],
 )
-def test_a_share_fetch_hides_its_bytes(value: dict[str, Any]) -> None:
-    event = parse(value)
-    assert (event.api, event.bytes, event.sized) == ("share_fetch", 0, False)
-    assert event.throttle_ms == value["throttleTimeMs"]
-
-
-def test_other_requests_of_share_consumers_have_no_bytes() -> None:
-    for api, key in (("SHARE_GROUP_HEARTBEAT", 76), ("SHARE_ACKNOWLEDGE", 79), ("READ_SHARE_GROUP_STATE", 84)):
-        event = parse(fields(api, key, 1, request={}, response={"errorCode": 0}))
-        assert (event.bytes, event.sized, event.exempt, event.request_ns) == (0, True, False, 1_250_000)
+def test_what_a_request_tells(made: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Whom it charges, with what, and when; a share fetch hides its bytes, and a fetch that was throttled."""
+    event = parse(made)
+    assert {name: getattr(event, name) for name in expected} == expected
 
 
 def test_the_position_is_that_of_the_first_partition() -> None:
@@ -246,38 +242,6 @@ def test_the_position_of_a_produce_request_is_its_sender() -> None:
 
 def test_the_position_is_the_same_in_every_process() -> None:
     assert parse(fetch([PARTITION], request=asking((3, 77)))).position == 833828314
-
-
-@pytest.mark.parametrize(
-    ("request_", "exempt"),
-    [
-        ({"replicaId": -1}, False),
-        ({"replicaId": 2}, True),
-        ({"replicaState": {"replicaId": 2, "replicaEpoch": 1}}, True),
-        ({"replicaState": {"replicaId": -1, "replicaEpoch": -1}}, False),
-        ({}, False),
-    ],
-)
-def test_fetches_of_followers_are_exempt(request_: dict[str, Any], exempt: bool) -> None:
-    assert parse(fetch([PARTITION], request={"topics": []} | request_)).exempt is exempt
-
-
-@pytest.mark.parametrize(
-    ("api", "forwarded", "exempt"),
-    [
-        ("LIST_OFFSETS", False, False),
-        ("CREATE_TOPICS", False, False),
-        ("CREATE_TOPICS", True, True),
-        ("WRITE_TXN_MARKERS", False, True),
-        ("ALTER_PARTITION", False, True),
-        ("CONTROLLED_SHUTDOWN", False, True),
-        ("DESCRIBE_QUORUM", False, False),
-        ("BROKER_HEARTBEAT", False, False),
-    ],
-)
-def test_other_apis(api: str, forwarded: bool, exempt: bool) -> None:
-    event = parse(fields(api, 99, 3, request={}, response={}, isForwarded=forwarded))
-    assert (event.api, event.bytes, event.acks, event.exempt) == (api.lower(), 0, None, exempt)
 
 
 def test_a_request_among_brokers_that_is_refused_is_charged() -> None:
