@@ -133,27 +133,3 @@ def test_nobody_special_may_do_nothing(kquota: Kquota, broker: KafkaBroker, tmp_
     assert "'kquota doctor' names the permission" in refused.complaint
     assert stranger.code == 5
     assert "the listener asks for a login, by PLAIN" in stranger.complaint
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "describe --broker 1 --zookeeper 127.0.0.1:1",
-        "describe --broker 1 --broker-defaults",
-        "describe --broker 1 --user alice",
-        "describe --broker 1 --entity-type users",
-        "describe --broker 1 --entity-name 1",
-        "describe --entity-type brokers --entity-type users",
-        "describe --entity-type brokers --entity-type brokers",
-        "describe --entity-type brokers --entity-name 1 --entity-name 2",
-        "alter --entity-type brokers --add-config a=1",
-        "alter --broker 1",
-        "alter --broker 1 --entity user=alice --add-config a=1",
-        "alter --broker 1 --file quotas.yaml",
-    ],
-)
-def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -> None:
-    done = kquota(*arguments.split(), KQUOTA_BOOTSTRAP_SERVER="127.0.0.1:1")
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines()[-1].startswith("Error: ")

@@ -377,42 +377,6 @@ def test_a_name_that_nobody_has_needs_force(
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == ""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "alter --user alice",
-        "alter --add-config producer_byte_rate=1",
-        "alter --user alice --user-defaults --add-config producer_byte_rate=1",
-        "alter --user alice --entity-type clients --add-config producer_byte_rate=1",
-        "alter --entity-type users --add-config producer_byte_rate=1",
-        "alter --entity-name alice --add-config producer_byte_rate=1",
-        "alter --file quotas.yaml --user alice",
-        "alter --file quotas.yaml --add-config producer_byte_rate=1",
-        "alter --entity user=alice",
-        "describe --entity-type topics",
-        "describe --nonsense",
-        "resolve",
-        "nonsense",
-    ],
-)
-def test_a_wrong_command_line_is_a_usage_error(kquota: Kquota, arguments: str) -> None:
-    """Click's own code, and nothing on stdout."""
-    done = kquota(*arguments.split(), KQUOTA_ZOOKEEPER="127.0.0.1:1")
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines()[-1].startswith("Error: ")
-
-
-@pytest.mark.parametrize("types", ["--entity-type users", "--entity-type users --entity-type clients"])
-def test_a_default_by_leaving_the_name_out(kquota: Kquota, types: str) -> None:
-    """So the text of KIP-55 sets a default; the message says what Kafka's tools take in its place."""
-    done = kquota("alter", *types.split(), "--add-config", "producer_byte_rate=1", KQUOTA_ZOOKEEPER="127.0.0.1:1")
-
-    assert (done.code, done.out) == (2, "")
-    said = " ".join(done.err.split())
-    assert "(KIP-55 leaves the name out for the default, which Kafka never took: give --entity-default)" in said
-
-
 def test_scram_credentials_are_never_printed(kquota: Kquota, chroot: str, znodes: Any) -> None:
     """They live in the same node, survive an alter byte for byte, and show nowhere."""
     secret = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"

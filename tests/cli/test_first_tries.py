@@ -26,38 +26,6 @@ def test_client_id_is_client(kquota: Kquota, tmp_path: Path) -> None:
     assert kquota("export", "--quotas", "q.yaml", "--client-id", "app1").code == 0
 
 
-def test_options_that_are_called_otherwise(kquota: Kquota) -> None:
-    for tried, meant in (("--set", "--add-config"), ("--unset", "--delete-config")):
-        ran = kquota("alter", tried, "x=1")
-        assert ran.code == 2
-        assert f"No such option {tried!r}. Did you mean {meant!r}?" in ran.err
-    assert "--add-config" not in kquota("describe", "--set", "x").err
-
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ("alter --default", "Did you mean '--ip-defaults' or '--user-defaults'?"),
-        ("alter --producer-byte-rate 5MB", "Did you mean: --add-config producer_byte_rate=VALUE"),
-        ("audit --follow", "'kquota follow' is a command of its own"),
-        ("describe -b broker:9092", "Did you mean '--bootstrap-server'?"),
-        ("plan q.yaml --detailed-exitcode", "Did you mean '--exit-code'?"),
-        ("probe produce --for 5s", "Did you mean '--duration'?"),
-        ("plan q.yaml -out=plan.json", "--out FILE writes a file"),
-    ],
-)
-def test_words_in_the_wrong_place(kquota: Kquota, words: str, advice: str) -> None:
-    ran = kquota(*words.split())
-    assert (ran.code, advice in ran.err) == (2, True), ran.err
-
-
-@pytest.mark.parametrize("number", ["1,000,000", "1,5MB"])
-def test_a_number_with_commas(kquota: Kquota, number: str) -> None:
-    given = ("--user", "u", "--add-config", f"producer_byte_rate={number}")
-    ran = kquota("alter", *given, KQUOTA_ZOOKEEPER="127.0.0.1:1")
-    assert (ran.code, "a number has no commas: 1000000, or 1.5MB" in ran.err) == (3, True)
-
-
 def test_quotas_may_be_named_as_kubectl_names_what_it_gets(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text(QUOTAS)
     plain = kquota("describe", "--quotas", "q.yaml").out
@@ -165,31 +133,6 @@ def test_an_export_into_a_file(cluster: MemoryBackend, capsys: pytest.CaptureFix
     assert "rpk cluster quotas" in capsys.readouterr().out
     assert run(["export", "-o", "json", *HERE]) == 2
     assert "'json' is not one of 'kquota', 'kafka-configs'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ("get user alice", "Entities are options: --user NAME"),
-        ("set --user alice producer_byte_rate=12MB", "quotas are one list: --add-config KEY=VALUE"),
-        ("alter --user alice --add-config x=1 --until 12:00", "Did you mean '--for'?"),
-        ("alter --user alice --quota x=1", "Did you mean '--add-config'?"),
-        ("describe --user-default", "Did you mean '--user-defaults'"),
-        ("--bootstrap-server kafka:9092 describe", "come after it: kquota COMMAND --bootstrap-server …"),
-        (
-            "diff before.yaml",
-            "Missing argument 'B': what to compare with. For the cluster itself: kquota diff before.yaml",
-        ),
-        ("throttled", "Did you mean 'audit'? Show who would be throttled"),
-        ("compare a b", "Did you mean 'diff'?"),
-        ("status", "Did you mean 'doctor'?"),
-        ("completion", "Did you mean 'help'?"),
-        ("descripe", "Did you mean 'describe'?"),
-    ],
-)
-def test_a_first_try_gets_the_line_to_write(words: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(words.split()) == 2
-    assert advice in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_the_run_would_ask(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:

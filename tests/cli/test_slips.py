@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.cli.grammar import Command
-from kquota.cli.main import cli
 from kquota.core.quotas.quota import QuotaKey, parse_value
-from tests.cli.conftest import Kquota, commands
+from tests.cli.conftest import Kquota
 
 QUOTAS = """\
 kind: kquota.quotas
@@ -83,62 +81,6 @@ def test_many_new_names_are_no_slips_of_a_known_one(kquota: Kquota, tmp_path: Pa
     assert "did you mean" not in kquota("plan", "new.csv", "--quotas", "known.csv").err
 
 
-def test_who_takes_an_entity_as_text(kquota: Kquota) -> None:
-    done = kquota("resolve", "--who", "--user", "alice", "--quotas", "quotas.yaml")
-    assert (done.code, done.out) == (2, "")
-    assert "--user is no entity: --who user=NAME, client-id=NAME or ip=ADDRESS" in done.err
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [("producer_byterate", "(did you mean 'producer_byte_rate'?)"), ("xyz", "(quota keys: producer_byte_rate, ")],
-)
-def test_a_key_that_is_nearly_one(kquota: Kquota, key: str, hint: str) -> None:
-    done = kquota("alter", "--user", "alice", "--add-config", f"{key}=1", "--zookeeper", "127.0.0.1:1")
-    assert done.code == 3
-    assert hint in done.complaint
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (["alter", "--user", "alice", "--add-config", "producer_byte_rate=1", "consumer_byte_rate=2"], "one list"),
-        (["alter", "--user", "alice", "--add-config", "producer_byte_rate", "10MB"], "KEY=VALUE,KEY=VALUE"),
-        (["resolve", "alice", "app1"], "Entities are options: --user NAME, --client NAME or --ip ADDRESS\n"),
-        (["lint", "quotas.yaml", "quotas.yaml"], "unexpected extra argument (quotas.yaml)\n"),
-        (["plan"], "Missing argument 'FILE'."),
-        (["history", "--prune", "9d", "--bootstrap-server", "a:9092"], "nothing that narrows it goes beside it"),
-        (["describe", "-o", "jsn"], "Invalid value for '-o' / '--output': 'jsn' is not one of"),
-    ],
-)
-def test_a_word_too_much_or_wrong(kquota: Kquota, arguments: list[str], advice: str) -> None:
-    done = kquota(*arguments, KQUOTA_ZOOKEEPER="127.0.0.1:1")
-    assert done.code == 2
-    assert advice in done.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "alter --file a.yaml --file b.yaml",
-        "alter --broker 1 --broker 2 --add-config max.connection.creation.rate=9",
-        "describe --broker 1 --broker 2",
-        "top --user alice --user bob --metrics x --once",
-        "top --client a --client-id b --metrics x --once",
-        "probe produce --topic load --client a --client-id b",
-        "simulate workload.yaml --quotas a.yaml --quotas b.yaml",
-        "audit log --quotas a.yaml --quotas b.yaml",
-        "diff a.yaml live --bootstrap-server a:9092 --bootstrap-server b:9092",
-        "config set-context here --zookeeper a:2181 --zookeeper b:2181",
-    ],
-)
-def test_the_last_of_several_does_not_win(kquota: Kquota, arguments: str) -> None:
-    """Nothing is read or written where an option that takes one value has two."""
-    done = kquota(*arguments.split(), KQUOTA_BOOTSTRAP_SERVER="127.0.0.1:1")
-    assert done.code == 2
-    assert "Found multiple arguments for option" in done.err
-
-
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
@@ -157,22 +99,8 @@ def test_another_document_says_which_it_is(kquota: Kquota, tmp_path: Path, kind:
     assert done.complaint == f"kquota: other.yaml, line 2: kind: expected kquota.quotas, found {found}"
 
 
-def test_what_a_and_b_of_a_diff_may_be(kquota: Kquota) -> None:
-    for name in ("quotas.yml", "x" * 300):
-        done = kquota("diff", name, "quotas.yaml")
-        assert done.code == 3
-        assert (
-            "(a file, a context, kafka://HOST:PORT, zookeeper://HOST:PORT, or live: the cluster of the options)"
-            in done.complaint
-        )
-
-
-def test_unlimited_is_the_largest_value_where_there_is_one(kquota: Kquota) -> None:
-    """Under a default, deleting the key gives the default and no freedom."""
+def test_unlimited_is_the_largest_value_where_there_is_one() -> None:
     assert parse_value(QuotaKey.PRODUCER_BYTE_RATE, "unlimited") == 2**63 - 1
-    done = kquota("alter", "--user", "alice", "--add-config", "request_percentage=unlimited")
-    assert done.code == 3
-    assert "so large that no client reaches it; deleting the key gives the default)" in done.complaint
 
 
 def test_unlimited_is_shown_as_it_was_typed(kquota: Kquota, tmp_path: Path) -> None:
@@ -183,24 +111,3 @@ def test_unlimited_is_shown_as_it_was_typed(kquota: Kquota, tmp_path: Path) -> N
     done = kquota("plan", str(tmp_path / "wanted.yaml"), "--quotas", str(tmp_path / "now.yaml"))
     assert "unlimited (Long.MAX_VALUE)" in done.out
     assert "9223372036854775807" not in done.out
-
-
-def test_several_lists_are_not_set_for_several_entities(kquota: Kquota) -> None:
-    """Who writes an entity and its values in turns wants different values, not all of them for each."""
-    words = (
-        "--entity user=dora --add-config producer_byte_rate=10kB --entity user=carol --add-config request_percentage=9"
-    )
-    done = kquota("alter", *words.split(), KQUOTA_ZOOKEEPER="127.0.0.1:1")
-    assert done.code == 2
-    assert "each --add-config would be for every entity" in done.err
-    assert "or different values by --file" in done.err
-
-
-def test_no_command_lets_the_last_of_several_win() -> None:
-    found = dict(commands(cli))
-    assert [name for name, command in found.items() if not isinstance(command, Command)] == ["kafka-configs"]
-
-
-def test_a_name_beside_its_default_has_another_form(kquota: Kquota) -> None:
-    done = kquota("alter", "--user", "a", "--user-defaults", "--add-config", "producer_byte_rate=1MB", "--dry-run")
-    assert (done.code, "name each by --entity TYPE=NAME, such as user=<default>" in done.err) == (2, True)
