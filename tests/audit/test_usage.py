@@ -16,16 +16,10 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from kquota.audit.batch import Batch, Tally
-from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.run import audit
-from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, read
-from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events, many_findings
@@ -156,23 +150,19 @@ def test_a_record_that_cannot_be_read_is_outside_by_its_own_time(
 
 @pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
 def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> None:
-    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
-
-    result = local.audit(plan_splits([str(write(tmp_path, TABLE))], "auto"), audit_settings, "usage", processes=1)
+    result = audit(write(tmp_path, TABLE), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
 
 
 def test_share_fetches_are_charged_like_fetches(tmp_path: Path) -> None:
-    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
     events = [
         event._replace(api="Share_Fetch") if event.api == "fetch" and number % 2 else event
         for number, event in enumerate(EVENTS)
     ]
-    path = write_parquet(tmp_path, oracle.usage_table(events))
 
-    result = local.audit(plan_splits([str(path)], "auto"), audit_settings, "usage", processes=1)
+    result = audit(write_parquet(tmp_path, oracle.usage_table(events)), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
 
@@ -185,12 +175,9 @@ def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path
             [("alice", "share_fetch", None), ("alice", "share_fetch", 50), ("bob", "fetch", None), ("bob", "fetch", 50)]
         )
     ]
-    limits = {Entity(user=user): {QuotaKey.CONSUMER_BYTE_RATE: 1e9} for user in ("alice", "bob")}
-    path = write_json_lines(tmp_path, pa.Table.from_pylist(rows))
+    limits = {f"user={user}": {"consumer_byte_rate": "1GB"} for user in ("alice", "bob")}
 
-    result = local.audit(
-        plan_splits([str(path)], "auto"), AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))), "usage", processes=1
-    )
+    result = audit(write_json_lines(tmp_path, pa.Table.from_pylist(rows)), limits)
 
     found = {row["sensor"]: row for row in result.findings.to_pylist()}
     assert {sensor: (row["verdict"], row["events"]) for sensor, row in found.items()} == {
@@ -216,14 +203,9 @@ def test_no_thread_time_is_charged_with_acks_0(
     table = pa.Table.from_pylist(rows)
     if column:
         table = table.append_column("request_time_ns", pa.nulls(len(rows), pa.int64()))
-    limits = {Entity(user=user): {QuotaKey.REQUEST_PERCENTAGE: 10} for user in ("alice", "bob")}
+    limits = {f"user={user}": {"request_percentage": "10"} for user in ("alice", "bob")}
 
-    result = local.audit(
-        plan_splits([str(write(tmp_path, table))], "auto"),
-        AuditSettings(QuotaHistory.of(QuotaSnapshot(limits))),
-        "usage",
-        processes=1,
-    )
+    result = audit(write(tmp_path, table), limits)
 
     assert {row["sensor"]: row["verdict"] for row in result.findings.to_pylist()} == {
         "alice:": "not throttled",
@@ -236,10 +218,8 @@ def test_no_thread_time_is_charged_with_acks_0(
 def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:
     if (write is write_orc and types.keys() & {"user"}) or any(map(pa.types.is_unsigned_integer, types.values())):
         write = write_parquet  # ORC has neither
-    audit_settings = AuditSettings(QuotaHistory.of(QUOTAS))
-    path = write(tmp_path, retyped(TABLE, **types))
 
-    result = local.audit(plan_splits([str(path)], "auto"), audit_settings, "usage", processes=1)
+    result = audit(write(tmp_path, retyped(TABLE, **types)), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
@@ -254,9 +234,7 @@ def test_what_is_no_whole_number_costs_its_row(tmp_path: Path) -> None:
             "bytes": pa.array([Decimal("1.5"), Decimal("10"), Decimal("1e19"), Decimal("7.0")], pa.decimal128(38, 1)),
         }
     )
-    result = local.audit(
-        plan_splits([str(write_parquet(tmp_path, table))], "auto"), AuditSettings(QuotaHistory.of(QUOTAS)), "usage"
-    )
+    result = audit(write_parquet(tmp_path, table), QUOTAS)
 
     assert (result.quality.events, result.quality.rejected) == (2, 2)
     assert {reject.reason for reject in result.rejects} == {"bytes is not a whole number"}
@@ -277,8 +255,7 @@ def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capf
     (tmp_path / "usage.csv").write_bytes(
         b"time_ms,user,client_id,api,bytes\n" + ROW * 30_000 + damage + "1700000000000,zoë,,fetch,5\n".encode() + ROW
     )
-    splits = plan_splits([str(tmp_path / "usage.csv")], "auto")
-    result = local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")
+    result = audit(tmp_path / "usage.csv", QUOTAS)
 
     assert (result.quality.events, result.quality.rejected) == (30_002, 1)
     assert [(reject.place, reject.reason) for reject in result.rejects] == [("line 30002", "not UTF-8 text")]
@@ -287,8 +264,7 @@ def test_a_line_that_is_no_text_costs_itself(tmp_path: Path, damage: bytes, capf
 
 def of_lines(path: Path, text: bytes) -> AuditResult:
     (path / "usage.csv").write_bytes(text)
-    splits = plan_splits([str(path / "usage.csv")], "auto")
-    return local.audit(splits, AuditSettings(QuotaHistory.of(QUOTAS)), "usage")
+    return audit(path / "usage.csv", QUOTAS)
 
 
 OPEN = "a quote is not closed"
