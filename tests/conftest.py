@@ -28,7 +28,6 @@ from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.brokers.zookeeper_mode import USERS, ZooKeeperModeBroker
 from tests.support import compiled
 from tests.support.browser import Browser
-from tests.support.costs import Costs
 from tests.support.processes import QUICK_SPARK
 from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import (
@@ -96,8 +95,6 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("daily")
     if config.option.workers:
         config.pluginmanager.register(Workers(config.option.workers))
-    if config.option.cpu_durations:
-        config.pluginmanager.register(Costs(config.option.cpu_durations))
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
@@ -110,7 +107,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-servers", action="store_true", help="only the tests that start no server, and no Java")
     parser.addoption("--daily", action="store_true", help="without the long tests, which make nightly runs")
     parser.addoption("--workers", type=int, metavar="N", help="this many tests at once, each module by one worker")
-    parser.addoption("--cpu-durations", type=int, metavar="N", default=0, help="show what takes most CPU time")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
