@@ -24,8 +24,8 @@ from kquota.audit.ledger.replay import Periods, limit, refs_of
 from kquota.audit.ledger.retries import LastFetches
 from kquota.audit.ledger.rows import NEVER, CounterRef, Governing, Ledger
 from kquota.audit.settings import AuditSettings
-from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS, from_bytes, to_bytes
-from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS
+from kquota.core.enforcement.kernel import Mode, as_list, kernel
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.findings.episode import Episode, State, Under
 from kquota.core.findings.finding import Client
@@ -35,7 +35,7 @@ from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
 from kquota.errors import InputError
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
@@ -106,7 +106,7 @@ class Counters:
             counters, settings.windows, settings.generation, settings.controller_windows
         )
         if before is not None:
-            self._set_rows(before, rows)
+            self._set_rows((before.ints, before.floats), rows)
         for name in _TIMES:
             times = np.full(counters, NEVER)
             times[: len(rows)] = getattr(self, name)[list(rows)]
@@ -304,14 +304,13 @@ class Counters:
     def dumps(self) -> bytes:
         """All of the state, for `loads` in any process."""
         count = len(self.refs)
-        table = self._state._replace(ints=self._state.ints[:count], floats=self._state.floats[:count])
         limits = {id(periods): [tuple(governing) for governing in periods.values()] for periods in self._governing}
         places = {name: place for place, name in enumerate(limits)}
         # Most of the time goes to objects of classes, so there are none of each counter.
         return encode(
             (
                 VERSION,
-                to_bytes(table),
+                (np.array(self._state.ints[:count], np.int64), np.array(self._state.floats[:count], np.float64)),
                 [list(column) for column in zip(*self.refs, strict=True)],
                 np.fromiter(self._index, np.int64, count),
                 [*limits.values()],
@@ -337,7 +336,7 @@ class Counters:
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
-        table, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = values
+        tables, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = values
         known = [{governing.period: governing for governing in map(Governing._make, periods)} for periods in limits]
         self._governing = [known[place] for place in places.tolist()]
         self._alike = {tuple(periods.values()): periods for periods in known}
@@ -345,21 +344,21 @@ class Counters:
         self._index = {counter: number for number, counter in enumerate(ids.tolist())}
         self._make_room(max(64, 2 * len(ids)))
         self.refs = list(map(CounterRef._make, zip(*refs, strict=True)))
-        self._set_rows(from_bytes(table, self._engine.table), range(len(ids)))
+        self._set_rows(tables, range(len(ids)))
         for name, column in zip(_TIMES, times, strict=True):
             getattr(self, name)[: len(ids)] = column
         self._fetches = LastFetches(last)
         self.newest_ms, self.settled_ms, self.late, self._forget_at = marks
         return self
 
-    def _set_rows(self, table: Any, rows: Sequence[int]) -> None:
-        """Puts those rows of a table of counters in the place of the first ones."""
-        if isinstance(table.ints, list):
-            for new, old in enumerate(rows):
-                self._state.ints[new][:] = table.ints[old]
-                self._state.floats[new][:] = table.floats[old]
-        else:
-            self._state.ints[: len(rows)], self._state.floats[: len(rows)] = table.ints[rows], table.floats[rows]
+    def _set_rows(self, tables: Sequence[Any], rows: Sequence[int]) -> None:
+        """Puts those rows of two tables of counters in the place of the first ones."""
+        for table, values in zip((self._state.ints, self._state.floats), tables, strict=True):
+            if isinstance(table, list):
+                for row, old in zip(table, rows, strict=False):
+                    row[:] = as_list(values[old])
+            else:
+                table[: len(rows)] = values[rows]
 
     def forget(self) -> None:
         """Forgets counters that rested for an hour and clients that are in no episode, once many are known.

@@ -3,7 +3,7 @@
 - `arithmetic`: Java's number conversions.
 - `generation`: the ways of dropping samples and of cutting delays, by release, and `quota.window.*`.
 - `kind`: the kinds of counters and requests.
-- `counter`: the state of a counter, a row of a table; written to bytes and read back.
+- `counter`: the state of a counter, a row of a table.
 - `rate`: the windowed rate.
 - `token_bucket`: the statistic of the controller mutation quota.
 - `broker`: what a broker does to one request, whatever its kind: expire, record, check, delay, take back.

@@ -1,4 +1,4 @@
-"""A counter of a broker as a value: one row of whole numbers and one of floats, which can be written and read back.
+"""A counter of a broker as a value: one row of whole numbers and one of floats.
 
 `Counters` is a table of them, `Counter` one row of it with its settings. Every statistic of Kafka's quotas fits into a
 row: the windowed rate takes all of it (`rate`), the token bucket its first slot (`token_bucket`).
@@ -6,8 +6,6 @@ row: the windowed rate takes all of it (`rate`), the token bucket its first slot
 
 from __future__ import annotations
 
-import struct
-from array import array
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,7 +13,6 @@ from kquota.core.enforcement.arithmetic import LONG_MAX
 from kquota.core.enforcement.compilable import compilable, inlined
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kind import MUTATION
-from kquota.errors import InputError
 
 SENSOR_EXPIRY_MS: Final = 3_600_000
 """`InactiveSensorExpirationTimeSeconds`: a quota sensor is dropped when it recorded nothing for longer than this."""
@@ -155,47 +152,3 @@ def awake(counter: Counter, state: State, now: int) -> State:
 def wake(counter: Counter, now: int) -> None:
     """Makes the counter ready for an event at `now` (ms): `ClientQuotaManager.getOrCreateQuotaSensors`."""
     store(counter, awake(counter, load(counter), now))
-
-
-# --- as bytes ---
-
-VERSION: Final = 2
-"""The version of the bytes. A change of what a row holds, or where, needs another."""
-_HEADER: Final = struct.Struct("<4sHxx9q")
-_MAGIC: Final = b"kqct"
-
-
-def to_bytes(counters: Counters) -> bytes:
-    """The counters with all of their state, for `from_bytes` in any process of this machine, compiled or plain."""
-    rows = len(counters.ints)
-    slots = len(counters.floats[0]) - 1 if rows else 0
-    header = _HEADER.pack(_MAGIC, VERSION, *(int(setting) for setting in counters[:7]), rows, slots)
-    tables: Sequence[tuple[str, Any]] = (("q", counters.ints), ("d", counters.floats))
-    # An array is its own bytes; a list has to become one.
-    packed = (bytes(array(code, row) if isinstance(row, list) else row) for code, table in tables for row in table)
-    return header + b"".join(packed)
-
-
-def from_bytes(data: bytes, table: Callable[[int, int, str], Any]) -> Counters:
-    """The counters that `to_bytes` wrote, in the kind of tables that `table` makes.
-
-    Raises InputError for other bytes, and for bytes of another version.
-    """
-    if data[:4] != _MAGIC or len(data) < _HEADER.size:
-        raise InputError("these are not the counters of a broker")
-    _, version, samples, window_ms, by_last, *others, rows, slots = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise InputError(f"the counters are of version {version}; this kquota reads version {VERSION}")
-    widths = {"int64": 2 * slots + 5, "float64": slots + 1}
-    end = _HEADER.size + 8 * rows * sum(widths.values())
-    if rows < 0 or len(data) != end:
-        raise InputError(f"the counters are cut off: {len(data)} bytes, not {end}")
-    tables = []
-    begin = _HEADER.size
-    for dtype, width in widths.items():
-        made = table(rows, width, dtype)
-        for row in made:
-            row[:] = array("q" if dtype == "int64" else "d", data[begin : begin + 8 * width])
-            begin += 8 * width
-        tables.append(made)
-    return Counters(samples, window_ms, bool(by_last), *others, *tables)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import UNLIMITED, Generation, Kernel, Kind, QuotaWindows, Verdict, kernel
-from kquota.core.enforcement.counter import from_bytes, to_bytes
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import NEVER, Events, Summaries
 from kquota.core.enforcement.sensors import MutationSensor
@@ -149,8 +148,6 @@ def in_parts(
         )
         checked = using.column([] if all_checked else [checked for _, _, checked in flat], "bool")
         bounds = using.column(each if by_event else [], "float64")
-        if part.start == cut:  # what a stream does between two batches
-            counters = from_bytes(to_bytes(counters), using.table)
         using.replay_many(counters, charged, out, checked, bounds, found, rates, hit)
         assert max(rates, default=0.0) <= max(out.peak_rate, default=0.0)
         for sensor, begin, end in zip(sensors_, offsets, offsets[1:], strict=False):
