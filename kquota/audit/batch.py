@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
@@ -238,7 +238,7 @@ class Tally:
     """Files that were not read to their ends, by their paths."""
     first_ms: int | None = None
     last_ms: int | None = None
-    noted: dict[str, set[str]] = field(default_factory=dict)
+    noted: dict[str, set[Hashable]] = field(default_factory=dict)
     """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
     several_brokers: str | None = None
     """What may show that one log is of several brokers; of all that was audited."""
@@ -273,7 +273,7 @@ class Tally:
         """Files that were not read to their ends, in the order of their paths: the audit lacks the rest of them."""
         return tuple(self.unread[path] for path in sorted(self.unread))
 
-    def note(self, dialect: str, *shown: str) -> None:
+    def note(self, dialect: str, *shown: Hashable) -> None:
         """Notes that a source was read, and what it shows."""
         self.noted.setdefault(dialect, set()).update(shown)
 

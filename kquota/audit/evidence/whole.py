@@ -87,7 +87,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     check(sketches)
     quality.several_brokers = origins.check(what, (note for shown in noted.values() for note in shown))
     for shown in noted.values():
-        shown -= {*filter(origins.is_origin, shown)}
+        shown -= {note for note in shown if isinstance(note, origins.Sign)}
     reasons = hidden(noted)
     # Usage tables may lack the thread time of a request; logs have the handlers' time of each.
     handlers = "request-log" in noted and noted.keys().isdisjoint(("usage", "usage-topic"))

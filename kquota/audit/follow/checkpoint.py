@@ -18,7 +18,7 @@ from kquota.errors import InputError, Locked, Refused
 from kquota.files import replacing
 from kquota.lock import locked
 
-VERSION: Final = 10
+VERSION: Final = 11
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 

@@ -66,7 +66,7 @@ SAMPLED_SIGHT: Final[Sight] = {key: Need(((key.value, _NO_SAMPLE.get(key, "no sa
 """What can be judged from samples: the keys that there are samples of."""
 
 
-def hidden(noted: Mapping[str, Iterable[str]]) -> dict[QuotaKey, str | None]:
+def hidden(noted: Mapping[str, Iterable[object]]) -> dict[QuotaKey, str | None]:
     """Why each key cannot be judged from sources that were read, None where it can; `noted` is the tally's."""
     reasons: dict[QuotaKey, str | None] = {}
     for key in QuotaKey:

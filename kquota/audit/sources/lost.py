@@ -7,7 +7,7 @@ lost request may be of any user. A row of a usage table may show all three.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,23 +45,32 @@ _SUPPRESSED: Final = re.compile(
     r"|\A\W{0,8}[\w ,.]{0,40}\btruncated\b[\w ,.]{0,40}\W{0,8}\Z"
 )
 """What shippers and loggers write where they leave lines out."""
-_NOTE: Final = "lost"
-_GAP: Final = "gap"
 SEQUENCE: Final = 6
 """Of the numbers of one connection, or one client: its number, the first, the last, how many there are and how many are
 missing, and which percentage of them shows that none is."""
 
 
-def unknown(key: QuotaKey) -> str:
-    """What to note of usage of that key that may be anybody's."""
-    return f"{_NOTE}\0{key.value}\0\0"
+class LostRequest(NamedTuple):
+    """Noted of a request that could not be read; empty is what nobody knows of it."""
+
+    key: str
+    client_id: str = ""
+    user: str = ""
 
 
-ANY: Final = [unknown(key) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
+class Gap(NamedTuple):
+    """Noted of so many requests of a broker, of whose sequences (SEQUENCE) one lacks some."""
+
+    broker: str
+    rows: int
+    sequences: tuple[tuple[int, ...], ...]
+
+
+ANY: Final = [LostRequest(key.value) for key in QuotaKey if key is not QuotaKey.CONNECTION_CREATION_RATE]
 """What to note where nobody knows whose requests are lost."""
 
 
-def notes(text: str) -> Iterator[str]:
+def notes(text: str) -> Iterator[LostRequest]:
     """What to note of a line that could not be read; nothing of one that is no request."""
     text = text.replace("\0", "")  # of UTF-16 behind other text
     if _SUPPRESSED.search(text) or LEFT_OUT.search(text):
@@ -76,31 +85,25 @@ def notes(text: str) -> Iterator[str]:
     yield from of(apis[0] if apis else "", name)
 
 
-def of(api: str, client_id: str, user: str = "") -> Iterator[str]:
+def of(api: str, client_id: str, user: str = "") -> Iterator[LostRequest]:
     """What to note of a request of that API, client-id and user; an empty text is one that is not known."""
     charged = [_CHARGED[spelled(api)]] if spelled(api) in _CHARGED else [] if api else _CHARGED.values()
     for key in {*charged, QuotaKey.REQUEST_PERCENTAGE}:
-        yield "\0".join((_NOTE, key.value, client_id.replace("\0", ""), user.replace("\0", "")))
+        yield LostRequest(key.value, client_id, user)
 
 
-def gap(broker: str, rows: int, sequences: Collection[Sequence[int]]) -> Iterator[str]:
+def gap(broker: str, rows: int, sequences: Collection[Sequence[int]]) -> Iterator[Gap]:
     """What to note of so many requests of a broker where one of their sequences (SEQUENCE) lacks some."""
     if any(sequence[4] for sequence in sequences):
-        numbers = " ".join(f"{number}" for sequence in sequences for number in sequence)
-        yield f"{_GAP}\0{broker}\0{rows}\0{numbers}"
+        yield Gap(broker, rows, tuple(tuple(map(int, sequence)) for sequence in sequences))
 
 
-def is_gap(note: str) -> bool:
-    """Whether a note is of a gap."""
-    return note.startswith(f"{_GAP}\0")
-
-
-def _missing(gaps: Iterable[Sequence[str]]) -> int:
+def _missing(gaps: Iterable[Gap]) -> int:
     """How many requests are in no part of a log: a part of a stream lacks what another one has."""
     known: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
-    for _, broker, _, numbers in gaps:
-        for sequence in zip(*[map(int, numbers.split())] * SEQUENCE, strict=True):
-            known[broker, sequence[0]].append([*sequence[1:]])
+    for broker, _, sequences in gaps:
+        for number, *sequence in sequences:
+            known[broker, number].append(sequence)
     missing = 0
     for parts in known.values():
         joined: list[list[int]] = []
@@ -119,21 +122,21 @@ def _missing(gaps: Iterable[Sequence[str]]) -> int:
 class Lost:
     """The requests that could not be read, by what is known of them."""
 
-    def __init__(self, noted: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, noted: Mapping[str, Iterable[object]]) -> None:
         """From what the sources noted (`Tally.noted`)."""
         self._sensors: dict[str, Sensors] = defaultdict(Sensors)
         notes = [note for shown in noted.values() for note in shown]
-        gaps = [note.split("\0") for note in notes if is_gap(note)]
+        gaps = [note for note in notes if isinstance(note, Gap)]
         missing = _missing(gaps)
-        of = missing + sum(int(note[2]) for note in gaps)
+        of = missing + sum(gap.rows for gap in gaps)
         self.lacks = f"about {missing:,} of {of:,} requests are not in the log, by their numbers" if missing else ""
         """How many are missing, where their numbers say so."""
         self.reason = self.lacks or REASON
         """Why nobody knows."""
         self.of_anybody = self.lacks or _UNREAD
-        for note in (note for note in [*notes, *(ANY if missing else ())] if note.startswith(f"{_NOTE}\0")):
-            _, key, client_id, user = note.split("\0")
-            self._sensors[key].add(f"{encode_user(user)}:{client_id}")
+        for note in [*notes, *(ANY if missing else ())]:
+            if isinstance(note, LostRequest):
+                self._sensors[note.key].add(f"{encode_user(note.user)}:{note.client_id}")
 
     def __bool__(self) -> bool:
         return bool(self._sensors)

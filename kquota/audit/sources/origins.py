@@ -37,7 +37,6 @@ _LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
 _LOOPBACK: Final = ("127.", "::1", "0:0:0:0:0:0:0:1", "/")
 _OF_CONTAINERS: Final = ("172.", "10.88.")
 """The addresses that Docker and Podman give on every host."""
-_NOTE: Final = "broker"
 _PLAIN: Final = re.compile(r"\[[0-9 ,:-]+\] [A-Z]+ Completed request:")
 """Kafka's own layout, which has no sign."""
 _WORD: Final = re.compile(r"[^\s\0-\x1f\[\]{}<>|,;=\"'\\:]+")
@@ -129,8 +128,13 @@ def _some(one: frozenset[int], other: frozenset[int]) -> frozenset[int]:
     return frozenset(sorted(one | other)[:_SOME])
 
 
-def _numbers(text: str) -> frozenset[int]:
-    return frozenset(map(int, text.split()))
+class Sign(NamedTuple):
+    """Noted of the lines of a broker that have that value of a sign."""
+
+    broker: str
+    sign: str
+    value: str
+    span: _Span
 
 
 class Connection(NamedTuple):
@@ -199,7 +203,7 @@ class Origins:
         elif len(spans) < _VALUES:
             spans[value] = span
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[Sign]:
         """What to note of them; of a sign of no brokers, only two values that show that."""
         for sign, whole in self._signs.items():
             owners: dict[int, str] = {}
@@ -209,13 +213,10 @@ class Origins:
                     spans = {value: span, shared[0]: whole[shared[0]]}
                     break
                 owners |= dict.fromkeys(span.connections, value)
-            for value, (first, last, *sets, again) in spans.items():
-                numbers = (" ".join(map(str, sorted(members))) for members in sets)
-                texts = (_NOTE, self._broker, sign.replace("\0", " "), value.replace("\0", " "))
-                yield "\0".join((*texts, f"{first}", f"{last}", *numbers, f"{again}"))
+            yield from (Sign(self._broker, sign, value, span) for value, span in spans.items())
 
 
-def check(source: str, noted: Iterable[str]) -> str | None:
+def check(source: str, noted: Iterable[object]) -> str | None:
     """What may show several brokers, but may also be of connections, or have come by chance; None for nothing.
 
     Raises UnreadableFile where the lines of one log were written by several brokers at a time. So it does where lines
@@ -229,18 +230,12 @@ def check(source: str, noted: Iterable[str]) -> str | None:
     return doubt
 
 
-def is_origin(note: str) -> bool:
-    """Whether a note is for `check` alone."""
-    return note.startswith(f"{_NOTE}\0")
-
-
-def _mixed(source: str, noted: Iterable[str]) -> Iterator[tuple[str, bool]]:
+def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
     """(what distinguishes brokers, whether it is sure)."""
     signs: dict[tuple[str, str], dict[str, _Span]] = {}
     for note in noted:
-        if is_origin(note):
-            _, broker, sign, value, first, last, connections, clients, again = note.split("\0")
-            span = _Span(int(first), int(last), _numbers(connections), _numbers(clients), int(again))
+        if isinstance(note, Sign):
+            broker, sign, value, span = note
             spans = signs.setdefault((broker, sign), {})
             spans[value] = spans[value].with_(span) if value in spans else span
     peers: dict[str, _Span] = {}

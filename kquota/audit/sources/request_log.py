@@ -22,7 +22,7 @@ from kquota.audit.sources.data_log import DATA_APIS, DataLog
 from kquota.audit.sources.envelope import COMPLETED, START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
-from kquota.audit.sources.lost import ANY, gap, is_gap, notes
+from kquota.audit.sources.lost import ANY, Gap, gap, notes
 from kquota.audit.sources.moments import STAMP, LogZone, last_moment
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
@@ -304,7 +304,7 @@ class _Rows:
         is_alike = self._tally.repeated > self._repeated and counts.max(initial=0) >= ENOUGH
         if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
-        is_alone = self._tally.requests.cluster_sizes == {1} and not any(map(is_gap, shown))
+        is_alone = self._tally.requests.cluster_sizes == {1} and not any(isinstance(note, Gap) for note in shown)
         connected = [*self._connected(split.path)] if is_alone or self._settings.broker is None else []
         if is_alone:
             clients_of = grouped((one for one, _ in connected), lambda one: one.client[:-1])

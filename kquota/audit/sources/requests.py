@@ -21,7 +21,7 @@ from kquota.audit.batch import Bools, Int64s
 from kquota.audit.sources import WHOLE_SECONDS
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import UnreadableFile
-from kquota.audit.sources.lost import SEQUENCE, gap
+from kquota.audit.sources.lost import SEQUENCE, Gap, gap
 from kquota.audit.sources.moments import LogZone
 from kquota.errors import InputError
 
@@ -205,7 +205,7 @@ class Requests:
         if np.count_nonzero((repeats > 1) & (repeats < FEW)) >= max(ENOUGH, _MANY * len(repeats)):
             raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
 
-    def shown(self, columns: Int64s, path: str) -> Iterator[str]:
+    def shown(self, columns: Int64s, path: str) -> Iterator[Gap | str]:
         """What to note of some requests of a file (`COLUMNS`), by all of them together.
 
         Raises UnreadableFile where they have the time of something else.
@@ -220,7 +220,7 @@ class Requests:
         self._meet(columns, path)
         yield from self._notes(columns, path)
 
-    def left(self) -> Iterator[str]:
+    def left(self) -> Iterator[Gap | str]:
         """What to note so far of requests that are few."""
         for path, columns in self._waiting.items():
             yield from self._notes(columns, path)
@@ -235,24 +235,23 @@ class Requests:
             raise UnreadableFile(f"{path}: {_AT_ONCE}", hint=_NO_OTHER)
         self._met.add(path)
 
-    def _notes(self, columns: Int64s, path: str) -> Iterator[str]:
+    def _notes(self, columns: Int64s, path: str) -> Iterator[Gap | str]:
         connection, number, own, _, time_ms = columns.T
         yield from gap(self.brokers.get(path, ""), len(columns), missing(connection, number, own == 1))
         if are_seconds(time_ms):
             yield WHOLE_SECONDS
 
-    def sketch(self) -> set[str]:
-        """What other tasks are to know of them."""
+    def sketch(self) -> set[tuple[int, int, str]]:
+        """What other tasks are to know of them: (part, identity, file)."""
         parts = enumerate([*self._before, self._sketch])
-        return {f"{part} {key:x} {path}" for part, sketch in parts for key, path in sketch.items()}
+        return {(part, key, path) for part, sketch in parts for key, path in sketch.items()}
 
 
-def check(sketches: Iterable[Iterable[str]]) -> None:
+def check(sketches: Iterable[Iterable[Any]]) -> None:
     """Raises InputError where tasks, or parts of them, have the same requests: their rates would be added up."""
-    known: dict[str, str] = {}
+    known: dict[int, str] = {}
     common: Counter[tuple[str, ...]] = Counter()
-    for note in sorted(note for sketch in sketches for note in sketch):
-        _, key, path = note.split(" ", 2)
+    for _, key, path in sorted(note for sketch in sketches for note in sketch):
         if key in known:
             common[tuple(dict.fromkeys((known[key], path)))] += 1
         known.setdefault(key, path)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kquota.audit.batch import Int64s, Tally
-from kquota.audit.sources.lost import unknown
+from kquota.audit.sources.lost import LostRequest
 from kquota.core.tabular import grouped
 from kquota.metrics.series import Series, Swallowed, checked
 
@@ -53,7 +53,7 @@ def reading(series: Series, end_ms: int, value: float) -> Iterator[Reading]:
 def reject(tally: Tally, dialect: str, path: str, place: str, error: ValueError, text: str | bytes) -> None:
     """Tallies a text without a sample, and notes whose it may be."""
     if isinstance(error, Swallowed):
-        tally.note(dialect, unknown(error.key))
+        tally.note(dialect, LostRequest(error.key.value))
     reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
     tally.reject(path, place, reason, text if isinstance(text, str) else text.decode(errors="replace").rstrip("\r\n"))
 

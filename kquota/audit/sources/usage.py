@@ -497,10 +497,10 @@ class _Rows:
                 tally.reject(self._source, f"row {first_row + row}", reason, text)
                 tally.note(dialect, *self._lost(row))
 
-    def _lost(self, row: int) -> Iterable[str]:
+    def _lost(self, row: int) -> Iterable[lost.LostRequest]:
         """What to note of a row that is not good."""
         if self._connects[row]:
-            return [lost.unknown(QuotaKey.CONNECTION_CREATION_RATE)]
+            return [lost.LostRequest(QuotaKey.CONNECTION_CREATION_RATE.value)]
         columns = (self._texts["api"], self._client, self._texts["user"])
         return lost.of(*(column.values[code] if (code := column.codes[row]) >= 0 else "" for column in columns))
 

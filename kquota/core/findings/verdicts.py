@@ -160,7 +160,7 @@ class Need:
     shown: tuple[tuple[str, str], ...] = ()
     spoiled: tuple[tuple[str, str], ...] = ()
 
-    def missing(self, noted: Iterable[str]) -> str | None:
+    def missing(self, noted: Iterable[object]) -> str | None:
         """Why the key cannot be judged, None where it can; `noted` is what was noted of a source."""
         noted = set(noted)
         lacking = [reason for note, reason in self.shown if note not in noted]
