@@ -12,17 +12,7 @@ a wrong input, and MissingDependency without the libraries of the audit.
     result = kquota.audit("kafka-request.log", {"user=alice": {"producer_byte_rate": "10MB"}})
     print(result.throttled, result.findings.to_pandas())
 
-The rooms, in the order in which a log line passes them. Imports go from the later ones to the earlier ones.
-
-sources/     files → batches of requests (audit/batch.py), or samples: one module for each dialect.
-ledger/      batches → a row for each counter that pays for a request, sorted → the enforcement kernel → findings.
-evidence/    what the recording shows of counters and clients: predictions, bounds, and the verdict.
-engines/     which process runs what: on this machine, or on Spark.
-follow/      the same of usage that is still being written.
-answers/     questions to findings: what other quotas change, and which quotas would be enough.
-
-settings.py is what is asked. findings.py has the columns of a finding, and result.py all that is found. run.py leads
-from the input to the findings.
+docs/architecture.md follows a log line through the rooms.
 """
 
 from kquota.callables import make_callable

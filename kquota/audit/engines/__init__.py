@@ -1,8 +1,4 @@
-"""Which engine runs an audit: Spark, or this machine alone.
-
-stages.py has the two halves of an audit, whatever runs them. local.py runs them in processes of this machine, and
-spark.py as a Spark job, to whose executors package.py ships kquota. portable.py makes bytes of what goes between them.
-"""
+"""Which engine runs an audit: Spark, or this machine alone."""
 
 import os
 from collections.abc import Sequence

@@ -1,17 +1,7 @@
 """What brokers do with a quota: the statistics, the checks and the delays, to the rounding of a half millisecond.
 
-- `arithmetic`: Java's number conversions.
-- `generation`: the ways of dropping samples and of cutting delays, by release, and `quota.window.*`.
-- `kind`: the kinds of counters and requests.
-- `counter`: the state of a counter, a row of a table.
-- `rate`: the windowed rate.
-- `token_bucket`: the statistic of the controller mutation quota.
-- `broker`: what a broker does to one request, whatever its kind: expire, record, check, delay, take back.
-- `replay`: recorded usage of many counters in one pass.
-- `traffic`: clients that send, open and closed loop, as an event loop over rows.
-- `compilable`: the mark of what `kernel` compiles.
-- `kernel`: runs all of the above compiled or plain, with identical results.
-- `sensors`, `connection`: the same as objects, with limits that change, and the acceptor threads.
+`broker` says what happens to one request, `replay` and `traffic` do so many times, and `kernel` runs that compiled or
+plain, with identical results. `sensors` and `connection` are the same as objects, with limits that change.
 
 Importing this package loads neither numpy nor numba.
 """

@@ -8,12 +8,6 @@ arrivals as fast as it may: what cannot be sent yet waits.
 
 Everything is rows, so that one call runs many events: a `Behaviour` is what connections of one kind have in common, a
 `Connection` what each of them has, `Sensors` are the counters of a broker. Times are those of the broker's clock.
-
-- `state`: these rows.
-- `counters`: one counter of them: record, check, and what happened.
-- `arrivals`: when the next request of a connection arrives.
-- `charging`: what a broker charges for a request, and the throttle time of its response.
-- `loop`: responses, the next request, and the order of all connections.
 """
 
 # With any of these modules come all of them: a kernel is made of the functions that were marked until then.
