@@ -25,8 +25,7 @@ from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import MAX_LINE_BYTES, ReadSettings, Split, lines, plan_splits
-from kquota.audit.sources.files import open_text
-from kquota.audit.sources.unpacked import damage_of
+from kquota.audit.sources.files import damage_of, open_text
 from kquota.audit.sources.usage import to_batches
 from kquota.core.change.history import QuotaHistory
 from kquota.core.quotas.entity import Entity

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.resolve.sensors import Sensors
+from kquota.core.resolve.resolver import Sensors
 
 TAGS = st.tuples(st.sampled_from(["", "alice", "bob"]), st.sampled_from(["", "app", "batch"]))
 

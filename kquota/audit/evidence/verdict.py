@@ -38,8 +38,7 @@ from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.resolve.resolver import encode_user
-from kquota.core.resolve.sensors import Sensors, tags
+from kquota.core.resolve.resolver import Sensors, encode_user, tags
 from kquota.core.simulation.recorded import NEAR
 
 AS_MUCH: Final = 0.9

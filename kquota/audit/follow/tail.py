@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
 from kquota.audit.sources.envelope import Pieces
-from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_text
-from kquota.audit.sources.unpacked import MAGIC
+from kquota.audit.sources.files import MAGIC, File, UnreadableFile, brokers_of, find, open_text
 from kquota.errors import InputError, KquotaError
 
 HEAD_BYTES: Final = 1024

@@ -22,10 +22,9 @@ import numpy as np
 from kquota.audit.batch import Batch, Tally, answers_in
 from kquota.audit.sources.connections import ConnectionLog
 from kquota.audit.sources.data_log import DataLog
-from kquota.audit.sources.files import File, UnreadableFile, brokers_of, find, open_binary, open_text
+from kquota.audit.sources.files import File, UnreadableFile, brokers_of, damage_of, find, is_packed, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.samples import Samples
-from kquota.audit.sources.unpacked import MAGIC, damage_of
 from kquota.core.findings.verdicts import Need, Sight
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import NEWEST, Version
@@ -263,12 +262,7 @@ _SIGNS = {
 
 def line_splits(dialect: str, file: File, bytes_per_row: int, *, whole: bool = False) -> list[Split]:
     """Splits of a text file by bytes; a compressed file is one split. Raises InputError when it cannot be read."""
-    with open_binary(file.path) as stream:
-        try:
-            compressed = stream.read(2) == MAGIC
-        except OSError as error:  # a bad disk, or a share that is gone
-            raise UnreadableFile(f"{file}: {error.strerror}") from None
-    head = file.beginning
+    compressed, head = is_packed(file.path), file.beginning
     if re.match(rb"(?:\0[^\0]){3}|(?:[^\0]\0){3}", head):
         head = b"\xff\xfe"
     for magic, (form, command) in _FOREIGN.items():

@@ -22,10 +22,9 @@ from zoneinfo import ZoneInfo
 
 from kquota.audit.batch import Tally
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split, broker_of, lines
-from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File, open_text
 from kquota.audit.sources.moments import moment_of
-from kquota.audit.sources.samples import Reading, Samples, gather, reading, reject
+from kquota.audit.sources.samples import Reading, Samples, documents, gather, reading, reject
 from kquota.metrics.series import Series, of_mbean
 
 DIALECT: Final = "kafka-jmx"

@@ -17,8 +17,7 @@ from kquota.core.enforcement.apis import spelled
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.resolve.resolver import encode_user
-from kquota.core.resolve.sensors import Sensors, tags
+from kquota.core.resolve.resolver import Sensors, encode_user, tags
 
 _UNREAD: Final = "some requests in the recording cannot be read"
 REASON: Final = f"{_UNREAD}, and may be of this counter"

@@ -16,9 +16,8 @@ import numpy as np
 
 from kquota.audit.batch import Tally
 from kquota.audit.sources import SAMPLED_SIGHT, ReadSettings, Split
-from kquota.audit.sources.documents import documents
 from kquota.audit.sources.files import File
-from kquota.audit.sources.samples import Reading, Samples, gather, reading, reject
+from kquota.audit.sources.samples import Reading, Samples, documents, gather, reading, reject
 from kquota.metrics.series import of_labels
 
 DIALECT: Final = "prometheus"
