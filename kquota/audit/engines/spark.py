@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -40,8 +41,8 @@ ROWS_PER_TASK = 200_000
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LARGE_BATCHES = (_ARROW_ROWS, 100_000)
 """A setting of a session: rows that go to Python take a fifth less time so than with 10,000 at once."""
-_OUTPUT = "data binary"
-_OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
+OUTPUT = "data binary"
+OUTPUT_SCHEMA = pa.schema([("data", pa.binary())])
 
 
 def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: str) -> AuditResult:
@@ -57,12 +58,12 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
     table = pa.table({"id": pa.array(range(len(tasks)), pa.int32()), "task": [encode(task) for task in tasks]})
     if len(tasks) == 1 and not is_remote(session):
         # Spark SQL, which costs more than all of the rest, is not even loaded.
-        job = session.sparkContext.parallelize(table.to_batches(), 1).mapPartitions(_whole(charger))
-        return _result(pa.Table.from_batches(_collected(job.collect), _OUTPUT_SCHEMA), settings, what)
+        job = session.sparkContext.parallelize(table.to_batches(), 1).mapPartitions(partial(_whole, charger))
+        return _result(pa.Table.from_batches(_collected(job.collect), OUTPUT_SCHEMA), settings, what)
     # From Arrow: of plain rows PySpark's own workers, started for nothing else, would make Java's.
     plan = session.createDataFrame(table)
     # Both repartitions name the partition itself: hashing would put two of a handful into one and leave another empty.
-    parcels = plan.repartitionById(len(tasks), "id").mapInArrow(_charged(charger, buckets), PARCELS)
+    parcels = plan.repartitionById(len(tasks), "id").mapInArrow(partial(_charged, charger, buckets), PARCELS)
     return found(parcels, buckets, charging, what)
 
 
@@ -82,7 +83,7 @@ def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFr
     session.conf.set(*LARGE_BATCHES)
     try:
         charger = shared(session, Charger(settings))
-        parcels = frame.select(*columns).mapInArrow(_charged_rows(charger, buckets, what), PARCELS)
+        parcels = frame.select(*columns).mapInArrow(partial(_charged_rows, charger, buckets, what), PARCELS)
         return found(parcels, buckets, settings, what)
     finally:
         session.conf.set(_ARROW_ROWS, before)
@@ -102,7 +103,7 @@ def audit_table(session: Any, name: str, settings: AuditSettings) -> AuditResult
 def found(parcels: Any, buckets: int, settings: AuditSettings, what: str) -> AuditResult:
     """The findings from parcels."""
     by_bucket = parcels.repartitionById(buckets, "bucket")
-    return _result(collect(by_bucket.mapInArrow(_found(settings), _OUTPUT)), settings, what)
+    return _result(collect(by_bucket.mapInArrow(partial(_found, settings), OUTPUT)), settings, what)
 
 
 def _result(rows: pa.Table, settings: AuditSettings, what: str) -> AuditResult:
@@ -165,47 +166,37 @@ def shared(session: Any, value: Any) -> Any:
     return _Sent(value) if is_remote(session) else session.sparkContext.broadcast(value)
 
 
-_Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Batches = Iterable[pa.RecordBatch]
 
 
-def _splits(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Split]]:
+def _splits(batches: _Batches) -> Iterator[tuple[int, Split]]:
     """The splits of a task."""
     look_seldom()
     return (split for batch in batches for task in batch.column("task") for split in decode(task.as_buffer()))
 
 
-def _charged(charger: Any, buckets: int) -> _Task:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for bucket, parcel in stages.charged(_splits(batches), charger.value, buckets):
-            yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
-
-    return run
+def _charged(charger: Any, buckets: int, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    for bucket, parcel in stages.charged(_splits(batches), charger.value, buckets):
+        yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
 
 
-def _whole(charger: Any) -> _Task:
+def _whole(charger: Any, batches: _Batches) -> Iterator[pa.RecordBatch]:
     """Both halves in one task."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parcels = (parcel for _, parcel in stages.charged(_splits(batches), charger.value, 1))
-        for output in stages.found(parcels, charger.value.settings):
-            yield row_of(_OUTPUT_SCHEMA, encode(output))
-
-    return run
+    parcels = (parcel for _, parcel in stages.charged(_splits(batches), charger.value, 1))
+    for output in stages.found(parcels, charger.value.settings):
+        yield row_of(OUTPUT_SCHEMA, encode(output))
 
 
-def _charged_rows(charger: Any, buckets: int, what: str) -> _Task:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        number, tally = partition(), Tally()
-        reading = charger.value.settings.read
-        pieces = (((number, part), batch) for part, batch in enumerate(batches_of(batches, reading, what, tally)))
-        for bucket, parcel in stages.charged_pieces(pieces, tally, charger.value, buckets):
-            yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
-
-    return run
+def _charged_rows(charger: Any, buckets: int, what: str, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    look_seldom()
+    number, tally = partition(), Tally()
+    reading = charger.value.settings.read
+    pieces = (((number, part), batch) for part, batch in enumerate(batches_of(batches, reading, what, tally)))
+    for bucket, parcel in stages.charged_pieces(pieces, tally, charger.value, buckets):
+        yield row_of(PARCELS_SCHEMA, bucket, encode(parcel))
 
 
-def batches_of(batches: Iterable[pa.RecordBatch], reading: ReadSettings, what: str, tally: Tally) -> Iterator[Batch]:
+def batches_of(batches: _Batches, reading: ReadSettings, what: str, tally: Tally) -> Iterator[Batch]:
     """The usage in the rows of a task, which errors call `what`."""
     tables = joined(batches, usage.BATCH_ROWS)
     for batch in usage.to_batches(tables, what, reading, "", tally):
@@ -220,7 +211,7 @@ def partition() -> int:
     return 0 if context is None else int(context.partitionId())
 
 
-def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def joined(batches: _Batches, rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least so many."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
@@ -232,14 +223,11 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield pa.concat_batches(pending)
 
 
-def _found(settings: AuditSettings) -> _Task:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        parcels = (decode(blob.as_buffer()) for batch in batches for blob in batch.column("data"))
-        for output in stages.found(parcels, settings):
-            yield row_of(_OUTPUT_SCHEMA, encode(output))
-
-    return run
+def _found(settings: AuditSettings, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    look_seldom()
+    parcels = (decode(blob.as_buffer()) for batch in batches for blob in batch.column("data"))
+    for output in stages.found(parcels, settings):
+        yield row_of(OUTPUT_SCHEMA, encode(output))
 
 
 def row_of(schema: pa.Schema, *values: Any) -> pa.RecordBatch:

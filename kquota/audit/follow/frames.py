@@ -14,6 +14,7 @@ anew, whole or not at all. So a repetition changes nothing. Episodes are passed 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +41,6 @@ from kquota.garbage import look_seldom
 
 _PACKED: Final = f"{spark.PARCELS}, start_ms long, broker string"
 _SCHEMA: Final = spark.PARCELS_SCHEMA.append(pa.field("start_ms", pa.int64())).append(pa.field("broker", pa.string()))
-_FOUND: Final = pa.schema([("data", pa.binary())])
 _WHAT: Final = "the stream"
 _SUCCESS: Final = "_SUCCESS"
 """In the folder of a batch when all of it is there."""
@@ -109,11 +109,11 @@ def audit_frames(
         batch.sparkSession.conf.set(*spark.LARGE_BATCHES)  # the session is the query's own
         place = own / "packed" / f"{number:09d}"
         place.mkdir(exist_ok=True)
-        packed = batch.select(*columns).mapInArrow(_mapper(charger), _PACKED)
+        packed = batch.select(*columns).mapInArrow(partial(_mapped, charger), _PACKED)
         placed = packed.selectExpr("*", f"pmod(hash(broker), {tasks}) AS task")
         of_brokers = placed.repartitionById(tasks, "task").drop("task")
-        reducer = _reducer(charger, settle_ms, own / "state", place, number)
-        rows = spark.collect(of_brokers.sortWithinPartitions("broker", "start_ms").mapInArrow(reducer, "data binary"))
+        reducer = partial(_reduced, charger, settle_ms, own / "state", place, number)
+        rows = spark.collect(of_brokers.sortWithinPartitions("broker", "start_ms").mapInArrow(reducer, spark.OUTPUT))
         reported: list[Episode] = []
         written: set[str] = {_SUCCESS}
         for data in rows.column("data"):
@@ -156,67 +156,59 @@ def _write(path: Path, data: bytes) -> None:
         aside.write_bytes(data)
 
 
-def _mapper(shared: Any) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _mapped(shared: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Charges the rows of a task; ledgers bear the name of their broker."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        number, tally = spark.partition(), Tally()
-        charger: Charger = shared.value
-        before = charger.ungoverned
-        rows = spark.batches_of(batches, charger.settings.read, _WHAT, tally)
-        for part, (batch, broker) in enumerate(by_broker(rows)):
-            assert isinstance(batch, Batch)
-            charger.charge(batch)
-            for whole in charger.take((number, part)):
-                for bucket, ledger in whole.parted(_BUCKETS):
-                    yield spark.row_of(_SCHEMA, bucket, encode(ledger), int(ledger.time.min()), broker)
-        if tally.events or tally.exempt or tally.rejected:
-            tally.ungoverned = charger.ungoverned - before
-            yield spark.row_of(_SCHEMA, 0, encode(tally), None, None)
-
-    return run
+    look_seldom()
+    number, tally = spark.partition(), Tally()
+    charger: Charger = shared.value
+    before = charger.ungoverned
+    rows = spark.batches_of(batches, charger.settings.read, _WHAT, tally)
+    for part, (batch, broker) in enumerate(by_broker(rows)):
+        assert isinstance(batch, Batch)
+        charger.charge(batch)
+        for whole in charger.take((number, part)):
+            for bucket, ledger in whole.parted(_BUCKETS):
+                yield spark.row_of(_SCHEMA, bucket, encode(ledger), int(ledger.time.min()), broker)
+    if tally.events or tally.exempt or tally.rejected:
+        tally.ungoverned = charger.ungoverned - before
+        yield spark.row_of(_SCHEMA, 0, encode(tally), None, None)
 
 
-def _reducer(
-    shared: Any, settle_ms: int, state: Path, packed: Path, number: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reduced(
+    shared: Any, settle_ms: int, state: Path, packed: Path, number: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Takes the counters of some brokers from their state before the batch to their state after it.
 
     What is packed goes to a file in the folder `packed`, which bears the number of the task.
     """
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        look_seldom()
-        settings: AuditSettings = shared.value.settings
-        waiting: dict[str, list[Any]] = {}
-        taken = list(batches)
-        if not taken:
-            return
-        name = f"part-{spark.partition():05d}.parquet"
-        with replacing(packed / name) as aside:
-            pq.write_table(pa.Table.from_batches(taken, _SCHEMA), aside, use_dictionary=["broker"])
-        for batch in taken:
-            for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
-                if broker is not None:
-                    waiting.setdefault(broker, []).append(data.as_buffer())
-        brokers: list[tuple[str, list[Episode], int]] = []
-        for broker, blobs in waiting.items():
-            place = state / str(fingerprint(broker))
-            place.mkdir(exist_ok=True)
-            versions = sorted(int(file.name) for file in place.iterdir() if file.name.isdigit())
-            before = [version for version in versions if version < number]
-            if before:
-                counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
-            else:
-                counters = Counters(settings, settle_ms)
-            counters.take(map(decode, blobs))
-            episodes = counters.episodes()
-            counters.forget()
-            _write(place / str(number), counters.dumps())
-            for version in before[:-1]:
-                (place / str(version)).unlink(missing_ok=True)
-            brokers.append((broker, episodes, counters.late))
-        yield spark.row_of(_FOUND, encode((name, brokers)))
-
-    return run
+    look_seldom()
+    settings: AuditSettings = shared.value.settings
+    waiting: dict[str, list[Any]] = {}
+    taken = list(batches)
+    if not taken:
+        return
+    name = f"part-{spark.partition():05d}.parquet"
+    with replacing(packed / name) as aside:
+        pq.write_table(pa.Table.from_batches(taken, _SCHEMA), aside, use_dictionary=["broker"])
+    for batch in taken:
+        for broker, data in zip(batch.column("broker").to_pylist(), batch.column("data"), strict=True):
+            if broker is not None:
+                waiting.setdefault(broker, []).append(data.as_buffer())
+    brokers: list[tuple[str, list[Episode], int]] = []
+    for broker, blobs in waiting.items():
+        place = state / str(fingerprint(broker))
+        place.mkdir(exist_ok=True)
+        versions = sorted(int(file.name) for file in place.iterdir() if file.name.isdigit())
+        before = [version for version in versions if version < number]
+        if before:
+            counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
+        else:
+            counters = Counters(settings, settle_ms)
+        counters.take(map(decode, blobs))
+        episodes = counters.episodes()
+        counters.forget()
+        _write(place / str(number), counters.dumps())
+        for version in before[:-1]:
+            (place / str(version)).unlink(missing_ok=True)
+        brokers.append((broker, episodes, counters.late))
+    yield spark.row_of(spark.OUTPUT_SCHEMA, encode((name, brokers)))
