@@ -1,7 +1,4 @@
-"""What the events of counters come to, however they are cut into parts.
-
-Delays of a counter without a pause become episodes. Of the last half minute, the requests of each client are added up.
-"""
+"""Delays of a counter without a pause become episodes; of the last half minute, each client's requests are added up."""
 
 from __future__ import annotations
 
@@ -84,10 +81,7 @@ class Delays:
 
 
 class Episodes:
-    """Finds the episodes of all counters of a replay.
-
-    An episode ends when no request was delayed for `quiet_ms` after its last delay was over.
-    """
+    """The episodes of all counters: one ends when no request was delayed for `quiet_ms` after its last delay."""
 
     def __init__(self, quiet_ms: int) -> None:
         self.quiet_ms = quiet_ms

@@ -1,7 +1,4 @@
-"""Usage becomes a ledger: each request is charged to the counters of all quotas under test.
-
-A resolution in plain Python stands for all clients that no quota names; everything for each row is an array operation.
-"""
+"""Usage becomes a ledger: each request is charged to the counters of all quotas under test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What Kafka takes and nobody can mean: names that no client has, on which a quota would never do anything.
 
-Values are checked where they are made (`kquota.core.quotas.quota.check_value`), and those checks have no exception. A
-name is another matter: Kafka stores any, and a cluster may hold such a one on purpose.
+Kafka stores any name, and a cluster may hold such a one on purpose.
 """
 
 import re

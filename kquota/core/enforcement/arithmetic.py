@@ -1,7 +1,4 @@
-"""Java's number conversions, to the bit: what `Math.round` and the primitive casts do.
-
-Long results stay within 64 bits, so the same functions hold compiled (int64) and plain (unbounded int).
-"""
+"""Java's number conversions, to the bit: what `Math.round` and the primitive casts do, compiled and plain."""
 
 from typing import Final
 

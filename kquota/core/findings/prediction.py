@@ -1,7 +1,6 @@
 """What the clients of a counter will meet under other quotas: intervals, because a recording cannot always say.
 
-A prediction is made by running the recorded clients through the simulator, once for each kind of client that fits the
-recording. Where several kinds fit, `low` and `high` are the least and the most of their runs.
+The recorded clients are run through the simulator, once for each kind of client that fits the recording.
 """
 
 from __future__ import annotations
