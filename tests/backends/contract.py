@@ -285,6 +285,11 @@ class BackendContract:
             for key, value in [*snapshot[U1].items(), *snapshot[IP].items()]
         )
 
+    def test_numbers_that_no_double_is_come_back_as_they_were_taken(self, backend: QuotaBackend) -> None:
+        wish = Alteration(U1, {PRODUCER: 10**16 - 1, CONSUMER: 2**63 - 3})
+        backend.alter([wish])
+        assert dict(backend.describe()[U1]) == dict(wish.set) == {PRODUCER: 10**16, CONSUMER: 2**63 - 1}
+
     def test_closing_twice(self, backend: QuotaBackend) -> None:
         backend.describe()
         backend.close()

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name
-from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.quota import QuotaKey, Value, held
 from kquota.core.quotas.snapshot import QuotaSnapshot
 
 # Names that the text form has to escape, and any other text.
@@ -27,7 +27,7 @@ def entities(names: st.SearchStrategy[Name] = names) -> st.SearchStrategy[Entity
 def values(key: QuotaKey) -> st.SearchStrategy[Value]:
     maximum = key.value_type.maximum
     if maximum is not None:
-        return st.integers(1, maximum)
+        return st.integers(1, maximum).map(held)
     return st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
 
 

@@ -54,7 +54,7 @@ class KafkaBackend(QuotaBackend):
 
     A KRaft broker answers from its own copy of the metadata. The copy lags behind an acknowledged alter: 20 ms on an
     idle broker, 0.3 s after 9,000 entities. Reads of the same backend wait up to 10 s until they show what it wrote;
-    use `wait_visible` to be sure. Values are doubles on the wire: whole numbers beyond 2^53 come back as the nearest.
+    use `wait_visible` to be sure.
 
     Kafka has no compare-and-set. What an alteration expects is compared just before it is sent. Writers of kquota's
     that expect something take turns on one host (`alone`); any other write may fall in between. A request without an

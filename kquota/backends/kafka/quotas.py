@@ -11,7 +11,7 @@ from kquota.backends import wire
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.filter import ANY, QuotaFilter
-from kquota.core.quotas.quota import KEYS_OF_IPS, KEYS_OF_USERS, LONG_MAX, QuotaKey, Value, canonical, format_number
+from kquota.core.quotas.quota import KEYS_OF_IPS, KEYS_OF_USERS, QuotaKey, Value, canonical, format_number, held
 from kquota.core.quotas.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 
@@ -81,18 +81,14 @@ def value_of(key: QuotaKey, number: float) -> Value | None:
 
     DOUBLE keys: the number, NaN and infinities included. LONG and INT keys: an int where the number is whole by Kafka's
     own measure (within 1e-6; brokers accept and keep 1024.0000001), else the float; None for NaN (which brokers accept
-    too) and infinities, which no whole number is. 2^63, the nearest double, is Java's Long.MAX_VALUE.
+    too) and infinities, which no whole number is.
     """
     if key in _DOUBLES:
         return canonical(number)
-    if number.is_integer() and abs(number) < LONG_MAX:
-        return int(number)
     if not math.isfinite(number):
         return None
     whole = round(number)
-    if abs(whole - number) > _EPSILON:
-        return number
-    return LONG_MAX if whole == LONG_MAX + 1 else whole
+    return held(whole) if abs(whole - number) <= _EPSILON else number
 
 
 def describe_request(filter: QuotaFilter) -> wire.DescribeClientQuotasRequest | None:

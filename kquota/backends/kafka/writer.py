@@ -8,12 +8,12 @@ from typing import Final
 from kquota.backends import wire
 from kquota.backends.kafka.codes import NETWORK_EXCEPTION, NONE, REQUEST_TIMED_OUT, error_of, is_transient
 from kquota.backends.kafka.connection import Deadline
-from kquota.backends.kafka.quotas import Stored, alter_entry, check_names, value_of
+from kquota.backends.kafka.quotas import Stored, alter_entry, check_names
 from kquota.backends.kafka.session import ATTEMPTS, PAUSE_S, Session, Unanswered
 from kquota.backends.kafka.turns import Wrote
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value, differ
+from kquota.core.quotas.quota import QuotaKey, differ
 from kquota.core.quotas.snapshot import Values
 from kquota.core.quotas.version import ignored
 from kquota.errors import KquotaError, Rejected, Unauthorized, Uncertain, Unreachable
@@ -169,13 +169,10 @@ class Writer:
                 continue
             try:
                 # A value that kquota cannot use still counts as set: it can be removed, strictly too.
-                after = alteration.applied_to(before, unusable)
+                task.after = alteration.applied_to(before, unusable)
             except KquotaError as error:
                 self._results[entity] = task.failed(error)
                 continue
-            task.after = {
-                key: _as_stored(key, value) if key in alteration.set else value for key, value in after.items()
-            }
             task.unusable = frozenset(unusable & task.keys)
             tasks.append(task)
         return tasks
@@ -301,13 +298,5 @@ def _batches(alterations: Iterable[Alteration], most_ops: int) -> Iterator[list[
 
 
 def _blind(alteration: Alteration) -> _Task:
-    after = {key: _as_stored(key, value) for key, value in alteration.set.items()}
     touched = frozenset(alteration.set) | alteration.remove
-    return _Task(alteration, alter_entry(alteration), {}, after, touched)
-
-
-def _as_stored(key: QuotaKey, value: Value) -> Value:
-    """What the cluster keeps of a value: a double."""
-    stored = value_of(key, float(value))
-    assert stored is not None
-    return stored
+    return _Task(alteration, alter_entry(alteration), {}, alteration.set, touched)

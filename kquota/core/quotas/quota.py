@@ -20,6 +20,7 @@ Value: TypeAlias = int | float
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+_EXACT_MAX = 2**53
 
 
 class ValueType(enum.Enum):
@@ -224,7 +225,8 @@ def check_value(key: QuotaKey, number: Decimal | int | float, typed: str = "") -
     """The number as a valid value of the key. Raises InputError with the reason, which repeats what was `typed`."""
     maximum = key.value_type.maximum
     # What nearly every value is, in a tenth of the time.
-    if type(number) is (float if maximum is None else int) and 0 < number <= (maximum or _LARGEST_DOUBLE):
+    largest = _LARGEST_DOUBLE if maximum is None else min(maximum, _EXACT_MAX)
+    if type(number) is (float if maximum is None else int) and 0 < number <= largest:
         return number
     exact = Decimal(number)
     if not exact.is_finite():
@@ -247,7 +249,12 @@ def check_value(key: QuotaKey, number: Decimal | int | float, typed: str = "") -
     if exact != int(exact):
         hint = "a unit makes it one, as in 1.5MB" if key in BYTE_RATES else None
         raise InputError(f"{key}: {shown} must be a whole number of {key.unit}", hint=hint)
-    return int(exact)
+    return held(int(exact))
+
+
+def held(number: int) -> int:
+    """The whole number as brokers hold it: in a double, which rounds beyond 2^53; 2^63 is Java's Long.MAX_VALUE."""
+    return number if abs(number) <= _EXACT_MAX else min(int(float(number)), LONG_MAX)
 
 
 def format_number(number: Decimal | int | float) -> str:
@@ -337,7 +344,7 @@ def parse_stored(key: QuotaKey, text: str) -> Value | None:
         if len(digits) > 19:  # beyond every LONG; int() refuses texts of thousands of digits
             return None
         number = -int(digits or "0") if text.startswith("-") else int(digits or "0")
-        return number if -maximum - 1 <= number <= maximum else None
+        return held(number) if -maximum - 1 <= number <= maximum else None
     stripped = text.strip(JAVA_BLANKS)
     if not _JAVA_DOUBLE.match(stripped):
         return None
