@@ -39,7 +39,6 @@ from tests.support.scheduling import (
     needs_server,
     waits_for_night,
 )
-from tests.support.warm import Forks, shared
 from tests.support.workers import Workers
 
 # Workers import all tests, and tests start hundreds of interpreters: each keeps what it compiled for the next.
@@ -195,12 +194,6 @@ def zookeeper_mode_broker(started_zookeeper_mode_broker: ZooKeeperModeBroker) ->
                 if name not in USERS:
                     client.delete(f"{root}/{name}", recursive=True)
     assert [result for result in results if result.error is not None and result.entity.ip is None] == []
-
-
-@pytest.fixture(scope="session")
-def forks() -> Forks:
-    """Runs kquota's command lines as processes that start quickly."""
-    return shared()
 
 
 @pytest.fixture(scope="session")

@@ -43,10 +43,9 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
-from tests.support.processes import QUICK_SPARK, ran, spark_options
+from tests.support.processes import QUICK_SPARK, install, ran, spark_options
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
-from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPICS = ["load", "usage", "throttled"]
@@ -211,13 +210,11 @@ def write_files(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(
-    zookeeper: Sandbox, kraft: KafkaBroker, forks: Forks, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
+def world(zookeeper: Sandbox, kraft: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Everything that the examples take for granted; the broker has no quotas afterwards."""
     home = tmp_path_factory.mktemp("home")
     write_files(home)
-    forks.install(home / "bin" / "kquota")
+    install(home / "bin" / "kquota")
     config = home / ".config" / "kquota" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text(contexts(kraft.bootstrap, zookeeper.connect))

@@ -1,9 +1,6 @@
 """What the tests stand on: ids, ports and the order leave nothing to chance."""
 
 import os
-import signal
-import socket
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable
@@ -13,10 +10,9 @@ import pytest
 
 from tests.brokers.nodes import new_cluster_id
 from tests.cli.conftest import quotas
-from tests.support import here
+from tests.support import here, processes
 from tests.support.processes import free_ports, ran
 from tests.support.scheduling import LONG, LONG_WITHOUT_SERVERS, NIGHTLY, UNITS, WITH_SERVERS, part, unit_of
-from tests.support.warm import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,27 +32,6 @@ def test_free_ports_are_reserved_between_processes() -> None:
     assert len({*mine, *free_ports(20)}) == 40
     assert max(mine) < 32_768
     assert "no port is free" in other.stderr, other.stdout
-
-
-def test_a_signal_reaches_a_fork_that_its_program_has_not_heard_of(tmp_path: Path) -> None:
-    """The warm process may fork, and the fork be seen at work, before the program reads who it is."""
-    shim = [sys.executable, "-IS", str(ROOT / "tests" / "support" / "shim.py"), str(tmp_path), "watch"]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as warm,
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as fork,
-    ):
-        warm.bind(str(tmp_path / "light"))
-        warm.listen()
-        with subprocess.Popen(shim, stderr=subprocess.PIPE) as program:
-            asked, _ = warm.accept()
-            with asked:
-                asked.recv(8)
-                program.send_signal(signal.SIGTERM)
-                asked.sendall(b"%d\n" % fork.pid)
-                assert fork.wait(60) == -signal.SIGTERM
-                asked.sendall(b"%d\n" % fork.returncode)
-            assert program.wait(60) == -signal.SIGTERM
-            assert program.communicate()[1] == b""
 
 
 @pytest.fixture
@@ -135,7 +110,7 @@ def test_every_module_that_is_scheduled_is_there() -> None:
         0,
     ),
 )
-def test_a_fork_and_this_process_do_what_a_process_does(forks: Forks, tmp_path: Path, line: str) -> None:
+def test_this_process_does_what_a_process_does(tmp_path: Path, line: str) -> None:
     """With its folder, environment, streams and exit code."""
     (tmp_path / "quotas.yaml").write_text(quotas(alice=1))
     (tmp_path / "usage.csv").write_text("time_ms,broker,user,api,bytes\n0,1,alice,produce,99\n1,1,alice,produce,99\n")
@@ -144,22 +119,8 @@ def test_a_fork_and_this_process_do_what_a_process_does(forks: Forks, tmp_path: 
 
     before = dict(os.environ), Path.cwd(), sys.stdin, sys.stdout, sys.stderr
 
-    forked = forks.run(arguments, tmp_path, environment, timeout=300)
     in_process = here.run(arguments, tmp_path, environment)
 
     assert (dict(os.environ), Path.cwd(), sys.stdin, sys.stdout, sys.stderr) == before
-    command = [sys.executable, "-m", "kquota", *arguments]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    for other in (forked, in_process):
-        assert (other.returncode, other.stdout, other.stderr) == (done.returncode, done.stdout, done.stderr)
-
-
-def test_a_fork_that_takes_too_long_is_ended(forks: Forks, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        line = ["describe", "--bootstrap-server", f"127.0.0.1:{silent.getsockname()[1]}"]
-        with pytest.raises(subprocess.TimeoutExpired):
-            forks.run(line, tmp_path, environment, timeout=0.5)
-    assert forks.run(["--version"], tmp_path, environment, timeout=300).returncode == 0
+    done = processes.kquota(arguments, tmp_path, environment, timeout_s=300)
+    assert (in_process.returncode, in_process.stdout, in_process.stderr) == (done.returncode, done.stdout, done.stderr)

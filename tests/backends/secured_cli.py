@@ -14,9 +14,9 @@ from kquota.cli import main
 from tests.backends.conftest import JKS_KEY_PASSWORD, KEY_PASSWORD, STORE_PASSWORD
 from tests.brokers.kafka import password_of
 from tests.cli.conftest import Ran
+from tests.support import processes
 from tests.support.oauth import CLIENT_SECRET
 from tests.support.waiting import PATIENCE_S
-from tests.support.warm import shared
 
 ROOT = Path(__file__).parents[2]
 WRONG = "wr0ng-marker"
@@ -31,7 +31,7 @@ TIMEOUT_S = 15
 def kquota(*arguments: str, cwd: Path, **environment: str) -> Ran:
     """Runs kquota without a terminal, and without the developer's own settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "KAFKA_"))}
-    done = shared().run(arguments, cwd, clean | {"PYTHONPATH": str(ROOT)} | environment, timeout=PATIENCE_S)
+    done = processes.kquota(arguments, cwd, clean | {"PYTHONPATH": str(ROOT)} | environment, PATIENCE_S)
     shows_nothing(done.stdout + done.stderr)
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -18,9 +18,8 @@ from kquota.backends.memory import MemoryBackend
 from kquota.core.change.plan import Cluster
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import schema
-from tests.support import here
+from tests.support import here, processes
 from tests.support.scheduling import by_day
-from tests.support.warm import Forks, can_fork
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Kquota(Protocol):
 
 
 @pytest.fixture
-def kquota(tmp_path: Path, forks: Forks) -> Kquota:
+def kquota(tmp_path: Path) -> Kquota:
     """A kquota that runs in an empty folder, without the developer's own settings: a process, or by day mostly not."""
 
     def run(*arguments: str, **environment: str) -> Ran:
@@ -67,10 +66,10 @@ def kquota(tmp_path: Path, forks: Forks) -> Kquota:
         clean |= {"XDG_CONFIG_HOME": str(tmp_path / ".config"), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
         clean |= {"XDG_STATE_HOME": str(tmp_path / ".state")}
         clean |= {"PYTHONPATH": str(Path(__file__).parents[2])} | environment
-        if by_day() and can_fork(clean) and here.will_do(arguments, clean):
+        if by_day() and here.will_do(arguments, clean):
             done = here.run(arguments, tmp_path, clean)
         else:
-            done = forks.run(arguments, tmp_path, clean, timeout=300)
+            done = processes.kquota(arguments, tmp_path, clean, timeout_s=300)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

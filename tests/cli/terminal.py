@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.processes import install
 from tests.support.waiting import PATIENCE_S
-from tests.support.warm import Forks
 
 ROOT = Path(__file__).parents[2]
 SHELLS = ("bash", "zsh", "fish")
@@ -36,8 +36,7 @@ _SETUP = {
 class Terminal:
     """An interactive shell that knows kquota's completion and nothing of the developer's own set-up."""
 
-    def __init__(self, shell: str, folder: Path, environment: dict[str, str], forks: Forks | None = None) -> None:
-        """With `forks`, kquota is a fork of a warm process, otherwise a new one."""
+    def __init__(self, shell: str, folder: Path, environment: dict[str, str]) -> None:
         found = shutil.which(shell)
         assert found is not None, f"{shell} is not installed: make test installs it, or apt-get install {shell}"
         self._heard = ""
@@ -51,11 +50,7 @@ class Terminal:
             f"os.rename(file.name, {str(self._answer)!r})\n"
         )
         (programs / "words").chmod(0o755)
-        if forks is None:
-            (programs / "kquota").write_text(f'#!/bin/sh\nexec {sys.executable} -m kquota "$@"\n')
-            (programs / "kquota").chmod(0o755)
-        else:
-            forks.install(programs / "kquota")
+        install(programs / "kquota")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("KQUOTA_", "XDG_"))}
         self._terminal, inner = pty.openpty()
         self._process = subprocess.Popen(

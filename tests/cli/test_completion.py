@@ -27,7 +27,6 @@ from tests.cli.terminal import ROOT, SHELLS, Terminal
 from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples, part
 from tests.support.waiting import settled, until
-from tests.support.warm import Forks
 
 NAMES = (
     "my user", "o'brien", 'quo"te', "eq=ual", "col:on", "CN=a,OU=b", "dol$lar", "back\\slash", "bang!x", "ümlaut",
@@ -55,7 +54,7 @@ def shell(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def terminal(shell: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def terminal(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A shell in a folder with some files and contexts, and no cluster."""
     folder = tmp_path_factory.mktemp(shell)
     (folder / "my quotas.yaml").write_text(
@@ -64,7 +63,7 @@ def terminal(shell: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory)
     config = folder / ".config" / "kquota" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text(CONTEXTS)
-    with Terminal(shell, folder, {}, forks) as opened:
+    with Terminal(shell, folder, {}) as opened:
         yield opened
 
 
@@ -145,12 +144,12 @@ def cluster(zookeeper: Sandbox) -> str:
 
 
 @pytest.fixture(scope="module")
-def online(shell: str, cluster: str, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def online(shell: str, cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A shell whose environment says where the cluster is, in a variable of its own."""
     folder = tmp_path_factory.mktemp(f"{shell}-online")
     config = folder / "kquota.yaml"
     config.write_text(f"contexts: {{real: {{zookeeper: {json.dumps(cluster)}}}}}\n")
-    with Terminal(shell, folder, {"CLUSTER": cluster, "KQUOTA_CONFIG": str(config)}, forks) as opened:
+    with Terminal(shell, folder, {"CLUSTER": cluster, "KQUOTA_CONFIG": str(config)}) as opened:
         yield opened
 
 
@@ -187,10 +186,10 @@ def test_names_of_the_cluster(online: Terminal, shell: str) -> None:
         patiently(last_word(online, f"kquota {line}"), expected)
 
 
-def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, forks: Forks, tmp_path: Path) -> None:
+def test_names_of_a_live_broker(shell: str, kraft: KafkaBroker, tmp_path: Path) -> None:
     with connect(bootstrap_server=kraft.bootstrap) as backend:
         backend.wait_visible(backend.alter([Alteration(Entity(user="zz-by-tab"), RATE)]))
-    with Terminal(shell, tmp_path, {"KQUOTA_BOOTSTRAP_SERVER": kraft.bootstrap}, forks) as terminal:
+    with Terminal(shell, tmp_path, {"KQUOTA_BOOTSTRAP_SERVER": kraft.bootstrap}) as terminal:
         patiently(last_word(terminal, "kquota describe --user zz-b"), "zz-by-tab")
 
 

@@ -20,15 +20,9 @@ COMPILED = Path(__file__).resolve().parents[2] / "build" / "numba"
 
 
 def hide() -> None:
-    """Lets this process, and the warm ones that it starts, find no numba; other interpreters compile nothing."""
+    """Lets this process find no numba; other interpreters compile nothing."""
     os.environ["NUMBA_DISABLE_JIT"] = "1"
-    hide_if_told()
-
-
-def hide_if_told() -> None:
-    """The same in a process that was started after `hide`."""
-    if os.environ.get("NUMBA_DISABLE_JIT"):
-        sys.modules["numba"] = None  # type: ignore[assignment]  # import then says that there is none
+    sys.modules["numba"] = None  # type: ignore[assignment]  # import then says that there is none
 
 
 def modes() -> Sequence[Mode]:

@@ -1,4 +1,4 @@
-"""A command line in the process of the tests, for each day: a fork of a warm process takes longer than most of them.
+"""A command line in the process of the tests, for each day: another interpreter takes longer than most of them.
 
 done = run(["describe", "--user", "alice"], folder, environment)
 """
@@ -18,12 +18,26 @@ from kquota.cli.main import run as run_line
 
 _OF_THEIR_OWN = {"edit", "exporter", "follow", "probe", "record", "sandbox", "top", "watch"}
 """Commands that hear signals, or start what outlives them."""
+_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "OMP_", "NUMBA_")
+"""How variables begin that are read when an interpreter or a library starts."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def will_do(arguments: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether the command line leaves nothing behind in this process; Tab's answers set an alarm."""
-    return _OF_THEIR_OWN.isdisjoint(arguments) and "_KQUOTA_COMPLETE" not in env
+    """Whether the command line leaves nothing behind in this process, which could have started with that environment.
+
+    Tab's answers set an alarm.
+    """
+
+    def start(variables: Mapping[str, str]) -> dict[str, str]:
+        # Python takes these locales for one: UTF-8.
+        return {
+            name: value
+            for name, value in variables.items()
+            if name.startswith(_AT_START) and name != "PYTHONPATH" and value not in ("C", "POSIX", "C.UTF-8")
+        }
+
+    return _OF_THEIR_OWN.isdisjoint(arguments) and "_KQUOTA_COMPLETE" not in env and start(env) == start(os.environ)
 
 
 def run(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -74,6 +74,29 @@ def ran(
     )
 
 
+def install(program: Path) -> None:
+    """Writes a program that runs kquota, for shells."""
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kquota "$@"\n')
+    program.chmod(0o755)
+
+
+def kquota(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs `kquota ARGUMENTS…` with that environment, nothing to read, and no terminal to prompt on."""
+    return subprocess.run(
+        [sys.executable, "-m", "kquota", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        start_new_session=True,
+    )
+
+
 def started(arguments: Sequence[object], folder: Path = ROOT) -> subprocess.Popen[str]:
     """A kquota that runs, and whose output is read from pipes."""
     return subprocess.Popen(

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.support.scheduling import unit_of
-from tests.support.warm import shared
 
 Unit = list[pytest.Item]
 
@@ -40,8 +39,6 @@ class Workers:
         for item in session.items:
             grouped[unit_of(item.nodeid)].append(item)
         units = [*grouped.values()]
-        if any("forks" in getattr(item, "fixturenames", ()) for item in session.items):
-            shared().start()  # one pair of warm processes for all
         running: dict[Connection, int] = {}
         sys.stdout.flush()
         sys.stderr.flush()
