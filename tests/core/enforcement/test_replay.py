@@ -197,16 +197,3 @@ def test_one_sensor(using: Kernel, sensor: Sensor, windows: QuotaWindows, genera
     got = replay_counter(Kind(kind), times, values, limit, checked=checked if kind == REQUEST else None, **settings_)
     expected = event_by_event(sensor, windows, generation, all_checked=kind != REQUEST)
     assert (got, list(delays)) == expected
-
-
-@pytest.mark.parametrize("using", KERNELS, ids=lambda using: using.mode.value)
-def test_arrays_and_lists_are_taken_alike(using: Kernel) -> None:
-    import numpy
-
-    times = numpy.arange(given_.START, given_.START + 60_000, 7)
-    values = numpy.full(len(times), 100)
-    settings_: dict[str, Any] = {"windows": QuotaWindows(), "generation": Generation.N_PLUS_1_BY_LAST, "using": using}
-    from_arrays = replay_counter(PRODUCE, times, values, 10_000, **settings_)
-    assert from_arrays == replay_counter(PRODUCE, times.tolist(), values.tolist(), 10_000, **settings_)
-    assert from_arrays.throttled > 0
-    assert [type(field) for field in from_arrays] == [int] * 6 + [float, int]

@@ -40,14 +40,6 @@ def test_delays_of_25_days_are_cut_since_4_4(using: Kernel) -> None:
     assert FetchSensor(0, generation=capped, using=using).fetch(T0, 1).throttle_ms == INT_MAX
 
 
-def test_a_delayed_fetch_is_taken_back_and_an_undelayed_violation_is_not(using: Kernel) -> None:
-    sensor = FetchSensor(500, using=using)
-    assert [sensor.fetch(T0, size).throttle_ms for size in (5001, 5000, 1)] == [2, 0, 2]
-    tiny = FetchSensor(1_000_000_000, using=using)
-    assert tiny.fetch(T0, 10_000_000_001).violated
-    assert tiny.fetch(T0, 0).violated
-
-
 @pytest.mark.parametrize(
     ("limit", "samples", "seconds", "expected"),
     [
