@@ -122,48 +122,49 @@ KIP_55: dict[Entity, tuple[Value, Value]] = {
 """The "Sample configuration": (producer_byte_rate, consumer_byte_rate)."""
 
 
-def rates(quotas: dict[Entity, tuple[Value, Value]], user: str, client_id: str) -> tuple[Value | None, Value | None]:
-    """(producer, consumer) of a client."""
-    keys = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
-    resolvers = [
-        Resolver(key, {entity: pair[side] for entity, pair in quotas.items()}) for side, key in enumerate(keys)
-    ]
-    producer, consumer = (resolver.resolve(user, client_id).limit for resolver in resolvers)
-    return producer, consumer
-
-
-@pytest.mark.parametrize(
-    ("user", "client_id", "expected"),
-    [
-        ("user1", "clientA", (1024, 2048)),
-        ("user1", "any other", (1024, 2048)),
-        ("user2", "clientC", (4096, 8192)),
-        # The text says (10, 20) of the configuration above it, which has 30: a slip of the KIP.
-        ("user2", "clientA", (10, 30)),
-        ("user2", "clientB", (20, 40)),
-        ("user3", "clientA", (10_000, 20_000)),
-        ("user3", "clientB", (10_000, 20_000)),
-    ],
-)
-def test_kip_55_the_sample_configuration(user: str, client_id: str, expected: tuple[Value, Value]) -> None:
-    """The text: "Total rate limits for all clients with user principal user1 is (1024, 2048). Total rate limits for all
-    clients with user principal user2 without additional client-id quota is (4096, 8192). [...] Total rate limits for
-    all clients of user3 is the default (10000, 20000), since no config override is specified."
-    """
-    assert rates(KIP_55, user, client_id) == expected
-
-
 WITHOUT_DEFAULT = {entity: pair for entity, pair in KIP_55.items() if entity.user is not DEFAULT}
 
 
-def test_kip_55_without_a_default_user_quota_client_ids_count() -> None:
-    """The text: "If default user quota is not specified or is unlimited, clients of user3 use client-id quota
-    configuration. For example quota for client-id clientA of user3 is (100, 200) and this is shared with clients of
-    other users with client-id clientA."
+@pytest.mark.parametrize(
+    ("quotas", "user", "client_id", "expected", "quota_id"),
+    [
+        (KIP_55, "user1", "clientA", (1024, 2048), "user1:"),
+        (KIP_55, "user1", "any other", (1024, 2048), "user1:"),
+        (KIP_55, "user2", "clientC", (4096, 8192), "user2:"),
+        # The text says (10, 20) of the configuration above it, which has 30: a slip of the KIP.
+        (KIP_55, "user2", "clientA", (10, 30), "user2:clientA"),
+        (KIP_55, "user2", "clientB", (20, 40), "user2:clientB"),
+        (KIP_55, "user3", "clientA", (10_000, 20_000), "user3:"),
+        (KIP_55, "user3", "clientB", (10_000, 20_000), "user3:"),
+        (WITHOUT_DEFAULT, "user1", "clientB", (1024, 2048), "user1:"),
+        (WITHOUT_DEFAULT, "user2", "clientC", (4096, 8192), "user2:"),
+        (WITHOUT_DEFAULT, "user3", "clientA", (100, 200), ":clientA"),
+        (WITHOUT_DEFAULT, "user4", "clientA", (100, 200), ":clientA"),
+        (WITHOUT_DEFAULT, "user3", "clientB", (None, None), ":clientB"),
+    ],
+)
+def test_kip_55_the_sample_configuration(
+    quotas: dict[Entity, tuple[Value, Value]],
+    user: str,
+    client_id: str,
+    expected: tuple[Value | None, Value | None],
+    quota_id: str,
+) -> None:
+    """The text: "Total rate limits for all clients with user principal user1 is (1024, 2048). Total rate limits for all
+    clients with user principal user2 without additional client-id quota is (4096, 8192). [...] Total rate limits for
+    all clients of user3 is the default (10000, 20000), since no config override is specified."
+
+    "If default user quota is not specified or is unlimited, clients of user3 use client-id quota configuration. For
+    example quota for client-id clientA of user3 is (100, 200) and this is shared with clients of other users with
+    client-id clientA."
+
+    "All clients of user1 share the quota-id user1: [...] clientA of user2 uses the quota-id user2:clientA [...] clientC
+    of user2 uses the quota-id user2: since it does not have a client quota override [...] clientA of user3 uses the
+    quota-id :clientA"
     """
-    assert rates(WITHOUT_DEFAULT, "user3", "clientA") == (100, 200)
-    assert rates(WITHOUT_DEFAULT, "user4", "clientA") == (100, 200)
-    assert rates(WITHOUT_DEFAULT, "user3", "clientB") == (None, None)
+    for side, key in enumerate((QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)):
+        found = Resolver(key, {entity: pair[side] for entity, pair in quotas.items()}).resolve(user, client_id)
+        assert (found.limit, str(found.sensor)) == (expected[side], quota_id)
 
 
 def test_kip_55_the_static_defaults_come_last() -> None:
@@ -177,26 +178,6 @@ def test_kip_55_the_static_defaults_come_last() -> None:
         static = StaticQuotas.of({QuotaKey.PRODUCER_BYTE_RATE: 7000}, version)
         resolution = Resolver(QuotaKey.PRODUCER_BYTE_RATE, values, static=static).resolve("user3", "clientB")
         assert (resolution.limit, str(resolution.sensor)) == (limit, ":clientB")
-
-
-@pytest.mark.parametrize(
-    ("user", "client_id", "quota_id"),
-    [
-        ("user1", "clientA", "user1:"),
-        ("user1", "clientB", "user1:"),
-        ("user2", "clientA", "user2:clientA"),
-        ("user2", "clientC", "user2:"),
-        ("user3", "clientA", ":clientA"),
-    ],
-)
-def test_kip_55_the_quota_identifier(user: str, client_id: str, quota_id: str) -> None:
-    """The text: "All clients of user1 share the quota-id user1: [...] clientA of user2 uses the quota-id user2:clientA
-    [...] clientC of user2 uses the quota-id user2: since it does not have a client quota override [...] clientA of
-    user3 uses the quota-id :clientA"
-    """
-    values: dict[Entity, Value] = {entity: pair[0] for entity, pair in WITHOUT_DEFAULT.items()}
-    resolver = Resolver(QuotaKey.PRODUCER_BYTE_RATE, values)
-    assert str(resolver.resolve(user, client_id).sensor) == quota_id
 
 
 # --- KIP-599 ---
