@@ -42,7 +42,7 @@ from kquota.core.resolve.resolver import Sensors, encode_user, tags
 from kquota.core.simulation.recorded import NEAR
 
 AS_MUCH: Final = 0.9
-"""The share of the logged throttle time that another quota must cause to hold the clients back as much."""
+"""The share of the logged throttle time that another quota must cause to hold the clients back as much; and no more."""
 
 _OTHERS: Final = "the log does not say which of their quotas throttled the clients"
 _OPEN_LOOP: Final = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
@@ -441,7 +441,7 @@ class _Counters(NamedTuple):
                     continue
                 possible[broker, key == _TIME].add(sensor)
                 throttled = verdict == Verdict.THROTTLED.value
-                if throttled and logged and predicted is not None and predicted >= AS_MUCH * logged:
+                if throttled and logged and predicted and AS_MUCH <= predicted / logged <= 1 / AS_MUCH:
                     strict[broker].add(sensor)
         return cls(strict, possible)
 
