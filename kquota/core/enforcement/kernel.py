@@ -256,10 +256,17 @@ def _table(rows: int, columns: int, dtype: str) -> list[list[Any]]:
 def _records(rows: Sequence[Any]) -> Any:
     import numpy
 
-    kinds = type(rows[0]).__annotations__
-    values = map(attrgetter(*kinds), rows)
-    records = numpy.array(list(values), [(name, "f8" if kind is float else "i8") for name, kind in kinds.items()])
-    return records.view(numpy.recarray)
+    values, form = _form(type(rows[0]))
+    return numpy.array([values(row) for row in rows], form).view(numpy.recarray)
+
+
+@functools.cache
+def _form(of: type) -> tuple[Callable[[Any], Any], Any]:
+    """The fields of a row of that type, and the type of its record. Making the latter takes longer than the records."""
+    import numpy
+
+    fields = [(name, "f8" if kind is float else "i8") for name, kind in of.__annotations__.items()]
+    return attrgetter(*of.__annotations__), numpy.dtype((numpy.record, fields))
 
 
 def as_rows(of: type[R], rows: Sequence[R]) -> list[R]:
