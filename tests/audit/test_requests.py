@@ -359,13 +359,12 @@ def test_a_part_of_a_log_shows_the_least(tmp_path: Path) -> None:
     assert (part.muted_share.estimate, part.muted_share.high) == (None, 1)
 
 
-@pytest.mark.parametrize("worth_it", [0, 1 << 60], ids=["scanned", "line by line"])
+@pytest.mark.parametrize("scanned", [True, False])
 def test_what_is_outside_a_time_is_as_if_it_had_not_been_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth_it: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: bool
 ) -> None:
     """Two recordings in one file were one with a gap."""
-    for name in ("_WORTH_IT", "_WORTH_COMPILING"):
-        monkeypatch.setattr(request_log, name, worth_it)
+    monkeypatch.setattr(request_log, "is_worth", lambda *_: scanned)
     lines = whole_log()
     part = audit(written(tmp_path, lines[60:140], "part.log"))
     (tmp_path / "part.log").unlink()

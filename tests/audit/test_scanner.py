@@ -243,9 +243,8 @@ def test_a_file_is_read_the_same_with_and_without_it(
     path = tmp_path / "request.log"
     path.write_bytes(b"".join(in_envelopes(lines, name, late) if name else lines))
     found = []
-    for worth_it in (0, 1 << 60):
-        monkeypatch.setattr(request_log, "_WORTH_IT", worth_it)
-        monkeypatch.setattr(request_log, "_WORTH_COMPILING", worth_it)
+    for scanned in (True, False):
+        monkeypatch.setattr(request_log, "is_worth", lambda *_, scanned=scanned: scanned)
         for end in (-1, path.stat().st_size // 2):
             tally = Tally()
             settings = ReadSettings(broker="1", data=True, addresses=True)

@@ -29,7 +29,7 @@ from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity
 from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
 from kquota.audit.sources.request_line import Line, parse
 from kquota.audit.sources.requests import COLUMNS, ENOUGH, FEW, Requests, identity, in_turns, missing_alone
-from kquota.core.enforcement.kernel import is_kept
+from kquota.core.enforcement.kernel import is_kept, is_worth
 from kquota.core.enforcement.kind import REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.quota import QuotaKey
@@ -93,8 +93,8 @@ _HEADING: Final = 200
 _LOOKED_AT: Final = 32
 """How many of some thousand lines that are scanned are asked where they are from; and how many connections."""
 _SCANNED_BYTES: Final = 2 << 20
-_WORTH_IT, _WORTH_COMPILING = 20_000, 100_000
-"""Where a process reads fewer lines, loading the compiled scanner takes longer than it saves; or compiling it."""
+_PLAIN_S, _COMPILING_S = 30e-6, 3.0
+"""How long a line takes without the scanner, and how long compiling the scanner takes."""
 _read = {"lines": 0}
 """How many lines this process was given to read."""
 
@@ -102,14 +102,19 @@ _read = {"lines": 0}
 def _scanner(zone: tzinfo, lines: int) -> Scanner | None:
     """The scanner, where it is worth its time; None without numba, and for a few lines."""
     _read["lines"] += lines
-    if _read["lines"] < _WORTH_IT:
-        return None
     try:
+        if not is_worth(_read["lines"] * _PLAIN_S, _COMPILING_S, _is_compiled):
+            return None
         from kquota.audit.sources.scanner import Scanner
-        from kquota.audit.sources.walk import walk
     except ImportError:
         return None
-    return Scanner(zone) if _read["lines"] >= _WORTH_COMPILING or is_kept(walk) else None
+    return Scanner(zone)
+
+
+def _is_compiled() -> bool:
+    from kquota.audit.sources.walk import walk
+
+    return is_kept(walk)
 
 
 def _unwrapped(block: Block, zone: LogZone) -> tuple[bytes, list[bytes]]:

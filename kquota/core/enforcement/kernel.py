@@ -256,12 +256,13 @@ def _table(rows: int, columns: int, dtype: str) -> list[list[Any]]:
 def _records(rows: Sequence[Any]) -> Any:
     import numpy
 
-    values, form = _form(type(rows[0]))
+    of: Callable[..., Any] = type(rows[0])
+    values, form = _form(of)
     return numpy.array([values(row) for row in rows], form).view(numpy.recarray)
 
 
 @functools.cache
-def _form(of: type) -> tuple[Callable[[Any], Any], Any]:
+def _form(of: Callable[..., Any]) -> tuple[Callable[[Any], Any], Any]:
     """The fields of a row of that type, and the type of its record. Making the latter takes longer than the records."""
     import numpy
 
