@@ -76,13 +76,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Usage events, a row each, in the order of the export; optional columns are None where it does not have them.
+    """Usage events, a row each, in the order of the export.
 
     `time_ms` is the moment of the charge in epoch ms; `bytes` what the byte-rate quota is charged (`UNKNOWN` for a
     throttled fetch without its size), the partitions of a mutation, 1 of a connection; `request_ns` thread time in ns;
-    `throttle_ms` what the broker itself answered (less than 0 where that is not known); `connection` an id of it.
-    `detail` stands for what a fetch asked for (0 where that is not known). It is 1 for a mutation of a permissive
-    request. For a produce request in a log it is `request_line.sender_of`.
+    `throttle_ms` what the broker itself answered (less than 0 where that is not known); `connection` an id that repeats
+    for the requests of one connection; `detail` stands for what a fetch asked for (0 where that is not known). It is 1
+    for a mutation of a permissive request. For a produce request in a log it stands for the library and the partition
+    (`request_line.sender_of`). Optional columns are None where the export does not have them.
     """
 
     broker: Column
@@ -135,9 +136,10 @@ _REQUESTS = ("other", "produce", "fetch")
 
 
 def answers_in(batch: Batch, *, every: bool) -> dict[Answered, Answers]:
-    """What brokers answered, by client and kind of request: to all requests of known throttle time, with `every`.
+    """What the brokers answered to the requests of a batch, by client and kind of request.
 
-    Else only throttled requests count, which takes memory for throttled clients alone.
+    With `every` the counts are of all requests whose throttle time is known. Else only throttled requests count, which
+    takes memory for throttled clients alone.
     """
     if batch.throttle_ms is None or batch.only is not None:
         return {}

@@ -32,12 +32,24 @@ def _columns(kind: type, before: str = "", *, optional: bool = False) -> Iterato
 
 
 SCHEMA = pa.schema(_columns(Finding))
-"""The findings table, as `--out` writes it; `Finding` says what each column is.
+"""The findings table, as `--out` writes it.
 
-`limit` and `peak_rate` are in the key's unit per second and per broker. Where the simulation has the verdict, the peaks
-are of its runs. `throttled_*` is the prediction, null when undetermined; of topics it counts those that are rejected or
-delayed. `clients` are the busiest that share the counter. Their throttled events and times are null unless asked for,
-and where the counter is undetermined; what the broker answered them is null where the export does not say.
+`level` is 1 to 8 (KIP-55), 9 for a static default. `entity`, `level` and `limit` are the last ones in a history of
+quotas that changed the counter's `limit_changes` times. `limit` and `peak_rate` are in the key's unit per second and
+per broker; `peak_rate`, the highest rate that a request was checked at, is a lower bound where not all is known, and
+`peak_rate_max` the upper one (null where there is none). Where the simulation has the verdict, both are of its runs.
+`reason` says why a counter is undetermined, or how the log denies that the quotas were in force. `throttled_*` is the
+prediction (null when undetermined; topics rejected or delayed for controller_mutation_rate), `logged_*` what the
+broker itself answered, null where the export does not say. `estimated_events` counts throttled fetches, whose size the
+export does not hold. `rebuilt_events` counts those of them whose size follows from the data that was produced; the
+others have the size of their retry. `rebuilt_share` of the delivered fetches of the same clients and partitions come
+out to the byte by the same rules (null without `rebuilt_events`). `clients` are the busiest of the `client_count` that
+share the counter; `value` is bytes, ns of thread time, partitions, or connections; their `throttled_events` and
+`throttle_time_ms` are null unless asked for, and where the counter is undetermined; so is
+`logged_throttled_events` where the export does not say.
+
+A counter that would not have been throttled, but whose clients were while the export was recorded, is undetermined
+(`evidence.verdict`): `peak_rate` is then the least that they wanted.
 
 Where the `basis` is not `requests` but samples (`evidence.judge`), `events` counts these, and `throttled_*` is null
 but for a counter that was not throttled. `first_throttled_ms` and `last_throttled_ms` are then of samples that show it,

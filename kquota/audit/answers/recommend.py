@@ -1,7 +1,8 @@
 """Quotas for what an export shows to be wanted: two audits, one that measures and one that checks the outcome.
 
-The first audit replays the export under the quotas in force, which shows when clients were held back. With the quotas
-in question lifted, it counts what their entities use. The second one replays it under what is recommended.
+The first audit replays the export under two sets of quotas. Under the quotas in force, the replay shows when clients
+were held back (unless the export itself does). With the quotas in question lifted, it counts what their entities use.
+The second audit replays the export under what is recommended.
 """
 
 import re

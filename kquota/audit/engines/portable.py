@@ -3,7 +3,8 @@
     VERSION | the length of the head (8 bytes) | the head | the blocks, each at a multiple of 8 bytes
 
 The head is JSON: the value, and the lengths of the blocks, which are the contents of arrays. An object in it is
-{"what it is": its parts}. Only kquota's own records and enumerations are made again: by their fields, without any code.
+{"what it is": its parts}. Classes are named, and only records and enumerations of kquota's own data are made again: by
+their fields, without calling any code of theirs.
 """
 
 from __future__ import annotations

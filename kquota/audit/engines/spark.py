@@ -1,4 +1,8 @@
-"""The audit on Spark: splits → charged on the executors → shuffle of ledgers by counter → findings."""
+"""The audit on Spark: splits → charged on the executors → shuffle of ledgers by counter → findings.
+
+Spark distributes; the executors read, resolve, order and enforce. What crosses the shuffle are ledgers, which cost a
+fraction of what rows of strings do. What is small is one task, without a shuffle.
+"""
 
 import contextlib
 import logging
@@ -66,8 +70,9 @@ def audit(session: Any, splits: Sequence[Split], settings: AuditSettings, what: 
 def audit_dataframe(frame: Any, settings: AuditSettings, what: str = "the DataFrame") -> AuditResult:
     """Audits a DataFrame with the columns of a usage table (`schemas/usage.schema.json`), from whatever Spark reads.
 
-    Its rows have no order: within one ms, events of smaller values come first, so that the findings do not depend on
-    the partitions. Raises InputError when a column is missing, and as `audit`.
+    A DataFrame is slower than files that the executors read themselves, and its rows have no order: within one ms,
+    events of smaller values come first, so that the findings do not depend on the partitions. Raises InputError when a
+    column is missing, and as `audit`.
     """
     usage.require_columns(what, frame.columns)
     settings = replace(settings, ordered=False)
@@ -154,7 +159,10 @@ class _Sent(NamedTuple):
 
 
 def shared(session: Any, value: Any) -> Any:
-    """Something with the `value`, which each process of the executors has once; of Spark Connect each task."""
+    """Something with the `value`, which each process of the executors has once, and keeps as long as its tasks name it.
+
+    Spark Connect has no broadcasts: each task has its own copy there.
+    """
     return _Sent(value) if is_remote(session) else session.sparkContext.broadcast(value)
 
 
@@ -377,7 +385,10 @@ def _held_interrupt() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _quiet_launch() -> Iterator[Callable[[], str]]:
-    """Gives the JVM that is launched inside another stderr. Yields a function that tells what was said there."""
+    """Gives the JVM that is launched inside another stderr: it announces its incubator modules to everybody.
+
+    Yields a function that tells what was said there.
+    """
     if under_spark_submit():
         yield lambda: ""
         return

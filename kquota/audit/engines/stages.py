@@ -1,7 +1,8 @@
 """The two halves of an audit, whatever runs them: splits → parcels by bucket → findings.
 
-An engine says who runs `charged` for which splits, and who runs `found` for the parcels of which bucket. What was found
-is put together in `kquota/audit/evidence/whole.py`.
+An engine (`local.py`, `spark.py`) says who runs `charged` for which splits, and who runs `found`
+for the parcels of which bucket. Between them parcels are values, or bytes by `portable.encode`. What was found is put
+together in `kquota/audit/evidence/whole.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

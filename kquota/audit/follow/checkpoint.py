@@ -1,4 +1,7 @@
-"""The state of a follower on the disk: enough to go on after a kill as if nothing had been."""
+"""The state of a follower on the disk.
+
+It is enough to go on after a kill as if nothing had been.
+"""
 
 import hashlib
 import json
@@ -21,7 +24,10 @@ _NAME: Final = "checkpoint"
 
 
 def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Any, live: int | None = None) -> None:
-    """Writes the state, whole or not at all; the quotas of the variant `live` may change later. Raises InputError."""
+    """Writes the state, whole or not at all; the quotas of the variant `live` may change later.
+
+    Raises InputError where it cannot be written.
+    """
     try:
         with replacing(folder / _NAME) as aside:
             aside.write_bytes(heading(settings, settle_ms, live) + b"\n" + encode(state))
@@ -30,7 +36,10 @@ def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Any, live
 
 
 def claim(folder: Path) -> ExitStack:
-    """Takes a folder for this process alone, until the stack that is returned is closed. Raises Refused, InputError."""
+    """Takes a folder for this process alone, until the stack that is returned is closed.
+
+    Raises Refused where another process has it, and InputError where it cannot be used.
+    """
     held = ExitStack()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +84,10 @@ def heading(settings: AuditSettings, settle_ms: int, live: int | None = None) ->
 
 
 def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> None:
-    """Compares the heading of a checkpoint with what is asked for. Raises as `load`."""
+    """Compares the heading of a checkpoint with what is asked for.
+
+    Raises Refused for another version or other settings, and InputError for something else than a heading.
+    """
     try:
         head = json.loads(line)
         version, saved = head["version"], head["settings"]

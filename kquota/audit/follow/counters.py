@@ -1,7 +1,8 @@
 """The counters of one broker while its usage comes: a value that goes to bytes and back, and is the same however cut.
 
-Events wait until the broker is `settle_ms` past them, and are replayed in the order of time. A line that comes later
-than that has no place any more: it is counted in `late`, and left out.
+Events wait until the broker is `settle_ms` past them: only events before `settled_ms` are replayed, in the order of
+time. Neither the cut nor a line that comes a little late changes anything. A line that comes later than that
+has no place any more: it is counted in `late`, and left out.
 """
 
 from __future__ import annotations
@@ -240,8 +241,9 @@ class Counters:
         """Each counter of the quotas that recorded anything in the last hour, at the newest settled moment.
 
         `throttle_ms` of a counter that delays is the mean of the broker's own throttle times in THROTTLE_SEEN_MS, of
-        clients that no other counter delays; else the mean delay of the episode. Where usage is not complete, the rate
-        is a lower bound, and only the broker's own log can show a delay.
+        clients that no other counter delays. Where the usage has none, it is the mean delay of the episode.
+        The rate of a counter is a lower bound where its usage is not complete. Then only the broker's own log can show
+        a delay.
         """
         recent = {} if self._recent is None else self._recent.amounts()
         incomplete = self._incomplete_ms != NEVER
@@ -359,7 +361,10 @@ class Counters:
                 table[: len(rows)] = values[rows]
 
     def forget(self) -> None:
-        """Forgets counters that rested for an hour, as brokers do, and clients in no episode, once many are known."""
+        """Forgets counters that rested for an hour and clients that are in no episode, once many are known.
+
+        A broker has forgotten such counters as well.
+        """
         if max(len(self._names), len(self.refs)) < self._forget_at:
             return
         members = {member for held in self._held for member in held.column("member").tolist()}

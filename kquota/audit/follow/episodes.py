@@ -1,4 +1,7 @@
-"""Delays of a counter without a pause become episodes; of the last half minute, each client's requests are added up."""
+"""What the events of counters come to, however they are cut into parts.
+
+Delays of a counter without a pause become episodes. Of the last half minute, the requests of each client are added up.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ class Delays:
 
 
 class Episodes:
-    """The episodes of all counters: one ends when no request was delayed for `quiet_ms` after its last delay."""
+    """Finds the episodes of all counters of a replay.
+
+    An episode ends when no request was delayed for `quiet_ms` after its last delay was over.
+    """
 
     def __init__(self, quiet_ms: int) -> None:
         self.quiet_ms = quiet_ms

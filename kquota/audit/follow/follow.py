@@ -31,7 +31,10 @@ from kquota.core.findings.use import Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
 
 SETTLE_MS: Final = 500
-"""How far behind the newest line of its broker a line may come: in the recorded logs none is 200 ms behind."""
+"""How far behind the newest line of its broker a line may come and still be in its place.
+
+A broker's threads log requests as they complete them. In the recorded logs no line is 200 ms behind an earlier one.
+"""
 SPOOL_BYTES: Final = 20 << 30
 """So much is kept for the findings at the end."""
 
@@ -99,10 +102,11 @@ class Known:
 class Follower:
     """Follows the files of some paths; with `topic`, the topic of usage records of that name.
 
-    `turn` reads what came and waits for nothing. `result` gives the findings of the batch audit of the same files. With
-    a `checkpoint_folder`, `save` writes a state from which another follower of the same paths and settings goes on.
-    Without `spool_bytes` nothing is kept for findings. With `watched`, `observed` names the clients of each counter.
-    `live` are the quotas that `change` may change. Raises Refused for a checkpoint of other settings.
+    `turn` reads what came and waits for nothing; the caller decides when. `result` gives the findings so far, as the
+    batch audit of the same files gives them. With a `checkpoint` folder, `save` writes a state from which another
+    follower of the same paths and settings goes on. Without `spool_bytes` nothing is kept for findings. With `watched`,
+    `observed` names the clients of each counter. `live` are the quotas that `change` may change; their
+    history so far is in a checkpoint. Raises Refused for a checkpoint of another version or of other settings.
     """
 
     def __init__(
@@ -201,7 +205,10 @@ class Follower:
         )
 
     def end(self) -> Turn:
-        """The last turn: reads half a line and files that still change, and replays all that is held."""
+        """The last turn: reads half a line and files that still change, and replays all that is held.
+
+        A checkpoint is saved before it: whoever goes on from there reads these again.
+        """
         turn = self.turn(last=True)
         for counters in self._counters.values():
             counters.end()
@@ -211,7 +218,8 @@ class Follower:
     def change(self, quotas: QuotaSnapshot, time_ms: int) -> int | None:
         """Has other live quotas hold from that time on, or from behind the newest event that was read if that is later.
 
-        Returns the time (epoch ms); None where these quotas hold already.
+        Returns the time (epoch ms); None where these quotas hold already. `settings` then has the longer history, and
+        the findings are the findings of a batch audit under it.
         """
         live, history = self._live, self.history
         if live is None or history is None:

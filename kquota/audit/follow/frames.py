@@ -5,9 +5,11 @@
     checkpoint/kquota/state/<broker>/<batch>  the counters of a broker after a batch
     checkpoint/kquota/episodes/<batch>.jsonl  the episodes that began or ended in a batch, if any did
 
-A batch is one job, whose price is most of its cost: map tasks pack, reduce tasks write that and take the counters on.
-After a kill Spark runs a batch again. It begins with the newest state before the batch, and writes the same files anew,
-whole or not at all. Episodes are passed on once more, with the same names.
+Most of what a small batch costs is the price of a Spark job, so a batch is one job. Its map tasks pack; its reduce
+tasks write what was packed and take the counters on. What is the same for each batch goes to a process once.
+
+Spark may run a batch again after a kill. It begins with the newest state before the batch, and writes the same files
+anew, whole or not at all. So a repetition changes nothing. Episodes are passed on once more, with the same names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,8 @@
 """Where episodes go besides the output of the command: a file of JSON lines, or Alertmanager.
 
-`put` is called in every turn, also without episodes. A file has what it was given when `put` returns. Alertmanager is
-sent again what it did not take; `say` gets a line when that begins.
+`put` is called in every turn, also without episodes. A file has what it was given when `put` returns. So a follower
+that is killed writes again what came after its checkpoint, and loses nothing. Alertmanager is sent again what it did
+not take; `say` gets a line when that begins.
 """
 
 import contextlib

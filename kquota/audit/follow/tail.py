@@ -1,8 +1,9 @@
 """Files that grow, are rotated and come anew: what came in each since the last look.
 
-A file is known by its inode and its first bytes, through renames. A copy of a file whose original was emptied
-(copytruncate), or packed with gzip, goes on where the original was read to. Request logs and JSON lines are read up to
-their last line end; other files whole, once they stopped growing. Of a topic, its partitions are followed.
+A file is known by its inode and by its first bytes, so it is followed through a rename. Another file with the same
+inode is another file. A copy of a file whose original was emptied (copytruncate), or packed with gzip, goes on
+where the original was read to. Request logs and JSON lines are read up to their last line end; other files are read
+whole, once they stopped growing. A topic of usage records is followed in the same way, by its partitions.
 """
 
 import os

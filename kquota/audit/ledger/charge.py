@@ -1,4 +1,7 @@
-"""Usage becomes a ledger: each request is charged to the counters of all quotas under test."""
+"""Usage becomes a ledger: each request is charged to the counters of all quotas under test.
+
+A resolution in plain Python stands for all clients that no quota names; everything for each row is an array operation.
+"""
 
 from __future__ import annotations
 

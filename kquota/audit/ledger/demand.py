@@ -1,9 +1,10 @@
 """Counts the seconds of each counter in a replay: how busy they were, and how many were throttled.
 
-A "second" is a sample of the brokers (`quota.window.size.seconds`). It counts when there is a request in it, or when
-the client was muted all through it. Seconds of a counter without a limit go into bins of one percent, by the highest
-rate observed in them. That is what was wanted, or a lower bound of it where requests were held back in the time that
-the rate looks back over.
+The time of a counter is cut into the brokers' samples (`quota.window.size.seconds`, one second unless configured);
+"seconds" in what follows. A second counts when there is a request in it, or when the client was muted all through it. A
+counter that has no limit is measured: its seconds go into bins of one percent, by the highest rate observed in them
+(`kquota.core.findings.demand`). A second counts as what was wanted. It is a lower bound where requests were held back
+in the time that the rate looks back over.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _cells(counter: Int64s, block: Int64s, level: Int64s, free: Int64s, held: In
 def _held(part: Part, delays: Any, owners: Int64s, measured: Any) -> Int64s:
     """For how long (ms) the client was muted after each event: as its broker says, else as the replay does.
 
-    At a counter that is measured it is what the same request met at the counters in force.
+    A counter that is measured has no limit; there it is what the same request met at the counters in force.
     """
     held: Int64s = np.asarray(delays, np.int64).copy()
     rows_measured = measured[owners]

@@ -1,4 +1,7 @@
-"""What throttled fetches tried to read: a broker sends, and logs, them empty. What is known comes before the retry."""
+"""What throttled fetches tried to read: a broker sends, and logs, them empty.
+
+What is known of it comes first, then the retry.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ def known_sizes(part: Part, retaken: Any, fetches: Sequence[Ledger], counters: I
     """Puts sizes, in place, into the rows `retaken` (a mask) whose sizes are known before the replay.
 
     `fetches` are of `kquota.audit.ledger.fetch_sizes`, with their share in `detail`; `counters` are the ids of the
-    counters by number. A fetch goes by its counter, its connection and its time: no other one comes in that
-    millisecond. Returns (the rows that got a size, the share of delivered fetches that came out, in ppm).
+    counters by number. A fetch goes by its counter, its connection and its time: a connection that is throttled sends
+    no other one in that millisecond. Returns (the rows that got a size, the share of delivered fetches that came out by
+    the same rules, in ppm).
     """
     rows = np.flatnonzero(retaken)
     if part.connection is None or not any(map(len, fetches)):
@@ -63,9 +67,10 @@ def keys_of(counters: Int64s, times: Int64s, connections: Int64s) -> Any:
 def fill_in(part: Part) -> None:
     """Puts sizes, in place, where the part has UNKNOWN: sizes of other fetches on the same connection.
 
-    Clients rotate their partitions, and a full response holds the first ones only. So the next fetch that got through
-    counts if it asked for the same (`detail`); else the next one at all, else the last one before, else nothing: within
-    RETRY_MS (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
+    The bytes of a throttled fetch come with a retry. Clients rotate their partitions, and a full response holds the
+    first ones only. So the next fetch that got through counts if it asked for the same (`detail`); else the next one at
+    all, else the last one before, else nothing. Next and before are within RETRY_MS: brokers close connections that are
+    idle for as long (`connections.max.idle.ms`). Fetches without a connection are taken to share one.
     """
     for _, rows, times, sizes, connections in _lacking(part):
         details = _listed(part.detail, rows)

@@ -1,6 +1,7 @@
 """The ledger of an audit: a row for each request at each counter that a broker charges it to, and who these are.
 
-Ids are fingerprints, so that any process can go on with a ledger: another task, or a follower that is started again.
+A ledger says by itself who its counters and clients are, so that any process can go on with it: another task, or a
+follower that is started again. Ids are fingerprints, which are the same in every process.
 """
 
 from __future__ import annotations

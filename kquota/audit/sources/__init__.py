@@ -1,7 +1,8 @@
 """Where usage events, and samples of usage, come from: one module per export dialect.
 
 A dialect is two functions: `splits(path)` cuts a file into independent pieces, `read(split, settings, tally)` turns one
-piece into what it yields. Everything about files that dialects share is here.
+piece into batches, or samples; and, of a request log, what is to be brought together with the other pieces first.
+Everything about files that dialects share is here.
 """
 
 import importlib
@@ -128,9 +129,11 @@ def plan_splits(
 ) -> list[Split]:
     """Cuts files, and the files of folders, into splits, in the order of their names; a path may be a URI.
 
-    `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). `left_out` is called with the path of a
-    file that is given again, or that is a document of kquota, and the reason. A file that is not what its name says is
-    a split with a fault, beside others. Raises InputError where nothing can be read.
+    `dialect` is one of DIALECTS or `auto` (by the file's name and beginning). A file that is given more than once, also
+    by links, is read once. A document of kquota beside the usage is not read. `left_out` is called with the path of
+    either, and the reason. A file that is not what its name says is a split with a fault, beside others. Raises
+    InputError for a path that is missing or unreadable, a folder without files, and when nothing can be read or
+    everything is empty.
     """
     splits: list[Split] = []
     faults: list[InputError] = []
@@ -172,7 +175,10 @@ def module(dialect: str) -> ModuleType:
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
-    """The pieces of one split; the tally gets the rest. Raises UnreadableFile."""
+    """The batches, the samples, or the facts about topics and connections, of one split; the tally gets the rest.
+
+    Raises UnreadableFile.
+    """
     if split.fault:
         tally.leave(split.path, "file", split.fault)
         return
@@ -333,7 +339,10 @@ class Block:
 
 
 def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Block]:
-    """The lines that begin inside a split, of `size` or BLOCK_BYTES at a time, unless blank; damage is tallied."""
+    """The lines that begin inside a split, of `size` bytes at a time (BLOCK_BYTES unless it is given), unless blank.
+
+    A damaged gzip file ends after the last line before the damage, which goes to the tally.
+    """
     with open_text(split.path) as stream:
         offset = 0
         whole = split.end < 0 or (split.start == 0 and split.end >= stream.seek(0, io.SEEK_END))
@@ -366,7 +375,10 @@ def lines(split: Split, tally: Tally) -> Iterator[tuple[str, bytes]]:
 
 
 def _skip_line(stream: IO[bytes], limit: int) -> int:
-    """Reads to the end of a line, or that many bytes: a file may have no line ends. How much that was."""
+    """Reads to the end of a line, and at most that many bytes; how much that was.
+
+    Without a limit, a file without line ends would be read to its end from each of its splits.
+    """
     length = 0
     while part := stream.readline(min(limit - length, MAX_LINE_BYTES)):
         length += len(part)

@@ -1,7 +1,8 @@
 """The connections that a request log shows: a lower bound of the connections that were opened.
 
-A log shows a connection that sent a request, and none that was refused, or was closed before. When it was opened is
-not known: only that this was before its first request. `kquota.audit.evidence.connections` says what follows.
+A log has a line for each request, and names its connection. So it shows a connection that sent a request, and none that
+was refused, or was closed before it asked anything. It shows neither when a connection was opened: only that this was
+before its first request. `kquota.audit.evidence.connections` says what follows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """What a request log shows of the data itself: the batches that were appended, and what consumers asked for and got.
 
-What a throttled fetch would have held follows from the sizes and offsets of what was produced before
-(`kquota.audit.ledger.fetch_sizes`). Newer requests name topics by their ids, older ones by their names; the answers to
-METADATA and CREATE_TOPICS show which belong together.
+A broker logs the size of each record set that is produced, and the offset that it got; so the data of a partition is
+known, batch by batch, as far as the log shows its producers. What a throttled fetch would have held follows from that
+(`kquota.audit.ledger.fetch_sizes`).
+
+Lines are kept as rows of numbers, and topics as codes: in newer requests they go by their ids, in older ones by their
+names, and the answers to METADATA and CREATE_TOPICS show which belong together.
 """
 
 from array import array
@@ -102,7 +105,8 @@ class DataLog:
         """Takes a line of one of DATA_APIS, whose own time is `moment` (ms).
 
         `who` is the user, the client-id, the connection and the time of the charge, as in the batch. Nothing is taken
-        where an error is raised, whichever it is that wrong fields lead to.
+        where an error is raised: one of KeyError, TypeError, AttributeError, ValueError, OverflowError for what are not
+        the fields of Kafka.
         """
         header, request, response = fields["requestHeader"], fields["request"], fields["response"]
         done = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]

@@ -57,9 +57,9 @@ class Recording:
 def read_events(
     paths: Sequence[str], settings: ReadSettings, left_out: Callable[[str, str], None] = lambda path, why: None
 ) -> Recording:
-    """Reads files of usage events; `left_out` is as for `plan_splits`.
+    """Reads files of usage events. Raises InputError when there are none that can be read, or mixed brokers in a log.
 
-    Raises InputError when there are none that can be read, or mixed brokers in a log.
+    `left_out` is called with each file that is not read, or read once although it is given twice, and why.
     """
     tally = Tally()
     batches: list[Batch] = []

@@ -78,10 +78,11 @@ class UnreadableFile(InputError):
 
 
 def find(path: str) -> list[File]:
-    """The file at a path, or all files below a folder in the order of their names. Raises InputError without any.
+    """The file at a path, or all files below a folder in the order of their names.
 
     Hidden files, the markers of Spark and Hadoop (_SUCCESS), and the topics of a broker, which are below its
-    meta.properties, are not data.
+    meta.properties, are not data. Raises InputError for what is not there or cannot be read, for a folder without
+    files, and for a file system that is not known.
     """
     if path.startswith("file:/"):
         path = unquote(urlsplit(path).path)
@@ -103,8 +104,9 @@ def brokers_of(paths: Iterable[str]) -> dict[str, str]:
     """The broker that wrote each file, by its path; empty where the folders do not distinguish brokers.
 
     Of folders side by side, each is another broker. A single folder in a folder belongs to it, unless both hold a file
-    of the same name; so does a folder that is named by a time. A broker has the name of its topmost folder with files.
-    Where two would have one name, each is called by the folders at which the ways part.
+    of the same name; a folder that is named by a time belongs to the folder above. A broker has the name of its topmost
+    folder with files. Where two brokers would have the same name, each is called by the folders at which the ways to
+    all of them part.
     """
     folders = {path: PurePosixPath("/", _TIME.sub("", _plain(path).parent.as_posix())).parts for path in paths}
     held: dict[tuple[str, ...], set[str]] = defaultdict(set)

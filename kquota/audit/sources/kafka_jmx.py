@@ -4,11 +4,13 @@
         --object-name 'kafka.server:type=Produce,*' --object-name 'kafka.server:type=Fetch,*' \\
         --object-name 'kafka.server:type=Request,*' > BROKER/kafka-jmx.csv
 
-A counter that comes after the tool started is not in the file. All of its forms are read: rows below a header of
-`"time","<ObjectName>:<attribute>",…` (`original`), and a line for each attribute after a line with the time (`csv`,
-`tsv`, `properties`). Neither is CSV as others understand it: names hold commas, and the quotes of an ObjectName stay as
-they are. Times are epoch ms, or in a `--date-format` that log lines have, too. Jolokia's answers to a read of these
-MBeans are read as well. The broker is what `--broker` says, else the file's folder where there are several.
+The names are looked up when the tool starts: a counter that comes later is not in the file. Both of its forms are read:
+rows below a header of `"time","<ObjectName>:<attribute>",…` (`--report-format original`, the default), and a line for
+each attribute, `<ObjectName>:<attribute>,"<value>"`, after a line with the time (`--report-format csv`). Neither is CSV
+as others understand it: names hold commas, and the quotes of an ObjectName stay as they are. A tab or `=` stands before
+the value with `tsv` and `properties`. Times are epoch ms, or in a `--date-format` that log lines have, too. Jolokia's
+answers to a read of these MBeans are read as well. The broker is what `--broker` says, else the name of the file's
+folder where there are several.
 """
 
 import math

@@ -1,9 +1,10 @@
 """Requests that create or delete topics and partitions: how many partitions the controller charges for each.
 
 The mutation quota is the active controller's. Its log shows what brokers forwarded (`isForwarded`), and what came
-straight to its own listener; the brokers' logs show the same requests once more, not charged there. How many partitions
-a deletion has is known where the log showed the topic before, in whichever of its files. So the files of one controller
-are brought together (`TopicLog`) before anything is charged.
+straight to its own listener, such as a broker's creation of `__consumer_offsets`; the brokers' logs show the same
+requests once more, not charged there. A request to delete names topics and no partitions: how many there are is known
+where the log showed the topic before, in whichever of its files. So what the files of one controller show is brought
+together (`TopicLog`) before anything is charged (`charged`).
 
 Follows `ControllerApis` and `ReplicationControlManager` of Kafka 3.5 and later (KRaft, KIP-599).
 """

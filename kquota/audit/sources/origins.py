@@ -5,9 +5,17 @@ has, it shows by a sign of what collectors put around each line: a word of a pre
 message. No sign is known by its name.
 
 What collectors make of the request, such as the country of a client, has one value for each connection as well. But
-connections of one client do not differ in it, and they differ in the broker. So a sign distinguishes brokers where each
-connection has one value of it, and two values are of one time and one client. One of these must be of several
-connections: else the audit only warns. A broker may have several listeners, and another address after a restart.
+connections of one client do not differ in it, where they ask the same of the same topic. They differ in the broker,
+because a client talks to several. A name of the connection itself is of one only. So a sign distinguishes brokers
+where:
+
+* each connection has one value of it;
+* two values are of one time, and of one client;
+* one of them is of several connections.
+
+Without the last, nobody knows: then the audit warns.
+
+A broker may have several listeners, and another address or pod after a restart.
 """
 
 import re
@@ -211,7 +219,8 @@ class Origins:
 def check(source: str, noted: Iterable[object]) -> str | None:
     """What may show several brokers, but may also be of connections, or have come by chance; None for nothing.
 
-    Raises UnreadableFile where one log is of several brokers at a time, or lines of one are in folders of several.
+    Raises UnreadableFile where the lines of one log were written by several brokers at a time. So it does where lines
+    of one broker are in folders of several.
     """
     doubt = None
     for difference, is_sure in _mixed(source, noted):

@@ -1,8 +1,12 @@
 """Kafka's request log, line by line: what each request was charged, when, to whom, and what the broker answered.
 
 The logger `kafka.request.logger` at DEBUG writes a line for each completed request: `Completed request:` and a JSON
-object (KIP-673, Kafka 2.8 and later; `RequestConvertToJson.requestDescMetrics`). What layouts and collectors put around
-it is undone by `envelope`. The text form of older releases is read by `request_text`.
+object (KIP-673, Kafka 2.8 and later; `RequestConvertToJson.requestDescMetrics`). In front of it stands what the layout
+of the logger and the collectors behind it put there; the last timestamp before the object counts. An object in a JSON
+layout's `message` (log4j2's JsonLayout and JsonTemplateLayout, docker's json-file) is read too. The text form of older
+releases is read by `request_text`.
+
+Pure parsing: no files, no Spark.
 """
 
 import math
@@ -62,9 +66,12 @@ def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
 
 
 def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
-    """Reads one line of a request log. Raises ValueError with a short reason for whatever is not one.
+    """Reads one line of a request log (with or without its line end).
 
     `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
+
+    Raises ValueError with a short reason for whatever is not a request-log line: no such line, no timestamp, a
+    truncated or foreign JSON object, an API version whose sizes are not known.
     """
     try:
         fields, text, moment, origin = unwrap(line, zone)

@@ -10,6 +10,8 @@ known:
 * The throttle time: from 2.6 on what the broker applied, a whole number (KAFKA-9652). Before, the field says how long
   the response was held back, in which nothing was charged: up to 1.1 that is the throttling, from 2.0 on the client
   waits (KIP-219). What was applied is in the response then; before 1.0 that is not logged.
+
+Pure parsing: no files, no Spark.
 """
 
 import math
@@ -77,7 +79,10 @@ _UNBOUNDED: Final = 2**31 - 1
 
 
 def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
-    """Reads what stands behind `Completed request:`; `moment` is its time in epoch ms. Raises ValueError as `parse`."""
+    """Reads a line in the text form: `message` begins behind `Completed request:`, `moment` is its time in epoch ms.
+
+    Raises ValueError with a short reason for what is not one, or is cut off.
+    """
     header = _HEADER.match(message) or _OLD_HEADER.match(message)
     tail_start = message.rfind(" from connection ")
     tail = _TAIL.fullmatch(message, tail_start) if tail_start >= 0 else None

@@ -1,7 +1,8 @@
 """What names a request in a log: which requests are there twice, and whether some are missing.
 
-A request is there twice where connection, number, API and time are the same: a line that two loggers wrote, a rotated
-file beside its compressed copy, or a collector that delivers at least once. Some clients give all requests one number.
+A client numbers its requests, and a connection has a name of its own. A request is there twice where connection,
+number, API and time are the same: a line that two loggers wrote, a rotated file beside its compressed copy, or a
+collector that delivers at least once. The time is a part of it, as some clients give every request the same number.
 
 Numbers that a connection lacks are requests that the log lacks, but Java's clients share the numbers among the brokers
 that they talk to. So they prove something of clients that do not share them, and of connections that lack some here and
@@ -192,7 +193,8 @@ class Requests:
     def check_times(self, keys: Any, path: str) -> None:
         """Takes requests that are new by their times, by their identities without them.
 
-        Raises UnreadableFile where many are there with two or three times: from two layouts, or by a collector's clock.
+        Clients that give many requests one number are left out by the caller. Raises UnreadableFile where many are
+        there with two or three times: from two layouts, or by a collector's clock.
         """
         self._timeless = np.concatenate([self._timeless, keys[keys <= self._largest]])
         while len(self._timeless) > _TIMELESS:

@@ -1,7 +1,8 @@
 """The usual lines of a JSON request log, many at once: a compiled walk makes columns of them, and these become rows.
 
-`charged.SCHEMA` is all that is read of a line. A row is what `request_line.parse` makes of the same line, and a line
-that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a field out of range.
+`charged.SCHEMA` is all that is read of a line. Nothing is decided here: a row is what `request_line.parse` makes of the
+same line, and a line that is unusual in any way is left to it: requests about topics, among brokers or forwarded, a
+field that is missing or out of range.
 
 Importing this module loads numba.
 """

@@ -9,6 +9,8 @@ Kafka, every version that was ever released (Produce 0-13, Fetch 0-18, ShareFetc
 
 A client held at its limit amplifies an error in the size many times, so these are exact to the byte. Not in a log, and
 so not counted: tagged fields that a newer client may add to its requests (none is known to).
+
+These functions are called once for each line of a log, hence the tables and the flat code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,8 +81,11 @@ PARTITION_TAGS: Final = (
 def produce_request_size(header: Mapping[str, Any], request: Mapping[str, Any]) -> int:
     """The bytes charged for a produce request: header and body, without the 4 bytes of the frame's length.
 
-    It is what `KafkaApis.handleProduceRequest` records (`request.sizeInBytes`), also where all partitions failed.
-    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for wrong fields.
+    `header` and `request` are `requestHeader` and `request` of a line. It is what `KafkaApis.handleProduceRequest`
+    records (`request.sizeInBytes`), also for requests whose partitions all failed.
+
+    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that do
+    not match the schema.
     """
     version = header["requestApiVersion"]
     if version not in PRODUCE_VERSIONS:
@@ -101,10 +106,14 @@ def produce_request_size(header: Mapping[str, Any], request: Mapping[str, Any]) 
 def fetch_response_size(version: int, response: Mapping[str, Any]) -> int:
     """The bytes charged for a fetch response: 4 and its body, without header and node endpoints.
 
-    It is what `KafkaApis.handleFetchRequest` records: `FetchContext.getResponseSize`, which ends in
-    `FetchResponse.sizeOf` = `4 + data.size(cache, version)`. That is computed before node endpoints are added (version
-    16, after a change of leader; read in Kafka 4.4) and before a down-conversion (Fetch 0-3, Kafka 3 and older; the log
-    has the size after it). Raises as `produce_request_size`.
+    `response` is a line's `response`. It is what `KafkaApis.handleFetchRequest` records:
+    `FetchContext.getResponseSize`, which ends in `FetchResponse.sizeOf` = `4 + data.size(cache, version)`. That is
+    computed before node endpoints are added (version 16, after a change of leader; read in Kafka 4.4) and before a
+    down-conversion (Fetch 0-3, Kafka 3 and older; the log has the size after it). The log of a throttled fetch shows
+    the empty response that was sent, not what was charged and taken back.
+
+    Raises ValueError for a version that is not known, KeyError, TypeError or AttributeError for fields that do
+    not match the schema.
     """
     if version not in FETCH_VERSIONS:
         raise ValueError(f"fetch version {version!r} is not known: its size cannot be computed")

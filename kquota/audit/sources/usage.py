@@ -1,6 +1,16 @@
-"""The canonical usage table: Parquet, ORC, CSV or JSON lines. schemas/usage.schema.json describes each column.
+"""The canonical usage table: Parquet, ORC, CSV or JSON lines (schemas/usage.schema.json describes a row).
 
-What a table does not hold is undetermined: `SIGHT` says why.
+Columns: `time_ms` (epoch ms of the charge, or a timestamp), `broker`, `user`, `client_id`, `api` (`produce`, `fetch`,
+`share_fetch`, or any other); `bytes` (what the byte-rate quota is charged; null for a throttled fetch or any share
+fetch whose size is not known). Optional columns: `request_time_ns` (all thread time of the request: handler and
+network), `throttle_time_ms` (what the broker answered), `connection`; `acks` (of a produce request: with 0 its thread
+time is exempt); `error_code` (31, a failed cluster authorization: a request among brokers is then charged). Other
+columns are ignored. A null client_id is the empty one.
+
+Rows of `create_topics`, `create_partitions` and `delete_topics` have `partitions` (created, added or deleted, of one
+topic; `broker` is the controller) and `strict` (whether the request knows THROTTLING_QUOTA_EXCEEDED; null is true).
+Rows of `connect` are connections, with `ip` and `listener` in place of all the rest. What a table does not hold is
+undetermined: `SIGHT` says why.
 """
 
 from __future__ import annotations
@@ -122,8 +132,9 @@ def to_batches(
 ) -> Iterator[Batch]:
     """The events in rows of a usage table, which have the columns that are REQUIRED; other rows are tallied.
 
-    All rows are of the settings' broker; without one of what the column says, or else of `elsewhere`. It does not
-    matter which rows are read together. What they show is noted in the tally under the `dialect`.
+    All rows are of the settings' broker; without one of what the column says, or else of `elsewhere`. A row says for
+    itself what is known of it, so that it does not matter which rows are read together. What the rows show is noted in
+    the tally under the `dialect`.
     """
     first_row = 1
     for table in tables:
@@ -230,9 +241,10 @@ def _read_orc(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _read_csv(split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-    """The rows of a CSV file, some thousands of lines at a time. Raises InputError where the header is damaged.
+    """The rows of a CSV file, some thousands of lines at a time.
 
-    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it.
+    Arrow would end at a line that is no UTF-8, and join one with an open quote to those behind it. Such a line is
+    tallied before. Raises InputError where the header is one.
     """
     from pyarrow import csv
 

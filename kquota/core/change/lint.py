@@ -1,7 +1,7 @@
 """Lint: quotas that have no effect or surprise, each finding with its proof and what to do about it.
 
-What a rule must know beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess
-says nothing.
+A rule finds by a function of what is known; `RULES` lists them all. Nothing is looked up here: what a rule must know
+beside the quotas (threads, windows, capacity) is in `Facts`, and a rule that would have to guess says nothing.
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ def lint(
 
 
 def concerning(findings: Iterable[Finding], entities: Collection[Entity]) -> tuple[Finding, ...]:
-    """The errors and warnings about one of these entities or all quotas, or that one of them is to blame for."""
+    """The errors and warnings that are about one of these entities or all quotas, or that one of them is to blame for.
+
+    What is wrong with a plan, of all that is wrong with the cluster that it leads to.
+    """
     return tuple(
         finding
         for finding in findings

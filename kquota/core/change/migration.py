@@ -93,8 +93,9 @@ def compare(
 ) -> tuple[Finding, ...]:
     """The damage to the entities that match, ZooKeeper's side taken for what was meant.
 
-    `nameless` are the quotas on KRaft of entities with an empty name. A quota that brokers with ZooKeeper ignore, for
-    its znode is not encoded, was meant as well: the controller's dual write makes such znodes.
+    `nameless` are the quotas on KRaft of entities with an empty name. The damage is in the order of entities. A quota
+    that brokers with ZooKeeper ignore, for its znode is not encoded, was meant as well: the controller's dual write
+    makes such znodes.
     """
     wanted: dict[Entity, Values] = dict(zookeeper)
     for ignored in zookeeper.ignored:

@@ -1,6 +1,7 @@
 """What Kafka takes and nobody can mean: names that no client has, on which a quota would never do anything.
 
-Kafka stores any name, and a cluster may hold such a one on purpose.
+Values are checked where they are made (`kquota.core.quotas.quota.check_value`), and those checks have no exception. A
+name is another matter: Kafka stores any, and a cluster may hold such a one on purpose.
 """
 
 import re

@@ -33,8 +33,9 @@ class Action(enum.Enum):
 class Change:
     """One entity's values before and after; they differ, or the change takes away an unusable value.
 
-    A `relative` change is about its own keys alone: what others do to the entity's other keys is no conflict, and stays
-    when the change is taken back. `unusable` are its keys that hold what no broker can parse; `before` lacks them.
+    A `relative` change is about its own keys alone, as `kquota alter` is: what others do to the entity's other keys is
+    no conflict, and stays when the change is taken back. `unusable` are the keys of the change that are set to what no
+    broker can parse; `before` is without them.
     """
 
     entity: Entity
@@ -179,9 +180,10 @@ class Objection:
 class Plan:
     """The changes, one per entity, in the order of entities.
 
-    `existing` counts the entities that had values when the plan was made. `ignored` are entities that the file leaves
-    to others (`unmanaged`) although they differ. `objections` is what its review found, and `cluster` the cluster that
-    it was made for, where it was one.
+    `existing` counts the entities that had values when the plan was made. `ignored` counts entities that the file
+    leaves to others (`unmanaged`) although they differ. `objections` is what its review found
+    (`kquota.core.change.review`), and `cluster` the cluster that it was made for, where it was one: a plan that was
+    saved forgets neither.
     """
 
     changes: tuple[Change, ...]
@@ -280,7 +282,11 @@ def plan_of_edit(
 
 
 def still_due(plan: Plan, current: QuotaSnapshot) -> tuple[Plan, tuple[Entity, ...]]:
-    """What is left to do of a plan on a cluster as it is now, and the entities that are neither as before nor after."""
+    """What is left to do of a plan on a cluster as it is now, and the entities that somebody else changed.
+
+    An entity that already has its new values needs nothing. The second part has the entities that are neither as before
+    nor as after.
+    """
     changes: list[Change] = []
     conflicts: list[Entity] = []
     for change in plan.changes:
@@ -293,7 +299,10 @@ def still_due(plan: Plan, current: QuotaSnapshot) -> tuple[Plan, tuple[Entity, .
 
 
 def plan_of(alterations: Iterable[Alteration], results: Iterable[AlterResult]) -> Plan:
-    """The plan of alterations, by what a dry run answered; entities with an error are left out. It is relative."""
+    """The plan of alterations, by what a dry run of them answered; entities with an error are left out.
+
+    Its changes are relative: as an alteration is about its own keys, so is what becomes of it.
+    """
     touched = {alteration.entity: {*alteration.set, *alteration.remove} for alteration in merge(alterations)}
     return Plan(
         tuple(

@@ -1,7 +1,7 @@
 """Recording requests: a broker's request logger is at DEBUG for a while, and then as it was.
 
 Kafka's brokers and KRaft controllers change the levels of their loggers at runtime (KIP-412, KIP-919). A level that was
-changed so ends with the process.
+changed so ends with the process. Nothing here reads or writes: these are the values, and the rules of the way back.
 """
 
 from __future__ import annotations

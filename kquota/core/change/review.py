@@ -1,6 +1,7 @@
 """The review of a plan: everything that speaks against it, as values, before anybody is asked and anything is written.
 
-`KINDS` is the one list of objections; the README's table and the help topic are generated from it.
+Every command that writes has its plan reviewed here, so that one refuses what another refuses. `KINDS` is the one list
+of objections; the README's table and the help topic are generated from it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -168,7 +169,8 @@ def review(
     """What speaks against the plan on a cluster that has the quotas of `current`, the gravest first.
 
     `current` may be a part of the cluster, as long as it has what `related` says of the plan's entities. `findings` are
-    what `lint` finds in the quotas as the plan leaves them, where that is known already.
+    what `lint` finds in the quotas as the plan leaves them, where that is known already. The plan's own objections are
+    not looked at; `with_review` keeps them.
     """
     guards = guards or Guards()
     if not plan:
@@ -286,8 +288,9 @@ def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
 def freezes(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
     """For how long a client stands still that uses its present byte rate in full when the lower limit comes.
 
-    The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it. The
-    deletion of a limit above a lower default counts as well. Another counter has counted nothing yet.
+    The delay is (rate - limit) / limit times the window (`QuotaUtils.throttleTime`), and nothing bounds it. What
+    governs the clients of an entity decides, so the deletion of a limit above a lower default counts as well; where a
+    client gets another counter, that one has counted nothing yet.
     """
     after: QuotaSnapshot | None = None
     worst: dict[Entity, tuple[float, str]] = {}

@@ -1,10 +1,14 @@
 """The requests of Kafka by name, and which requests the request quota does not charge.
 
+The thread time of these goes to the broker's one `exempt-request-time`.
+
 KIP-124 exempts fetches of followers, and SaslHandshake while it authenticates. It exempts four requests that brokers
 send each other, unless their authorization for ClusterAction fails. Shipped, since 0.11.0: all of these, a table of
-APIs that grew with Kafka, and produce requests with acks=0. It is the API that counts, not the listener: heartbeats of
-brokers are charged like any other request. So are consumers' timing-sensitive requests, and what brokers send to the
-share coordinator (KIP-932).
+APIs that grew with Kafka, and produce requests with acks=0. It is the API that counts, not the listener: heartbeats and
+registrations of brokers need the same authorization and are charged like any other request. Timing-sensitive requests
+of consumers are not exempt either; the KIP considered and rejected that. Nor is anything of share groups (KIP-932):
+brokers that write their state to the share coordinator are charged for it as clients, with client-ids such as
+`Persister-client-1`.
 
 Sources: the callers of `sendResponseExemptThrottle` and `sendNoOpResponseExemptThrottle` in `KafkaApis` and
 `ControllerApis`; read in the tags 0.11.0.0 to 3.7.0, in trunk, and in the classes of 4.3.1 and 4.4.0. The
@@ -84,6 +88,8 @@ def is_spared(api: str, version: Version) -> bool:
     """Whether brokers of that version charge nobody for the thread time of a request, by its API in any spelling.
 
     An API that they do not know any more counts as in the last release that knew it: the request was recorded there.
+    Produce requests with acks=0 and fetches of followers are exempt as well; who reads requests sees these by their
+    fields, and a failed authorization for ClusterAction by the answer.
     """
     return any(
         spelled(exemption.api) == spelled(api)

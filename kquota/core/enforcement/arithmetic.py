@@ -1,4 +1,7 @@
-"""Java's number conversions, to the bit: what `Math.round` and the primitive casts do, compiled and plain."""
+"""Java's number conversions, to the bit: what `Math.round` and the primitive casts do.
+
+Long results stay within 64 bits, so the same functions hold compiled (int64) and plain (unbounded int).
+"""
 
 from typing import Final
 

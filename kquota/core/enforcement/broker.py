@@ -1,5 +1,6 @@
 """What a broker does to one request, for all kinds of quotas: expire, record, check, delay, take back.
 
+Everything that enforces goes through here: the sensors of the public classes, the replay of recordings, the simulator.
 The functions that take and return a `State` are for loops, which keep it in local variables; the others do one step on
 the row itself. A delay is the raw 32-bit result: a broker mutes the channel only when it is greater than 0.
 

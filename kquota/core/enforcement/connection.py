@@ -84,9 +84,10 @@ def protected_listener(listeners: Collection[str], inter_broker: str | None) -> 
 class ConnectionManager:
     """The connection quotas of one broker; limits of None are none at all, and all limits may change at any time.
 
-    `listeners` has the names of all listeners with their limits. For the inter-broker listener see
-    `protected_listener`; its own limit and the limits of the ips hold. An ip has the limit in `ips`, else `default_ip`;
-    unless `expires` is false, its sensor is dropped after an idle hour.
+    `listeners` has the names of all listeners with their limits. The inter-broker listener is protected when it is not
+    the only one: it neither counts for the broker nor waits for it, but its own limit and the limits of the ips hold.
+    An ip has the limit in `ips`, else `default_ip`; unless `expires` is false, its sensor is dropped after an idle hour
+    (that shows only in windows that add up to more).
     """
 
     def __init__(
@@ -116,7 +117,10 @@ class ConnectionManager:
         self._protected = protected_listener(self.listeners, inter_broker)
 
     def wait(self, now: int, listener: str) -> Wait:
-        """`waitForConnectionSlot`: records a connection taken from the backlog at `now` (ms), without its ip."""
+        """`waitForConnectionSlot`: records a connection taken from the backlog at `now` (ms), without its ip.
+
+        It stays recorded, whatever the delay.
+        """
         broker_ms = 0 if listener == self._protected else self.broker.connect(now).throttle_ms
         listener_ms = self.listeners[listener].connect(now).throttle_ms
         return Wait(broker_ms, listener_ms, max(broker_ms, listener_ms))
@@ -124,7 +128,8 @@ class ConnectionManager:
     def admit(self, now: int, listener: str, ip: str) -> int:
         """`recordIpConnectionMaybeThrottle`: the ip, at `now` (ms), the time after the wait.
 
-        Returns 0 for a connection that is accepted, else the ms after which its socket is closed: it is taken back.
+        Returns 0 for a connection that is accepted, else the ms after which its socket is closed: then it is taken back
+        from the ip, the broker and the listener.
         """
         limit = self.ips.get(ip, self.default_ip)
         if limit is None or limit == UNLIMITED_IP:
@@ -172,8 +177,9 @@ class Step(NamedTuple, Generic[T]):
 class Acceptors(Generic[T]):
     """The acceptor threads of a broker: one a listener, each takes one connection after the other from its backlog.
 
-    At the same ms, who waited goes before who accepts, and then listeners go in the manager's order: one takes all that
-    is there, until it has to wait. (On a broker the threads race for a lock.)
+    Connections may be added between any two steps. At the same ms, who waited goes before who accepts, and then
+    listeners go in the manager's order: one takes all that is there, until it has to wait, before a later one gets its
+    turn. (On a broker the threads race for a lock.)
     """
 
     def __init__(self, manager: ConnectionManager) -> None:

@@ -1,6 +1,7 @@
 """A counter of a broker as a value: one row of whole numbers and one of floats.
 
-The windowed rate takes all of a row (`rate`), the token bucket its first slot (`token_bucket`).
+`Counters` is a table of them, `Counter` one row of it with its settings. Every statistic of Kafka's quotas fits into a
+row: the windowed rate takes all of it (`rate`), the token bucket its first slot (`token_bucket`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One implementation, two ways to run it: the functions marked `@compilable`, through numba or as they are.
 
-Nothing is compiled, and neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled kernel. Both
+This module is above all others of the package that have such functions, and imports them. Nothing is compiled, and
+neither numpy nor numba is loaded, before `kernel(...)` is asked for a compiled kernel. Both
 kernels give identical results; the compiled one is about a hundred times faster after about a second to load.
 """
 
@@ -118,7 +119,10 @@ def kernel(mode: Mode = Mode.AUTO) -> Kernel:
 
 
 def is_worth(plain_s: float, compiling_s: float, kept: Callable[[], bool]) -> bool:
-    """Whether compiled code is soonest done with work that takes `plain_s` without it; `kept` says if it is there."""
+    """Whether compiled code is soonest done with work that takes `plain_s` without it; `kept` says whether it is there.
+
+    On a machine where it is not, which runs kquota for the first time, a small log is read before it is.
+    """
     if plain_s >= compiling_s:
         return True
     return ("numba" in sys.modules or plain_s > _LOADING_S) and kept()
@@ -335,8 +339,10 @@ def _digest(module: str) -> str:
 def unpacked(function: FunctionType, cache: Path | None = None) -> FunctionType:
     """The function as one of a file below the cache, `~/.cache` by default; its globals stay the same.
 
-    The file is named after its content: numba keeps machine code by its file, and knows no file in an archive, as which
-    Spark's executors get kquota. Raises RuntimeError when there is no place to write to, or no source.
+    The file is named after its content: numba keeps machine code by its file, and knows no file in an archive. Spark's
+    executors get kquota as one, anew for each job, and compiling takes ten seconds in each of their processes.
+
+    Raises RuntimeError when there is no place to write to, or no source.
     """
     source = _source(function.__module__).encode()
     try:

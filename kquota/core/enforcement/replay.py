@@ -1,6 +1,8 @@
 """Open-loop replay of recorded usage: what the broker would have done, per counter, in one pass.
 
-Events of a counter are in the order of the broker's clock. Its state stays in the table from part to part.
+`replay_many` walks many counters in one call, so that a compiled caller pays nothing per counter; their state stays in
+the table of the counters, from one part of the recording to the next. Events of a counter are in the order of the
+broker's clock.
 """
 
 from collections.abc import Callable, MutableSequence, Sequence

@@ -18,8 +18,10 @@ from kquota.core.quotas.quota import Value
 class LimitedSensor:
     """A counter with a limit; a limit of None is none at all, and recording goes on.
 
-    A changed limit applies from the next event on; the history stays. By default the sensor runs plain, without numba.
-    Unless `expires` is false, it starts anew when it recorded nothing for more than an hour (`counter.awake`).
+    A changed limit applies from the next event on; the history stays. By default the sensor runs plain: it needs no
+    numba, whose import takes as long as thousands of events. Unless `expires` is false, it starts anew when it recorded
+    nothing for more than an hour. That shows in token buckets, and in windows that add up to more. (A broker looks
+    every 30 s; here it happens on time.)
     """
 
     def __init__(

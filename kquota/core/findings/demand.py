@@ -1,8 +1,11 @@
 """What clients want, from what they got: the rates that a broker observed, where throttled ones are lower bounds.
 
-The observed rate of a second in which a client was held back is right-censored: the client wanted at least so much. The
-distribution of what was wanted is the Kaplan-Meier estimate. Neighbouring seconds show nearly the same. So the
-confidence interval comes from blocks of time: how much the estimate changes when one of them is left out (the
+A quota that throttles also hides how much would have been used. The observed rate of a second in which a client was
+held back is therefore right-censored: it says that the client wanted at least so much. The distribution of what was
+wanted is the Kaplan-Meier estimate; without throttling it is the plain distribution of the observed rates.
+
+A rate looks back over N windows, and traffic comes in waves: neighbouring seconds show nearly the same. The confidence
+interval therefore comes from blocks of time: how much the estimate changes when one of them is left out (the
 jackknife), and at least what N dependent windows imply.
 """
 

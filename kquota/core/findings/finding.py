@@ -1,7 +1,8 @@
 """One finding of an audit: a counter of a broker, what limits it, what became of it and what its clients will meet.
 
-Findings are ranked by the harm to clients (`Harm`). The sum of the throttle times is no measure of it: the waits of an
-open loop overlap, and most throttle time falls on many small requests.
+Findings are ranked by the harm to clients, which is defined here: the share of what clients want that is not delivered
+in time, then the share of the time in which they are muted, then the longest wait. The sum of the throttle times is no
+measure of harm: the waits of an open loop overlap, and most throttle time falls on many small requests.
 """
 
 from __future__ import annotations

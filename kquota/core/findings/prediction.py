@@ -1,6 +1,7 @@
 """What the clients of a counter will meet under other quotas: intervals, because a recording cannot always say.
 
-The recorded clients are run through the simulator, once for each kind of client that fits the recording.
+A prediction is made by running the recorded clients through the simulator, once for each kind of client that fits the
+recording. Where several kinds fit, `low` and `high` are the least and the most of their runs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """What a broker should have done to the requests of a probe, to hold beside what it did.
 
-A probe is one client with one request under way, which waits out every throttle. So it is played again in a closed loop
-against `kquota.core.enforcement`. What is taken of the run are the sizes, how late a request was sent, and how long its
-answer took; not the broker's throttle times. The counters are idle at the start, and nobody else's.
+A probe is one client with one request under way: it waits out every throttle, as clients do since KIP-219. So it is
+played again in a closed loop against `kquota.core.enforcement`. The load says when a request is due. What is taken of
+the run are the sizes, how late a request was sent, and how long its answer took. The broker's throttle times are not:
+what is delayed here waits here, whatever happened in the run. The counters are idle at the start, and nobody else's.
 
 Times are ms of the client's clock. A broker charges a request at some time between its sending and its answer. The
-latency of the first one moves all samples: predictions are ranges, over several such times.
+samples of a counter begin with the first charge, so the latency of one request moves all of them: predictions are
+ranges, over several such times.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which value a quota should have, from what was measured of those it is for.
 
-A quota that suffices stays as it is. Else it becomes the smallest value at which at most a given share of the time
-would be throttled. It gets headroom, and is rounded up to two digits. Where a client was throttled each time it wanted
-more, the quota is raised by a step, to be measured again.
+A quota that suffices stays as it is. A missing or insufficient quota becomes the smallest value at which at most a
+given share of the time would be throttled. Headroom is added, and the result is rounded up to two digits. The smallest
+value is unknown where the client was throttled each time it wanted more. The quota is then raised by a step, to be
+measured again: it never goes down on the word of a client that was throttled.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def unlimited(
 ) -> QuotaHistory:
     """The quotas without the scope's own, under which brokers would count what each of its entities uses.
 
-    Quotas of a higher level stay: higher than the scope's default entity with `default_only`, else than a named one.
+    Quotas of a higher level stay: who is limited by one of them is not limited by one of the scope. With `default_only`
+    that is seen from the default entity of the scope, else from its named entities, which outrank more.
     """
     return QuotaHistory(
         tuple(_unlimited(snapshot, scope, keys, default_only) for snapshot in quotas.snapshots), quotas.changes_ms

@@ -1,8 +1,9 @@
 """The use of a counter at a moment: what brokers report about it, beside the quota that governs it.
 
-A broker derives a counter's limit from its tags alone (`ClientQuotaManager.DefaultQuotaCallback.quotaLimit`). Its
-metrics bear the tags and not the limit: the series `user="alice"` may be limited by the default user. `uses` brings
-both together. What the metrics cannot say is in `Use.unknown`.
+A broker keeps a counter for each set of tags that its clients are charged under. It derives the counter's limit from
+these tags alone (`ClientQuotaManager.DefaultQuotaCallback.quotaLimit`). Its metrics bear the tags and not the limit:
+the series `user="alice"` may be limited by the default user, and no entity is called alice then. `uses` brings both
+together, for all five keys. What the metrics cannot say is in `Use.unknown`.
 """
 
 from __future__ import annotations
@@ -171,8 +172,9 @@ class Enforcers:
     def idle(self, throttle_ms: float) -> float:
         """The share up to which a counter whose requests were delayed for so long is throttled no more.
 
-        One that still is goes over its limit with each request. Until the next one its rate falls by what leaves the
-        window: by the delay's part of it, and by the window's own growth.
+        Brokers report the mean of the last half minute or minute. A counter that is still throttled goes over its limit
+        with each request. Until the next one its rate falls by what leaves the window: by the delay's part of it, and
+        by the window's own growth.
         """
         return max(1 / self.proven - throttle_ms / (1000 * self.window_s), 0.0)
 
@@ -296,8 +298,9 @@ def _state(
 def _still_held(now: Observed, limit: Value, earlier: Sequence[Observed], brokers: Enforcers) -> bool:
     """Whether a consumer that reads little may be held back still.
 
-    A broker takes back what it charged for a fetch that it throttles. So the rate falls to 0 while the consumer waits.
-    Since the counter was last in use, a whole wait has to pass. Where nobody saw it in use, long waits speak for one.
+    A broker takes back what it charged for a fetch that it throttles. So the rate falls to 0 while the consumer waits,
+    and a wait is as long as a window where one fetch uses up what a window allows. Since the counter was last in use,
+    a whole wait has to pass before it is over. Where nobody saw it in use, long waits alone speak for one.
     """
     readings, throttle_ms, window_ms = (*earlier, now), now.throttle_ms or 0.0, 1000 * brokers.window_s
     in_use = [
@@ -315,8 +318,10 @@ def _still_held(now: Observed, limit: Value, earlier: Sequence[Observed], broker
 def until_throttled(now: Observed, limit: Value | None, rise: float | None, brokers: Enforcers) -> float | None:
     """Seconds until the counter is over its limit, if its clients go on as they do; None for never, or not known.
 
-    A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples: by
-    its `rise` per second it gets in a straight line to the rate at which the clients send now.
+    A bucket of mutations empties by what is taken beyond the limit. A rate is a mean over a window of N-1 samples. The
+    `rise` is per second, between two readings within a window. It gives the rate at which the clients send now. Only
+    above the limit does that rate ever throttle, and the mean gets there in a straight line. Without a rise the rate is
+    over the limit already, or stays below.
     """
     if limit is None or limit <= 0:
         return None

@@ -1,6 +1,7 @@
 """What became of each quota that is set: every value of every entity ends in exactly one verdict.
 
-A value is judged by the counters that it governed, and a value without any by what the recording could have shown.
+An audit finds something of counters; people set values. Here the one is said of the other: a value is judged by the
+counters that it governed, and a value without any by what the recording could have shown.
 """
 
 from __future__ import annotations

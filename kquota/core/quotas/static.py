@@ -1,7 +1,8 @@
 """The byte-rate quotas of a broker's own configuration: `quota.producer.default` and `quota.consumer.default`.
 
-KIP-13 brought them in 0.9.0. Since 0.10.1 (KIP-55) they come last, after the default client-id. Kafka 3.0 removed them
-(KAFKA-12591).
+KIP-13 brought them in 0.9.0, for every client-id without a value of its own. Since 0.10.1 (KIP-55, which deprecates
+them) they come last, after the default client-id. Kafka 3.0 removed them (KAFKA-12591). `enforced` is what brokers of
+one version make of a snapshot.
 """
 
 from collections.abc import Mapping

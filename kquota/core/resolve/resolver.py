@@ -1,8 +1,8 @@
 """Which quota governs a client, and whose counter it is.
 
-The eight levels of KIP-55; an empty client-id escapes every client-id default. Sources: `quotaLimit` and
-`quotaMetricTags` of `ClientQuotaManager.DefaultQuotaCallback`, `ClientQuotaManager.quotaTypesEnabled`; for ips,
-`ConnectionQuotas`.
+The eight levels of KIP-55 per quota key, with the tags of the shared counter and the one exception of the brokers: an
+empty client-id escapes every client-id default. Sources: `ClientQuotaManager.DefaultQuotaCallback` (`quotaLimit`,
+`quotaMetricTags`) and `ClientQuotaManager.quotaTypesEnabled`; for ips, `ConnectionQuotas`.
 """
 
 from __future__ import annotations
@@ -287,7 +287,10 @@ def _levels_of(has_user: bool, has_client_id: bool) -> frozenset[Level]:
 
 
 def resolve_ip(snapshot: QuotaSnapshot, ip: str) -> Resolution:
-    """What limits the connections of one ip: its own value, however spelled (`IpConfigHandler`), else the default's."""
+    """What limits the connections of one ip: its own value, else the default's; each ip has its own counter.
+
+    The name of an entity is an address however it is spelled: a broker looks it up (`IpConfigHandler`).
+    """
     key = QuotaKey.CONNECTION_CREATION_RATE
     spelled = [entity for entity in snapshot.addresses.get(address(ip), ()) if key in snapshot[entity]]
     named = next((entity for entity in spelled if entity.ip == ip), spelled[0] if spelled else Entity(ip=ip))

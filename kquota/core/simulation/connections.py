@@ -1,4 +1,7 @@
-"""Clients that open connections: the acceptor threads of a broker, in the place of the loop, on the same rows."""
+"""Clients that open connections: the acceptor threads of a broker, in the place of the loop, on the same rows.
+
+The next connection of a client is added when the one before it was taken; a rejected one may be added again.
+"""
 
 from collections.abc import Sequence
 
@@ -64,7 +67,10 @@ class Accepting:
                     self._pull(row)
 
     def end(self, end: int) -> list[Acceptor]:
-        """Counts what still waits, and leaves the state of the counters in their rows. Returns the listeners' waits."""
+        """Counts what still waits, and leaves the state of the counters in their rows.
+
+        Returns how long connections had to wait for the rates of the broker and the listeners.
+        """
         sensors, connections = self._traffic.sensors, self._traffic.connections
         for row in range(len(self._members)):
             while take(self._traffic, row) != DONE:

@@ -261,7 +261,8 @@ class Workload:
 def enforced_workload(workload: Workload, version: Version) -> tuple[Workload, tuple[Ignored, ...]]:
     """The workload on brokers of that version, and its changes of quotas that they do not enforce.
 
-    Requests that they do not charge to the request quota are marked as exempt (`is_spared`); their thread time stays.
+    Requests that they do not charge to the request quota are marked as exempt; their thread time stays. A request
+    that brokers of the version no longer know is exempt as in the last release that knew it.
     """
     brokers = workload.brokers
     if version < CONNECTION_RATES:
