@@ -87,7 +87,8 @@ def carry_out(
         results = altered.results
         absent = _absent_keys(alterations, results, everything)
         # A similar name is suggested only where one entity was asked for; for many it is too slow.
-        others = backend.describe() if absent and len(results) == 1 and not results[0].before else None
+        bare = absent and len(results) == 1 and not results[0].before and not results[0].after
+        others = backend.describe() if bare else None
     if len(results) == 1 and results[0].error is not None and not altered.interrupted:
         if isinstance(results[0].error, Uncertain):
             _note_way_back(altered, terms)

@@ -231,6 +231,9 @@ def test_a_deletion_that_does_not_reach_an_older_name_says_so(kquota: Kquota, ch
     done = kquota("delete", "--client", "c@1", "--zookeeper", chroot)
     assert "client-id=c@1 has quotas under an older name, whose znode has to be deleted" in done.err
     assert znodes.get("/config/clients/c@1")[0] == data
+    both = ("--add-config", "producer_byte_rate=20MB", "--delete-config", "request_percentage")
+    done = kquota("alter", "--client", "new", *both, "--zookeeper", chroot)
+    assert done.rest == "client-id=new: not set: request_percentage\n"
 
 
 def test_who_sets_what_governs_nobody_is_asked_and_learns_of_the_remedy(kquota: Kquota, filled: str) -> None:
