@@ -12,7 +12,7 @@ import click
 
 from kquota import reconcile
 from kquota.backends import QuotaBackend
-from kquota.changes import place_of
+from kquota.changes import place_of, unwritten
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.plans import Labels, plan_view, summary
@@ -27,7 +27,7 @@ from kquota.core.quotas.entity import Entity
 from kquota.documents.clusters import taken_back_document
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import apply_document
-from kquota.errors import InputError
+from kquota.errors import InputError, KquotaError
 from kquota.leases import Lease, Leases, kept, settles
 
 
@@ -110,7 +110,10 @@ def carry_out(
             take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
             begun=begun.append,
         )
-        report = reconcile.apply(planned, backend, watched)
+        try:
+            report = reconcile.apply(planned, backend, watched)
+        except KquotaError as error:
+            raise unwritten(error) from None
     _show(report, planned, terms)
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
     back = "" if report.entry is None else params.way_back(name_of(report.entry), terms.writing.access, terms.journal)

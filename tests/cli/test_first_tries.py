@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from kquota.cli.main import run
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import Unreachable
 from tests.cli.conftest import Kquota, TerminalStream, in_memory
 
 QUOTAS = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"
@@ -65,6 +67,14 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryBackend:
 def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["describe", "-q", "--user", "nobody", *HERE]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_cluster_that_goes_after_the_plan_was_shown(
+    cluster: MemoryBackend, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "alter", Mock(side_effect=Unreachable("no answer")))
+    assert run(["apply", "q.yaml", "--yes", *HERE]) == 4
+    assert capsys.readouterr().err.endswith("kquota: no answer. Nothing was written.\n")
 
 
 def test_a_file_is_described_as_a_cluster_is(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
