@@ -31,21 +31,6 @@ def answer(quotas: Resolver, user: str, client_id: str) -> tuple[Level | None, V
     return resolution.level, resolution.limit, str(resolution.sensor)
 
 
-def test_a_default_user_quota_hides_the_client_quotas() -> None:
-    quotas = resolver({Entity(client_id="clientA"): 100, Entity(user=DEFAULT): 10_000})
-    assert answer(quotas, "user3", "clientA") == (Level.DEFAULT_USER, 10_000, "user3:")
-    assert [shadow.level for shadow in quotas.resolve("user3", "clientA").shadows] == [Level.CLIENT]
-
-
-@pytest.mark.parametrize("lowest", PAIR_LEVELS)
-def test_the_eight_levels_in_order(lowest: Level) -> None:
-    entities = {level: level_entity(level, "alice", "app") for level in PAIR_LEVELS if level >= lowest}
-    values: dict[Entity, Value] = {entity: int(level) for level, entity in entities.items() if entity is not None}
-    resolution = resolver(values).resolve("alice", "app")
-    assert (resolution.level, resolution.limit) == (lowest, int(lowest))
-    assert [shadow.level for shadow in resolution.shadows] == [level for level in PAIR_LEVELS if level > lowest]
-
-
 PAIR = st.tuples(st.sampled_from(["", "alice", "bob"]), st.sampled_from(["", "app", "job"]))
 part = st.sampled_from([None, DEFAULT, "alice", "bob", "app", "job"])
 quota_sets = st.dictionaries(
@@ -100,14 +85,6 @@ def test_an_empty_client_id_escapes_every_client_default(values: dict[Entity, in
     assert all(shadow.level is Level.DEFAULT_USER for shadow in resolution.shadows)
 
 
-def test_the_empty_client_id_by_hand() -> None:
-    pair_default = resolver({Entity(user="alice", client_id=DEFAULT): 300, Entity(user="alice"): 200})
-    assert answer(pair_default, "alice", "") == (Level.USER, 200, "alice:")
-    assert answer(resolver({Entity(client_id=DEFAULT): 500}), "alice", "") == (None, None, ":")
-    only_pairs = resolver({Entity(user=DEFAULT, client_id=DEFAULT): 5})
-    assert answer(only_pairs, "alice", "") == (None, None, "alice:")
-
-
 @pytest.mark.parametrize(
     ("values", "mask", "sensor"),
     [
@@ -155,11 +132,6 @@ def test_the_bits_of_the_mask(entity: Entity, mask: int) -> None:
 )
 def test_users_in_tags_are_url_encoded(user: str, encoded: str) -> None:
     assert encode_user(user) == encoded
-
-
-def test_client_ids_in_tags_are_raw() -> None:
-    quotas = resolver({Entity(user=DEFAULT, client_id=DEFAULT): 1})
-    assert str(quotas.resolve("a b", "c d").sensor) == "a%20b:c d"
 
 
 def test_literal_default_is_an_ordinary_name() -> None:

@@ -40,17 +40,6 @@ def test_the_sequence_of_kip_55_ends_with_them() -> None:
     assert Level.STATIC.number == 9
 
 
-def test_every_other_level_shadows_them() -> None:
-    values: dict[Entity, Value] = {Entity(user="alice"): 1, Entity(client_id=DEFAULT): 2}
-    resolution = Resolver(KEY, values, static=STATIC).resolve("alice", "app")
-    assert resolution.limit == 1
-    assert [(shadow.level, shadow.entity, shadow.value) for shadow in resolution.shadows] == [
-        (Level.DEFAULT_CLIENT, Entity(client_id=DEFAULT), 2),
-        (Level.STATIC, None, 5000),
-    ]
-    assert answer(values, "bob", "app") == (2, Level.DEFAULT_CLIENT, ":app")
-
-
 def test_they_enable_client_ids_so_that_users_without_a_quota_are_counted_by_client_id() -> None:
     values: dict[Entity, Value] = {Entity(user="alice"): 1}
     assert answer(values, "bob", "app", StaticQuotas()) == (None, None, "bob:")
