@@ -60,6 +60,17 @@ def files(tmp_path: Path) -> None:
         ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
         ("broker-7 --quotas quotas.json --since 1m", 3, "none of 9 records is of the time that is asked about"),
         ("broker-7 --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
+        ("broker-7 --quotas quotas.json --since yesterday", 2, "'yesterday' is not a time such as"),
+        (
+            "broker-7 --quotas quotas.json --since 2026-01-02 --until 2026-01-02",
+            2,
+            "--since has to be before --until",
+        ),
+        # A script that forgot its quotas never takes the answer for a pass.
+        *(
+            (f"broker-7 {option}", 2, "no cluster given: use --bootstrap-server")
+            for option in ("--fail-on throttled", "--against none.json", "--out found", "--in-force")
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
@@ -69,7 +80,7 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     done = kquota("audit", *arguments.split())
 
     assert (done.code, done.out) == (code, "")
-    assert says in done.complaint
+    assert says in (done.err if code == 2 else done.complaint)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -79,19 +90,6 @@ def test_a_time_of_the_day_is_the_last_one(kquota: Kquota, tmp_path: Path) -> No
     (tmp_path / "broker-7" / "kafka-request.log").write_text(lines)
     done = kquota("audit", "broker-7", "--quotas", "quotas.json", "--since", f"{begin:%H:%M}:04")
     assert "4 records outside --since and --until" in done.err
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--since yesterday", "'yesterday' is not a time such as"),
-        ("--since 2026-01-02 --until 2026-01-02", "--since has to be before --until"),
-    ],
-)
-def test_a_time_is_one(kquota: Kquota, options: str, says: str) -> None:
-    done = kquota("audit", "broker-7", "--quotas", "quotas.json", *options.split())
-    assert done.code == 2
-    assert says in done.err
 
 
 def test_without_java(kquota: Kquota, tmp_path: Path) -> None:
@@ -264,15 +262,6 @@ def test_usage_without_throttle_times_is_no_calm_log(kquota: Kquota, tmp_path: P
 
     assert (done.code, done.out) == (0, "")
     assert "does not record what brokers answered: who was throttled is not known" in done.err
-
-
-@pytest.mark.parametrize("option", ["--fail-on throttled", "--against none.json", "--out found", "--in-force"])
-def test_what_needs_quotas_asks_for_them(kquota: Kquota, option: str) -> None:
-    """A script that forgot its quotas never takes the answer for a pass."""
-    done = kquota("audit", "broker-7", *option.split())
-
-    assert (done.code, done.out) == (2, "")
-    assert "no cluster given: use --bootstrap-server" in done.err
 
 
 def test_a_throttled_log_is_never_called_calm(kquota: Kquota, tmp_path: Path) -> None:
