@@ -48,11 +48,6 @@ def test_then_is_associative(first: Alteration, second: Alteration, third: Alter
     assert first.then(second).then(third) == first.then(second.then(third))
 
 
-def test_setting_and_removing() -> None:
-    change = Alteration(ALICE, {PRODUCE: 5}, frozenset({CONSUME}))
-    assert change.applied_to({CONSUME: 1, REQUEST: 2.0}) == {PRODUCE: 5, REQUEST: 2.0}
-
-
 def test_removing_what_is_not_set_is_an_error_only_when_strict() -> None:
     assert Alteration(ALICE, remove=frozenset({PRODUCE})).applied_to({}) == {}
     with pytest.raises(InputError, match="producer_byte_rate"):
