@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args, overload
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -91,13 +91,7 @@ class Findings(Sequence[Finding]):
     def __len__(self) -> int:
         return len(self._order)
 
-    @overload
-    def __getitem__(self, index: int) -> Finding: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Findings: ...
-
-    def __getitem__(self, index: int | slice) -> Finding | Findings:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Findings(self._table, self._predictions, self._order[index])
         place = range(len(self))[index]

@@ -2,16 +2,24 @@
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta, timezone
+from datetime import timedelta, timezone, tzinfo
 from typing import Any
 from zlib import crc32
 
 from hypothesis import strategies as st
 
+from kquota.audit.sources.event import UsageEvent
+from kquota.audit.sources.request_line import parse
+
 STAMP = "2026-05-04 10:20:30,456"
 MOMENT = 1777890030456
 """`STAMP` in UTC, epoch ms."""
 OTHER_ZONE = timezone(timedelta(hours=-3, minutes=-30))
+
+
+def parse_line(text: str, broker: str | None, zone: tzinfo) -> UsageEvent:
+    """The event of one line of a request log."""
+    return parse(text, broker, zone).event
 
 
 def fields(api: str = "PRODUCE", key: int = 0, version: int = 11, **changes: Any) -> dict[str, Any]:

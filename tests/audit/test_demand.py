@@ -20,12 +20,13 @@ from kquota.core.enforcement.broker import UNLIMITED
 from kquota.core.enforcement.generation import QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
-from kquota.core.findings.demand import Cell, Measured, bin_of, estimate
+from kquota.core.findings.demand import Cell, Measured, estimate
 from kquota.core.findings.recommendation import Scope, unlimited
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
+from tests.core.test_demand import bin_of
 from tests.support.enforcement import replay_counter
 from tests.support.scheduling import examples
 

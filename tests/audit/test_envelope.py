@@ -16,10 +16,10 @@ from kquota.audit.sources.envelope import Pieces, parted
 from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.lost import ANY, notes
 from kquota.audit.sources.names import Names, row_of
-from kquota.audit.sources.request_line import parse, parse_line
+from kquota.audit.sources.request_line import parse
 from kquota.errors import InputError
 from tests.audit.mangled import QUOTING, WRAPPERS, WRAPPERS_OF_LARGE_SEEDS, Around, listed
-from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line
+from tests.audit.request_lines import MOMENT, STAMP, fetch, fields, line, parse_line
 from tests.support.scheduling import by_day
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kquota.audit.batch import JAVA, OTHER_LIBRARY, UNKNOWN
 from kquota.audit.sources.event import UsageEvent
-from kquota.audit.sources.request_line import parse_line, repeated_hours
+from kquota.audit.sources.request_line import repeated_hours
 from tests.audit.request_lines import (
     ANY_JSON,
     JSON,
@@ -28,6 +28,7 @@ from tests.audit.request_lines import (
     fetch,
     fields,
     line,
+    parse_line,
     replaced,
     share_fetch,
 )

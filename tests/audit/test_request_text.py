@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.sources.event import UsageEvent
-from kquota.audit.sources.request_line import parse_line
 from kquota.core.enforcement.generation import Generation
 from tests.audit import recorded
+from tests.audit.request_lines import parse_line
 
 STAMP = "2026-11-21 12:00:00,500"
 MOMENT = 1795262400500

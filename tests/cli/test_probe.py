@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kquota.audit.sources.request_line import parse_line
 from kquota.cli import main, session
 from kquota.documents.encoding import schema
 from kquota.errors import Refused
+from tests.audit.request_lines import parse_line
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota, TerminalStream, quotas
 from tests.support.processes import started

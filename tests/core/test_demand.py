@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, bin_of, estimate, upper_end
+from kquota.core.findings.demand import BIN_WIDTH, NOTHING, Cell, Estimate, estimate, upper_end
 
 RATES = st.floats(0, 1e12, allow_subnormal=False)
 SECONDS = st.lists(st.tuples(st.integers(0, 5), RATES, st.booleans()), min_size=1, max_size=80)
 SHARES = st.floats(0.001, 0.5)
+
+
+def bin_of(rate: float) -> int:
+    """The bin of a rate, as `kquota.audit.ledger.demand` finds those of many."""
+    return NOTHING if rate <= 0 else max(NOTHING, math.ceil(math.log(rate) / math.log1p(BIN_WIDTH)))
 
 
 def cells(seconds: Iterable[tuple[int, float, bool]]) -> list[Cell]:

@@ -33,7 +33,7 @@ from kquota.audit.sources.data_log import DataLog
 from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.mutations import TopicLog, TopicRequest, mutations
 from kquota.audit.sources.names import connection_id
-from kquota.audit.sources.request_line import parse_line
+from kquota.audit.sources.request_line import parse
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -101,7 +101,7 @@ def logs_of(folder: Path) -> dict[str, Path]:
 def read_events(path: Path) -> list[UsageEvent]:
     """All lines of a compressed request log, times in UTC."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [parse_line(line, None, UTC) for line in lines]
+        return [parse(line, None, UTC).event for line in lines]
 
 
 class Limits:

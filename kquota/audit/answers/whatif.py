@@ -184,19 +184,18 @@ class _Side:
         fate = self.clients.get(client) or self._of_counter(client)
         if fate is None:
             return Standing()
-        unknown = frozenset(fate.unknown)
+        open_ = Standing(
+            "undetermined", None, None, unknown=frozenset(fate.unknown), wanted=fate.wanted, clients=fate.sharing
+        )
         if not fate.brokers:
-            return Standing("undetermined", None, None, unknown=unknown, wanted=fate.wanted, clients=fate.sharing)
-        brokers = tuple(sorted(set(fate.brokers)))
-        return Standing(
-            "throttled",
-            fate.events,
-            fate.time_ms,
-            brokers,
-            unknown=unknown,
-            wanted=fate.wanted,
+            return open_
+        return replace(
+            open_,
+            verdict="throttled",
+            throttled_events=fate.events,
+            throttle_time_ms=fate.time_ms,
+            brokers=tuple(sorted(set(fate.brokers))),
             predicted=fate.predicted,
-            clients=fate.sharing,
         )
 
     def _of_counter(self, client: _Client) -> _Fate | None:

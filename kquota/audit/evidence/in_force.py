@@ -15,17 +15,9 @@ import numpy as np
 
 from kquota.audit.batch import NO_CONNECTION
 from kquota.audit.evidence.clients import EMPTY_BYTES, Rows
+from kquota.audit.evidence.prediction_store import as_recorded
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.prediction import (
-    LOGGED,
-    REPLAYED,
-    UNDELAYED,
-    UNKNOWN,
-    Interval,
-    Prediction,
-    RecordedUnder,
-    Source,
-)
+from kquota.core.findings.prediction import LOGGED, REPLAYED, UNKNOWN, Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
@@ -136,18 +128,8 @@ def happened(judged: Judged, recorded: RecordedUnder, rows: Rows, kind: str) -> 
     moved = np.flatnonzero(~lost & (rows.size > (EMPTY_BYTES if key is QuotaKey.CONSUMER_BYTE_RATE else 0)))
     done = int(rows.time[moved[-1]] - rows.time[0]) if len(moved) else length
     delivered = Interval.at_least(got) if key is QuotaKey.REQUEST_PERCENTAGE else Interval.exactly(got)
-    prediction = Prediction(
-        client_kind=kind,
-        basis=LOGGED,
-        verdict=Verdict.NOT_THROTTLED.value,
-        **UNDELAYED,
-        delivered_per_s=delivered,
-        wanted_per_s=delivered,
-        done_ms=Interval.exactly(done),
-        left_units=Interval.exactly(0),
-        recorded_ms=length,
-        recorded_under=recorded,
-    )
+    calm = as_recorded(done, got, LOGGED, recorded)
+    prediction = replace(calm, client_kind=kind, delivered_per_s=delivered, wanted_per_s=delivered, recorded_ms=length)
     if logged is None:
         return _as_replayed(prediction, judged)
     if not logged.throttled_events:

@@ -78,15 +78,6 @@ class Predictions(Mapping[CounterName, Prediction]):
         packed = self._packed.get(_text(name))
         return None if packed is None else _verdict(packed)
 
-    def changed(self, others: Mapping[CounterName, Prediction]) -> Predictions:
-        """A copy with these predictions of some counters; itself where there are none."""
-        if not others:
-            return self
-        copy = Predictions()
-        copy.update(self)
-        copy.update(others)
-        return copy
-
     def update(self, others: Mapping[CounterName, Prediction]) -> None:
         """Sets the predictions of some counters."""
         if isinstance(others, Predictions):

@@ -206,7 +206,9 @@ class _Settling:
                     moved[entity, QuotaKey(row["key"])][turn.verdict, after] += 1
                     if outcome.reason is not None:
                         reasons[entity, QuotaKey(row["key"])].add(outcome.reason)
-        settled = self._predictions.changed(predictions)
+        settled = Predictions()
+        settled.update(self._predictions)
+        settled.update(predictions)
         names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
         whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
         tables = [self._table]

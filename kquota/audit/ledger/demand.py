@@ -138,7 +138,7 @@ def _held(part: Part, delays: Any, owners: Int64s, measured: Any) -> Int64s:
 
 
 def _bins(rates: Any) -> Int64s:
-    """`kquota.core.findings.demand.bin_of` of each."""
+    """The bin of each rate: the smallest whose `upper_end` is not below it."""
     with np.errstate(divide="ignore"):
         bins = np.ceil(np.log(rates) / math.log1p(BIN_WIDTH))
     numbers: Int64s = np.maximum(bins, NOTHING).astype(np.int64)

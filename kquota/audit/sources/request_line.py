@@ -60,11 +60,6 @@ class Line(NamedTuple):
     """The signs of where it is from (`origins`)."""
 
 
-def parse_line(line: str, broker: str | None, zone: tzinfo) -> UsageEvent:
-    """The event of one line of a request log, as `parse`."""
-    return parse(line, broker, zone).event
-
-
 def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     """Reads one line of a request log (with or without its line end).
 

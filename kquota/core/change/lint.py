@@ -41,15 +41,11 @@ class Severity(enum.IntEnum):
 class Facts:
     """What rules may know beside the quotas.
 
-    `window_s` is how long a burst lasts (one less than quota.window.num, times quota.window.size.seconds).
-    `fetch_bytes` is what a consumer asks of one partition at once (max.partition.fetch.bytes). `threads` are
-    num.io.threads and num.network.threads. `capacity` is the bytes/s that one broker can take in. `internal` are users
-    whom no default should limit. `callback` is a broker's client.quota.callback.class. `version` is the brokers' Kafka
-    version.
+    `threads` are num.io.threads and num.network.threads. `capacity` is the bytes/s that one broker can take in.
+    `internal` are users whom no default should limit. `callback` is a broker's client.quota.callback.class. `version`
+    is the brokers' Kafka version.
     """
 
-    window_s: float = 10.0
-    fetch_bytes: int = 1 << 20
     threads: int = 11
     capacity: int | None = None
     internal: tuple[str, ...] = ()
@@ -314,13 +310,15 @@ def _suspiciously_low(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
             )
 
 
+_WINDOW_S, _FETCH_BYTES = 10, 1 << 20
+"""How long a burst lasts, and what a consumer asks of one partition at once, by the defaults of Kafka."""
 LONG_FREEZE_S = 600
 """A client that is blocked for longer is as good as stopped."""
 
 
 def _blocking_default(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for entity, key, value in _values(snapshot, *BYTE_RATES):
-        seconds = facts.fetch_bytes / value - facts.window_s if value >= LOW_BYTE_RATE else 0.0
+        seconds = _FETCH_BYTES / value - _WINDOW_S if value >= LOW_BYTE_RATE else 0.0
         if seconds > LONG_FREEZE_S and DEFAULT in entity:
             yield (
                 entity,
@@ -354,14 +352,14 @@ def _low_share(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
 
 def _below_fetch(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
     for entity, key, value in _values(snapshot, QuotaKey.CONSUMER_BYTE_RATE):
-        if 0 < value * facts.window_s < facts.fetch_bytes:
+        if 0 < value * _WINDOW_S < _FETCH_BYTES:
             yield (
                 entity,
                 key,
                 "is less than one fetch: consumers read in small pieces with long pauses",
-                f"{limit_text(key, value)} for {facts.window_s:g} s are {format_number(value * facts.window_s)} bytes;"
-                f" a fetch of one partition asks for {facts.fetch_bytes}",
-                f"at least {limit_text(key, -(-facts.fetch_bytes // max(int(facts.window_s), 1)))}",
+                f"{limit_text(key, value)} for {_WINDOW_S} s are {format_number(value * _WINDOW_S)} bytes;"
+                f" a fetch of one partition asks for {_FETCH_BYTES}",
+                f"at least {limit_text(key, -(-_FETCH_BYTES // _WINDOW_S))}",
             )
 
 

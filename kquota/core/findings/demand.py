@@ -27,11 +27,6 @@ USUAL = 0.25
 _LOG = math.log1p(BIN_WIDTH)
 
 
-def bin_of(rate: float) -> int:
-    """The bin of a rate: the smallest whose upper end is not below it."""
-    return NOTHING if rate <= 0 else max(NOTHING, math.ceil(math.log(rate) / _LOG))
-
-
 def upper_end(number: int) -> float:
     """The highest rate of a bin, up to rounding of a double's last digits."""
     return 0.0 if number <= NOTHING else math.exp(number * _LOG)

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from kquota.core.quotas.entity import Entity
@@ -386,19 +387,10 @@ def recovery(
     over = [limit is not None and more > limit * seconds for more, limit in zip(offered, limits, strict=True)]
     longest: int | None = None
     recovered = True
-    bucket = 0
-    while bucket < len(over):
-        if not over[bucket]:
-            bucket += 1
-            continue
-        start = bucket
-        while bucket < len(over) and over[bucket]:
-            bucket += 1
-        overload_end = min(bucket * bucket_ms, duration_ms)
-        following = next((later for later in range(bucket, len(over)) if over[later]), len(over))
-        throttled_until = int(max(ends[start:following]))
-        if throttled_until == 0:
-            continue
-        recovered = throttled_until < duration_ms and bucket < len(over)
-        longest = max(longest or 0, throttled_until - overload_end, 0)
+    starts = [bucket for bucket, is_over in enumerate(over) if is_over and not (bucket and over[bucket - 1])]
+    for start, following in pairwise([*starts, len(over)]):
+        end = next((bucket for bucket in range(start, following) if not over[bucket]), following)
+        if throttled_until := int(max(ends[start:following])):
+            recovered = throttled_until < duration_ms and end < len(over)
+            longest = max(longest or 0, throttled_until - min(end * bucket_ms, duration_ms), 0)
     return longest, recovered

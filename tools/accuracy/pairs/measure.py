@@ -25,7 +25,7 @@ from unittest.mock import patch
 from click.testing import CliRunner
 
 from kquota.audit.sources.event import UsageEvent
-from kquota.audit.sources.request_line import parse_line
+from kquota.audit.sources.request_line import parse
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Resolver
 from kquota.core.simulation import recorded
@@ -181,7 +181,7 @@ class Recording:
                         request = json.loads(line[line.index("{") : line.rindex("}") + 1])
                         found.append(
                             Mutation(
-                                parse_line(line, None, UTC).time_ms,
+                                parse(line, None, UTC).event.time_ms,
                                 request["principal"].partition(":")[2],
                                 request["requestHeader"]["clientId"],
                                 request["response"]["throttleTimeMs"],
