@@ -31,8 +31,8 @@ from kquota.backends.kafka.quotas import alter_entry, describe_request
 from kquota.backends.kafka.writer import OPS_PER_REQUEST
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value
+from kquota.core.quotas.selector import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.quotas import quotas_document

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kquota.core.change.review import Guards
     from kquota.core.quotas.alteration import Alteration, AlterResult
     from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-    from kquota.core.quotas.filter import ANY, QuotaFilter
     from kquota.core.quotas.quota import QuotaKey
+    from kquota.core.quotas.selector import ANY, QuotaFilter
     from kquota.core.quotas.snapshot import QuotaSnapshot
     from kquota.core.resolve.resolver import Resolution
     from kquota.errors import (
@@ -107,7 +107,7 @@ _HOMES = {
     "kquota.changes": ("apply", "plan", "undo"),
     "kquota.core.quotas.alteration": ("AlterResult", "Alteration"),
     "kquota.core.quotas.entity": ("DEFAULT", "Entity", "EntityType"),
-    "kquota.core.quotas.filter": ("ANY", "QuotaFilter"),
+    "kquota.core.quotas.selector": ("ANY", "QuotaFilter"),
     "kquota.core.change.plan": ("ApplyReport", "Change", "Objection", "Plan"),
     "kquota.core.quotas.quota": ("QuotaKey",),
     "kquota.core.resolve.resolver": ("Resolution",),

@@ -27,8 +27,8 @@ from kquota.core.change.review import (
 )
 from kquota.core.quotas.alteration import Alteration, AlterResult, WrittenQuotas, merge, quotas_of
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import ANY, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.resolve.resolver import Resolution, Resolver, resolve_ip
 from kquota.documents.journal import Entry, Journal, Pages

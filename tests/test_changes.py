@@ -17,7 +17,7 @@ from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import AlterResult
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable

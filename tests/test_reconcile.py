@@ -17,8 +17,8 @@ from kquota.backends.memory import MemoryBackend
 from kquota.core.change.plan import ApplyReport, Change, Plan, plan
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
     from kquota.audit.sources import Split
     from kquota.core.enforcement.generation import BrokerSettings
-    from kquota.core.findings.episode import Episode
+    from kquota.core.findings.finding import Episode
     from kquota.core.findings.recommendation import Recommendations
 
 Audit = Callable[["AuditSettings"], "AuditResult"]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 
 if TYPE_CHECKING:
     from kquota.core.change.journal_store import JournalStore

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from kquota.backends import QuotaBackend
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
 

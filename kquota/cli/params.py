@@ -22,9 +22,8 @@ from kquota.cli.leases import cluster_words
 from kquota.cli.options import by, choice, flag, group, lasting, option, path, value, values
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.filter import ANY, Match, QuotaFilter
-from kquota.core.quotas.filter import Any as AnyName
-from kquota.core.quotas.selector import NamePatterns
+from kquota.core.quotas.selector import ANY, Match, NamePatterns, QuotaFilter
+from kquota.core.quotas.selector import Any as AnyName
 
 if TYPE_CHECKING:
     from kquota.core.change.broker import Broker

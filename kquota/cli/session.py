@@ -23,7 +23,7 @@ from kquota.cli.security import kafka_login, login, zookeeper_login
 from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, first_of, moment
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.selector import QuotaFilter
 from kquota.core.quotas.version import approximations, format_version, parse_version
 from kquota.core.tabular import grouped
 from kquota.errors import InputError, KquotaError

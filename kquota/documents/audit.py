@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
-from kquota.core.findings.episode import Episode
-from kquota.core.findings.finding import Finding, undelivered
+from kquota.core.findings.finding import Episode, Finding, undelivered
 from kquota.core.findings.prediction import Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing

@@ -14,7 +14,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.origins import check
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.episode import Under
+from kquota.core.findings.finding import Under
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 from kquota.live.sources import Look, Missing, named

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from kquota.backends.http import NoAnswer, fetch, is_url
-from kquota.core.findings.episode import Episode
+from kquota.core.findings.finding import Episode
 from kquota.core.findings.use import Counter, Observed
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot

@@ -23,7 +23,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, blocks, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.episode import Episode, State
+from kquota.core.findings.finding import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot

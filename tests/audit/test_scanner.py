@@ -16,8 +16,7 @@ import pytest
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.sources import ReadSettings, Split, request_log
-from kquota.audit.sources.connections import ConnectionLog
-from kquota.audit.sources.data_log import DATA_APIS, Appended, DataLog, Fetched, Part, table
+from kquota.audit.sources.data_log import DATA_APIS, Appended, ConnectionLog, DataLog, Fetched, Part, table
 from kquota.audit.sources.names import Names, row_of
 from kquota.audit.sources.request_line import parse
 from kquota.audit.sources.requests import Requests

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from kquota.audit.follow import sinks
-from kquota.core.findings.episode import Episode, State, Under
-from kquota.core.findings.finding import Client
+from kquota.core.findings.finding import Client, Episode, State, Under
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level

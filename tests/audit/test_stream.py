@@ -13,7 +13,7 @@ from kquota.audit.follow.frames import audit_frames
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.episode import Episode
+from kquota.core.findings.finding import Episode
 from kquota.errors import InputError, Refused
 from tests.audit import streamed
 from tests.audit.test_job import QUOTAS

@@ -21,7 +21,7 @@ from kquota.audit.engines import spark as job
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, module, plan_splits, usage, usage_topic
-from kquota.audit.sources.connections import LOWER_BOUND
+from kquota.audit.sources.data_log import LOWER_BOUND
 from kquota.cli.main import cli
 from kquota.cli.report.words import verdict_lines
 from kquota.core.change.history import QuotaHistory
@@ -517,7 +517,7 @@ def test_the_lower_bound_is_one(gaps: list[int], delays: random.Random, limit: i
     """Whenever it says throttled, the manager refuses some connection, however long each took to its first request."""
     from kquota.audit.evidence.bounds import Window
     from kquota.audit.evidence.connections import SETUP_MS, judge_connections
-    from kquota.audit.sources.connections import ConnectionLog
+    from kquota.audit.sources.data_log import ConnectionLog
     from kquota.core.enforcement import Generation, QuotaWindows
 
     log, manager, now, refused = ConnectionLog("1"), ConnectionManager({"A": None}, default_ip=limit), START_MS, False

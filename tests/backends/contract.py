@@ -15,8 +15,8 @@ from kquota.backends import QuotaBackend
 from kquota.backends.znode import encode_config
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import ANY, Match, QuotaFilter
 from kquota.errors import InputError, KquotaError
 from tests.backends.neighbours import Neighbour, ZooKeeperNeighbour
 

@@ -13,8 +13,8 @@ from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import QuotaFilter
 from kquota.errors import InputError, InvalidRequest, Rejected, Uncertain, Unreachable
 from tests.backends.conftest import Cluster
 from tests.backends.contract import CONSUMER, PRODUCER, REQUEST, ClusterContract, Limit, rate

@@ -22,7 +22,7 @@ from kquota.backends.tls import Tls
 from kquota.core.change.broker import RATE, BrokerAlteration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.selector import QuotaFilter
 from kquota.errors import Rejected, Uncertain, Unreachable
 from tests.backends.contract import CONNECTIONS, PRODUCER, rate
 from tests.support.listening import Listening

@@ -6,7 +6,7 @@ import pytest
 
 from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
 from kquota.core.quotas.entity import EntityType
-from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.selector import QuotaFilter
 from tests.brokers.kafka import KafkaBroker
 from tests.support.waiting import settled
 

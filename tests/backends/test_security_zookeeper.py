@@ -6,7 +6,7 @@ import pytest
 
 from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import ANY, QuotaFilter
+from kquota.core.quotas.selector import ANY, QuotaFilter
 from kquota.errors import InputError, Unauthorized
 from tests.backends.conftest import SecuredZooKeeper
 from tests.backends.contract import rate

@@ -16,8 +16,8 @@ from kquota.changes import rehearse
 from kquota.core.change.lint import Severity, lint
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import ANY, QuotaFilter
 from kquota.core.resolve.resolver import resolve
 from kquota.errors import InputError, InvalidRequest, KquotaError, Rejected, Unreachable
 from tests.backends.contract import CONNECTIONS, CONSUMER, PRODUCER, Limit, ZooKeeperContract, rate

@@ -24,8 +24,8 @@ from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import InputError, Rejected, Uncertain

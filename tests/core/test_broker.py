@@ -22,7 +22,7 @@ from kquota.core.change.broker import (
     rank,
     read_value,
 )
-from kquota.core.enforcement.connection import protected_listener
+from kquota.core.enforcement.sensors import protected_listener
 from kquota.core.quotas.entity import DEFAULT
 from kquota.errors import InputError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import ANY, Match, QuotaFilter
+from kquota.core.quotas.selector import ANY, Match, QuotaFilter
 from tests.backends.contract import KINDS
 
 USER, CLIENT = EntityType.USER, EntityType.CLIENT_ID

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kquota.core.change.migration import Damage, Finding, Parts, UserNode, compare, parts_of
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import QuotaFilter
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot, Values
 from kquota.core.resolve.resolver import encode_user
 from tests.core.strategies import entities

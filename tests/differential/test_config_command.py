@@ -17,7 +17,7 @@ import pytest
 
 from kquota.backends.kafka.raw import RawQuotas
 from kquota.core.quotas.entity import EntityType
-from kquota.core.quotas.filter import QuotaFilter
+from kquota.core.quotas.selector import QuotaFilter
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.differential import scripts
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand

@@ -14,10 +14,9 @@ from kquota.core.enforcement import (
     kernel,
 )
 from kquota.core.enforcement.broker import Throttle, Verdict
-from kquota.core.enforcement.connection import Connection
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.enforcement.replay import Events, Summaries
-from kquota.core.enforcement.sensors import LimitedSensor
+from kquota.core.enforcement.sensors import Connection, LimitedSensor
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, Value
 from kquota.core.quotas.static import NO_STATIC_QUOTAS, StaticQuotas

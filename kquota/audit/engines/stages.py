@@ -25,8 +25,7 @@ from kquota.audit.ledger.rows import Ledger, fingerprint
 from kquota.audit.ledger.timeline import worst
 from kquota.audit.settings import AuditSettings, Together
 from kquota.audit.sources import Piece, Split, read, request_log
-from kquota.audit.sources.connections import ConnectionLog
-from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.data_log import ConnectionLog, DataLog
 from kquota.audit.sources.mutations import TopicLog, batches
 from kquota.audit.sources.requests import REQUESTS
 from kquota.audit.sources.samples import Samples

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kquota.audit.evidence.bounds import Window, of_totals
 from kquota.audit.findings import SCHEMA
-from kquota.audit.sources.connections import LOWER_BOUND, ConnectionLog, First
+from kquota.audit.sources.data_log import LOWER_BOUND, ConnectionLog, First
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict

@@ -27,8 +27,7 @@ from kquota.audit.settings import AuditSettings
 from kquota.core.enforcement.counter import RECORDED, SENSOR_EXPIRY_MS
 from kquota.core.enforcement.kernel import Mode, as_list, kernel
 from kquota.core.enforcement.kind import MUTATION
-from kquota.core.findings.episode import Episode, State, Under
-from kquota.core.findings.finding import Client
+from kquota.core.findings.finding import Client, Episode, State, Under
 from kquota.core.findings.use import Counter, Observed, Share
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey

@@ -22,11 +22,10 @@ from kquota.audit.ledger.rows import Ledger
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Piece, ReadSettings, read, usage_topic
-from kquota.audit.sources.connections import ConnectionLog
-from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.data_log import ConnectionLog, DataLog
 from kquota.audit.sources.requests import REQUESTS, Kept, Requests
 from kquota.core.change.history import QuotaHistory
-from kquota.core.findings.episode import Episode
+from kquota.core.findings.finding import Episode
 from kquota.core.findings.use import Observed
 from kquota.core.quotas.snapshot import QuotaSnapshot
 

@@ -32,7 +32,7 @@ from kquota.audit.ledger.rows import fingerprint
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import usage
-from kquota.core.findings.episode import Episode
+from kquota.core.findings.finding import Episode
 from kquota.documents.audit import episode_document
 from kquota.documents.encoding import to_json_line
 from kquota.errors import InputError

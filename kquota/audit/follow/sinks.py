@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 from kquota.backends.http import NoAnswer, fetch
-from kquota.core.findings.episode import Episode, State
+from kquota.core.findings.finding import Episode, State
 from kquota.core.quotas.quota import humanize
 from kquota.documents.audit import episode_document
 from kquota.documents.derive import utc

@@ -20,8 +20,7 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 
 from kquota.audit.batch import Batch, Tally, answers_in
-from kquota.audit.sources.connections import ConnectionLog
-from kquota.audit.sources.data_log import DataLog
+from kquota.audit.sources.data_log import ConnectionLog, DataLog
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, damage_of, find, is_packed, open_text
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.samples import Samples

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import UNANSWERED, UNKNOWN
-from kquota.audit.sources.connections import OPENING_API
 from kquota.audit.sources.data_log import FORGOTTEN as FORGOTTEN_OFFSET
+from kquota.audit.sources.data_log import OPENING_API
 from kquota.audit.sources.event import MOST_MS, MOST_NUMBER, position_in
 from kquota.audit.sources.joints import API_NAME, COUNT, FALSE, INTS, LIST, OBJECT, Key
 from kquota.audit.sources.names import NOT_EXEMPT, UNSIZED

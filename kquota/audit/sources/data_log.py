@@ -6,6 +6,11 @@ known, batch by batch, as far as the log shows its producers. What a throttled f
 
 Lines are kept as rows of numbers, and topics as codes: in newer requests they go by their ids, in older ones by their
 names, and the answers to METADATA and CREATE_TOPICS show which belong together.
+
+Of connections the log shows a lower bound: it has a line for each request, and names its connection. So it shows a
+connection that sent a request, and none that was refused, or was closed before it asked anything. It shows neither when
+a connection was opened: only that this was before its first request. `kquota.audit.evidence.connections` says what
+follows.
 """
 
 from array import array
@@ -203,3 +208,40 @@ def is_follower(request: Mapping[str, Any]) -> bool:
     state = request.get("replicaState")
     replica: int = request.get("replicaId", -1) if state is None else state["replicaId"]
     return replica >= 0
+
+
+OPENING_API: Final = "api_versions"
+"""What clients ask first, as soon as they are connected (Kafka 0.10 and later)."""
+LOWER_BOUND: Final = "a request log shows only those connections that sent a request"
+
+
+class First(NamedTuple):
+    """The first request of a connection."""
+
+    time_ms: int
+    opens: bool
+    """Whether it is ApiVersions."""
+
+
+@dataclass
+class ConnectionLog:
+    """The connections in some lines of the log of one broker, by ip and by the text that names them."""
+
+    broker: str
+    firsts: dict[str, dict[str, First]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.firsts)
+
+    def add(self, ip: str, connection: str, time_ms: int, *, opens: bool) -> None:
+        """Takes a request; the earliest one of a connection counts, of two at one moment ApiVersions."""
+        firsts = self.firsts.setdefault(ip, {})
+        known = firsts.get(connection)
+        if known is None or (time_ms, not opens) < (known.time_ms, not known.opens):
+            firsts[connection] = First(time_ms, opens)
+
+    def merge(self, other: "ConnectionLog") -> None:
+        """Takes what another part of the same broker's log shows."""
+        for ip, firsts in other.firsts.items():
+            for connection, first in firsts.items():
+                self.add(ip, connection, first.time_ms, opens=first.opens)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kquota.audit.batch import UNKNOWN, Batch, Int64s, Tally, UnreadFile
 from kquota.audit.sources import ReadSettings, hidden, origins, plan_splits, read, usage
-from kquota.audit.sources.connections import LOWER_BOUND
+from kquota.audit.sources.data_log import LOWER_BOUND
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.mutations import batches as topic_batches
 from kquota.audit.sources.samples import Samples

@@ -17,8 +17,7 @@ import numpy as np
 from kquota.audit import sources
 from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
-from kquota.audit.sources.connections import OPENING_API, ConnectionLog
-from kquota.audit.sources.data_log import DATA_APIS, DataLog
+from kquota.audit.sources.data_log import DATA_APIS, OPENING_API, ConnectionLog, DataLog
 from kquota.audit.sources.envelope import COMPLETED, START, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File

@@ -20,8 +20,8 @@ from kquota.backends.kafka.turns import Turns, Written, Wrote
 from kquota.backends.kafka.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
+from kquota.core.quotas.selector import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.quotas.version import Version
 from kquota.errors import KquotaError, Rejected, Unauthorized, Unreachable

@@ -36,8 +36,8 @@ from kquota.core.change.broker import (
 from kquota.core.change.plan import Cluster
 from kquota.core.change.recording import ANCESTORS, LOGGER, Level, Space
 from kquota.core.change.recording import level_of as logger_level
-from kquota.core.enforcement.connection import protected_listener
 from kquota.core.enforcement.generation import BrokerSettings
+from kquota.core.enforcement.sensors import protected_listener
 from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.version import CONNECTION_RATES, Since, Version, format_version
 from kquota.errors import InputError, Rejected

@@ -18,7 +18,7 @@ from kquota.backends.kafka.turns import Turns
 from kquota.backends.kafka.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import Rejected, Unauthorized, Unreachable
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from kquota.backends import wire
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import KEYS_OF_IPS, KEYS_OF_USERS, QuotaKey, Value, canonical, format_number, held
+from kquota.core.quotas.selector import ANY, QuotaFilter
 from kquota.core.quotas.snapshot import Problem, Values
 from kquota.errors import InputError, KquotaError
 

@@ -14,7 +14,7 @@ from kquota.backends.kafka.codes import CODES, NONE, RESOURCE_NOT_FOUND
 from kquota.backends.kafka.quotas import describe_request, is_sendable
 from kquota.backends.kafka.security import KafkaSecurity
 from kquota.backends.kafka.session import Outcome, Session, of_itself
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.errors import InputError, Rejected
 
 

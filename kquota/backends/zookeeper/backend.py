@@ -17,7 +17,7 @@ from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity, EntityType, trusted_entity
-from kquota.core.quotas.filter import ANY, EVERYTHING, QuotaFilter
+from kquota.core.quotas.selector import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 

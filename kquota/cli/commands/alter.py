@@ -15,10 +15,9 @@ from kquota.core.change.broker import Broker
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import Alteration, values_of
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.filter import ANY
-from kquota.core.quotas.filter import Any as AnyName
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.selector import selected
+from kquota.core.quotas.selector import ANY, selected
+from kquota.core.quotas.selector import Any as AnyName
 from kquota.errors import InputError
 
 

@@ -16,9 +16,8 @@ from kquota.cli.streams import note
 from kquota.cli.text import Column, entity_text, first_of, safe
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, show, shown_as
 from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.filter import ANY, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, limit_text
-from kquota.core.quotas.selector import NamePatterns
+from kquota.core.quotas.selector import ANY, NamePatterns, QuotaFilter
 
 if TYPE_CHECKING:
     from kquota.backends import QuotaBackend

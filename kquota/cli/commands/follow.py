@@ -24,7 +24,7 @@ from kquota.cli.text import entity_text, many, moment, rate_text
 from kquota.cli.views import View, shown_as
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import Change
-from kquota.core.findings.episode import Episode, State, Under
+from kquota.core.findings.finding import Episode, State, Under
 from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.audit import episode_document

@@ -17,8 +17,8 @@ from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
-from kquota.core.quotas.filter import QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, differ
+from kquota.core.quotas.selector import QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Pages, name_of
 from kquota.errors import Conflict, InputError, Refused

@@ -15,8 +15,8 @@ from kquota.cli.kafka_configs.options import Options, Refusal
 from kquota.cli.security import ask
 from kquota.core.java import hash_order, string_hash
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import ANY, Match, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.selector import ANY, Match, QuotaFilter
 from kquota.core.quotas.snapshot import Values
 from kquota.errors import InputError, Uncertain
 

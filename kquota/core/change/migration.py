@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.filter import EVERYTHING, QuotaFilter
 from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
+from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.resolve.resolver import encode_user
 from kquota.errors import InputError

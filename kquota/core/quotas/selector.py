@@ -1,15 +1,17 @@
-"""Which entities are meant, by the names of their parts: selectors of a quota file, and shell patterns of a person."""
+"""Which entities are meant: selectors of a quota file, shell patterns of a person, filters of a describe (KIP-546)."""
 
+import enum
 import fnmatch
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
-from kquota.core.quotas.entity import DEFAULT, Default, Entity, EntityType
-from kquota.errors import InputError
+from kquota.core.quotas.entity import DEFAULT, Default, Entity, EntityType, Name
+from kquota.errors import InputError, InvalidRequest
 
 _LONGEST = 1_000
 """Characters of an expression."""
@@ -109,3 +111,57 @@ def _parted(pattern: str) -> tuple[EntityType | None, str]:
         if pattern.startswith(f"{kind.value}="):
             return kind, pattern.removeprefix(f"{kind.value}=")
     return None, pattern
+
+
+class Any(enum.Enum):
+    """Matches every name of a type, the default included."""
+
+    ANY = "any"
+
+
+ANY: Final = Any.ANY
+Match: TypeAlias = Name | Literal[Any.ANY]
+
+
+@dataclass(frozen=True)
+class QuotaFilter:
+    """Components per entity type; strict leaves out entities that have other types as well.
+
+    Without components, a filter that is not strict matches everything and a strict one nothing. Raises InvalidRequest
+    for an ip together with a user or client-id, InputError for an empty name.
+    """
+
+    components: Mapping[EntityType, Match] = field(default_factory=dict)
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if EntityType.IP in self.components and len(self.components) > 1:
+            raise InvalidRequest("INVALID_REQUEST: a filter on ip cannot be combined with user or client-id")
+        for entity_type, match in self.components.items():
+            if match == "":
+                raise InputError(f"empty {entity_type.value} in a filter matches nothing")
+        ordered = {kind: self.components[kind] for kind in EntityType if kind in self.components}
+        object.__setattr__(self, "components", MappingProxyType(ordered))
+
+    def matches(self, entity: Entity) -> bool:
+        """Whether the entity is asked for."""
+        if not self.components:
+            return not self.strict
+        if self.strict and entity.types != self.components.keys():
+            return False
+        for entity_type, match in self.components.items():
+            name = entity.name_of(entity_type)
+            if name is None or (match is not ANY and name != match):
+                return False
+        return True
+
+    @property
+    def exact(self) -> Entity | None:
+        """The one entity that a strict filter without ANY can match, else None."""
+        if not self.strict or not self.components or ANY in self.components.values():
+            return None
+        names = {kind: match for kind, match in self.components.items() if match is DEFAULT or isinstance(match, str)}
+        return Entity.of(names)
+
+
+EVERYTHING: Final = QuotaFilter()

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota.core.enforcement import UNLIMITED_IP, Acceptors, ConnectionManager, Kernel, QuotaWindows, kernel
-from kquota.core.enforcement.connection import Connection, ConnectionSensor
 from kquota.core.enforcement.counter import START, SUM
+from kquota.core.enforcement.sensors import Connection, ConnectionSensor
 from tests.core.enforcement import strategies as given_
 from tests.support.compiled import modes
 from tests.support.enforcement import Arrival, accept
