@@ -125,8 +125,11 @@ def recommendations(
         if quota.verdict is Verdict.THROTTLED and _is_left_out(quota, wanted, looked_at)
     )
     answer = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
-    proposed = QuotaHistory.of(_of_keys(answer.proposed(settings.quotas.latest), wanted.keys))
-    checked = run(replace(settings, quotas=proposed))
+    proposed = {
+        entity: {key: value for key, value in values.items() if key in wanted.keys}
+        for entity, values in answer.proposed(settings.quotas.latest).items()
+    }
+    checked = run(replace(settings, quotas=QuotaHistory.of(QuotaSnapshot(proposed))))
     # The demand is not known in full of whom a quota held back for a time.
     held_back = {name for name, by_broker in usages.items() if any(usage.estimate.held for usage in by_broker)}
     return replace(answer, quotas=_predicted(answer, checked, held_back)), measured
@@ -139,12 +142,6 @@ def _is_left_out(quota: QuotaVerdict, wanted: Wanted, looked_at: Collection[tupl
     default = wanted.scope.default
     is_other = quota.key not in wanted.keys or quota.entity.types != default.types
     return is_other or bool(wanted.only and quota.entity != default)
-
-
-def _of_keys(quotas: QuotaSnapshot, keys: Sequence[QuotaKey]) -> QuotaSnapshot:
-    return QuotaSnapshot(
-        {entity: {key: value for key, value in values.items() if key in keys} for entity, values in quotas.items()}
-    )
 
 
 def _rows(table: Any) -> dict[CounterName, dict[str, Any]]:

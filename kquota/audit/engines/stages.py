@@ -140,7 +140,8 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
                 yield parcel
     if topics:
         charger, tally = Charger(settings), Tally()
-        for batch in batches_of(topics, settings):
+        logs = [log for _, log in sorted(topics, key=lambda topic: topic[0])]
+        for batch in batches(logs, settings.read.num_partitions):
             tally.saw(batch.time_ms, 0)  # a topic is no request of its own
             charger.charge(batch)
         ledgers += charger.take((0, 0))
@@ -165,15 +166,6 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
         window = Window.of(settings.windows, settings.generation)
         opened = [judge_connections(connections, quotas, window) for quotas in settings.variants]
         yield Found([table for table, _ in opened], [governing for _, governing in opened])
-
-
-def batches_of(topics: Sequence[tuple[tuple[int, int], TopicLog]], settings: AuditSettings) -> Iterator[Batch]:
-    """What controllers charged for topics, from all that their logs hold of them."""
-    logs: dict[str, list[TopicLog]] = {}
-    for _, log in sorted(topics, key=lambda topic: topic[0]):
-        logs.setdefault(log.broker, []).append(log)
-    for _, of_broker in sorted(logs.items()):
-        yield from batches(of_broker, settings.read.num_partitions)
 
 
 def _sizes(data: Sequence[DataLog], settings: AuditSettings) -> list[Ledger]:

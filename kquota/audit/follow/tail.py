@@ -7,7 +7,6 @@ whole, once they stopped growing. A topic of usage records is followed in the sa
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
 from kquota.audit.sources.envelope import Pieces
-from kquota.audit.sources.files import MAGIC, File, UnreadableFile, brokers_of, find, open_text
+from kquota.audit.sources.files import MAGIC, File, UnreadableFile, brokers_of, find, is_remote, open_text
 from kquota.errors import InputError, KquotaError
 
 HEAD_BYTES: Final = 1024
 """So many of the first bytes of a file tell it from others."""
 _TAIL_BYTES: Final = 256
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _BLOCK_BYTES: Final = 1 << 20
 _WHOLE: Final = (".parquet", ".orc", ".csv", ".csv.gz")
 
@@ -131,7 +129,7 @@ class Tail:
         present: dict[tuple[int, int], File] = {}
         known = {followed.identity for followed in self.files}
         for path in self.paths:
-            if _URI.match(path):
+            if is_remote(path):
                 raise InputError(f"{path}: kquota follow reads files of this machine, by their paths")
             if not os.path.exists(path):
                 self.missing += [path] if path not in self.missing and path not in self._seen else []

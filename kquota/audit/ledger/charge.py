@@ -362,7 +362,10 @@ class Charger:
         columns["code"] = np.concatenate([local[piece.charge_of][piece.columns["code"]] for piece in pieces])
         for name in COLUMNS[1:]:
             if any(name in piece.columns for piece in pieces):
-                columns[name] = np.concatenate([_column(piece, name) for piece in pieces])
+                parts = ((piece.columns.get(name), len(piece.columns["code"])) for piece in pieces)
+                columns[name] = np.concatenate(
+                    [np.full(rows, _ABSENT[name]) if part is None else part for part, rows in parts]
+                )
         yield Ledger(ordinal, self._table(used, {name: column[used] for name, column in totals.items()}), **columns)
         if sum(len(period.charged) for periods in self._periods for period in periods) > KEPT_CLIENTS:
             self._forget()
@@ -394,8 +397,3 @@ def _arrow(column: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(column, np.ndarray):
         return pa.array(column).cast(kind)
     return pa.DictionaryArray.from_arrays(column.codes, pa.array(column.values, pa.string()))
-
-
-def _column(piece: _Piece, name: str) -> Any:
-    column = piece.columns.get(name)
-    return np.full(len(piece.columns["code"]), _ABSENT[name]) if column is None else column

@@ -63,17 +63,16 @@ def read_events(
     """
     tally = Tally()
     batches: list[Batch] = []
-    topics: dict[str, list[TopicLog]] = {}
+    topics: list[TopicLog] = []
     for split in plan_splits(paths, "auto", left_out):
         for batch in read(split, settings, tally):
             if isinstance(batch, Samples):
                 raise InputError(f"{split.path}: holds samples, not requests: there is nothing in it to replay")
             if isinstance(batch, TopicLog):
-                topics.setdefault(batch.broker, []).append(batch)
+                topics.append(batch)
             elif isinstance(batch, Batch) and len(batch):
                 batches.append(batch)
-    for _, logs in sorted(topics.items()):
-        batches += topic_batches(logs, settings.num_partitions)
+    batches += topic_batches(topics, settings.num_partitions)
     if not batches:
         raise InputError(f"{', '.join(paths)}: no usage event can be read ({tally.rejected} rejected)")
     names: dict[_Name, int] = {}

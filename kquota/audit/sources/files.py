@@ -86,7 +86,7 @@ def find(path: str) -> list[File]:
     """
     if path.startswith("file:/"):
         path = unquote(urlsplit(path).path)
-    files = _find_remote(_parse(path)) if _is_remote(path) else _find_local(Path(path))
+    files = _find_remote(_parse(path)) if is_remote(path) else _find_local(Path(path))
     # The topics may lie beside the logs that are meant, and their segments end in .log, too.
     topics = {_plain(file.path).parent for file in files if name_of(file.path) == "meta.properties"}
     files = [file for file in files if topics.isdisjoint(_plain(file.path).parents)]
@@ -133,7 +133,7 @@ def brokers_of(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _plain(path: str) -> PurePath:
-    if not _is_remote(path):
+    if not is_remote(path):
         return PurePath(path)
     uri = urlsplit(path)
     return PurePath("/", uri.netloc, unquote(uri.path).lstrip("/"))
@@ -141,7 +141,7 @@ def _plain(path: str) -> PurePath:
 
 def open_binary(path: str) -> IO[bytes]:
     """The bytes of a file, seekable. Raises UnreadableFile."""
-    if _is_remote(path):
+    if is_remote(path):
         return io.BufferedReader(open_for_arrow(path), _REMOTE_BYTES)
     try:
         return open(path, "rb")
@@ -168,7 +168,7 @@ def open_text(path: str) -> IO[bytes]:
 
 def open_for_arrow(path: str) -> Any:
     """What Arrow's readers take: a path of this machine as it is, else an open file. Raises UnreadableFile."""
-    if not _is_remote(path):
+    if not is_remote(path):
         return path
     uri = _parse(path)
     try:
@@ -178,7 +178,8 @@ def open_for_arrow(path: str) -> Any:
         raise UnreadableFile(f"{path}: {first_line(error)}") from None
 
 
-def _is_remote(path: str) -> bool:
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI."""
     return _URI.match(path) is not None
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from kquota.audit.batch import UNKNOWN, Batch, Column
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.java import hash_order, string_hash, uuid_hash
+from kquota.core.tabular import grouped
 
 STRICT_SINCE: Final = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
 """The APIs that are charged, and the version from which a topic is rejected where older ones delay the client."""
@@ -280,12 +281,13 @@ def in_order(charged: Iterable[Mutation]) -> list[Mutation]:
 
 
 def batches(logs: Sequence[TopicLog], default_partitions: int) -> Iterator[Batch]:
-    """What one controller charged, as `mutations`: requests of known size, and the others."""
-    requests = mutations(logs, default_partitions)
-    charged = [(time_ms, request, charge) for time_ms, request, charges in requests for charge in charges]
-    for known in (True, False):
-        if rows := [row for row in charged if (row[2].partitions != UNKNOWN) is known]:
-            yield _batch(rows, logs[0].broker, complete=known)
+    """What each controller charged, as `mutations`: requests of known size, and the others."""
+    for broker, own in sorted(grouped(logs, lambda log: log.broker).items()):
+        requests = mutations(own, default_partitions)
+        charged = [(time_ms, request, charge) for time_ms, request, charges in requests for charge in charges]
+        for known in (True, False):
+            if rows := [row for row in charged if (row[2].partitions != UNKNOWN) is known]:
+                yield _batch(rows, broker, complete=known)
 
 
 def _batch(rows: list[tuple[float, TopicRequest, Charge]], broker: str, *, complete: bool) -> Batch:

@@ -82,14 +82,10 @@ _MAX_INT = 2**31
 
 def splits(file: File) -> list[Split]:
     """Row groups of Parquet; stripes of ORC; pieces of JSON lines; a CSV file whole. Raises InputError for another."""
-    match _format(file.name):
-        case "parquet":
-            return _parquet_splits(file)
-        case "orc":
-            return _orc_splits(file)
-        case "csv":
-            return line_splits(DIALECT, file, 80, whole=True)
-    return line_splits(DIALECT, file, 150)
+    form = _format(file.name)
+    if form in _ARROW:
+        return _arrow_splits(file, form)
+    return line_splits(DIALECT, file, 80, whole=True) if form == "csv" else line_splits(DIALECT, file, 150)
 
 
 def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Batch]:
@@ -155,45 +151,29 @@ def _format(name: str) -> str:
     return "jsonl"
 
 
-def _parquet_splits(file: File) -> list[Split]:
-    import pyarrow.parquet as pq
+_ARROW = {"parquet": "a Parquet", "orc": "an ORC"}
+"""What Arrow opens."""
 
+
+def _arrow_splits(file: File, form: str) -> list[Split]:
+    """A split for each row group, or stripe. Raises InputError, also for a column of lists, structs or maps."""
     try:
-        with pq.ParquetFile(open_for_arrow(file.path)) as opened:
-            metadata, schema = opened.metadata, opened.schema_arrow
+        if form == "parquet":
+            with _open_parquet(file.path) as opened:
+                schema, metadata = opened.schema_arrow, opened.metadata
+            rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        else:
+            opened = _open_orc(file.path)
+            schema, rows = opened.schema, [opened.nrows // max(opened.nstripes, 1)] * opened.nstripes
     except (pa.ArrowException, OSError) as error:
-        raise _not_a(file, "Parquet", error) from None
+        if isinstance(error, OSError) and error.errno:
+            raise UnreadableFile(f"{file}: {os.strerror(error.errno)}") from None
+        raise InputError(f"{file}: not {_ARROW[form]} file: {first_line(error)}") from None
     require_columns(file, schema.names)
-    _require_texts(file, schema)
-    return [
-        Split(DIALECT, file.path, group, group + 1, metadata.row_group(group).num_rows)
-        for group in range(metadata.num_row_groups)
-    ]
-
-
-def _orc_splits(file: File) -> list[Split]:
-    try:
-        opened = _open_orc(file.path)
-    except (pa.ArrowException, OSError) as error:
-        raise _not_a(file, "ORC", error) from None
-    require_columns(file, opened.schema.names)
-    _require_texts(file, opened.schema)
-    stripes = opened.nstripes
-    return [Split(DIALECT, file.path, stripe, stripe + 1, opened.nrows // stripes) for stripe in range(stripes)]
-
-
-def _not_a(file: File, what: str, error: Exception) -> InputError:
-    """The error for a file that Arrow does not open."""
-    if isinstance(error, OSError) and error.errno:
-        return UnreadableFile(f"{file}: {os.strerror(error.errno)}")
-    return InputError(f"{file}: not {'an' if what == 'ORC' else 'a'} {what} file: {first_line(error)}")
-
-
-def _require_texts(file: File, schema: pa.Schema) -> None:
-    """Raises InputError when a column of texts or flags is one of lists, structs or maps."""
     for name in (*TEXTS, *FLAGS):
         if name in schema.names and pa.types.is_nested(schema.field(name).type):
             raise _not_text(str(file), name, schema.field(name).type)
+    return [Split(DIALECT, file.path, place, place + 1, count) for place, count in enumerate(rows)]
 
 
 def _not_text(source: str, name: str, its_type: pa.DataType) -> InputError:
@@ -211,17 +191,19 @@ def require_columns(file: File | str, names: Sequence[str]) -> None:
         )
 
 
-def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
+def _open_parquet(path: str, **options: Any) -> Any:
     import pyarrow.parquet as pq
 
-    # Dictionary pages arrive as dictionaries: strings are decoded once per distinct value, not once per row.
-    source = open_for_arrow(split.path)
-    with pq.ParquetFile(source) as file:
+    return pq.ParquetFile(open_for_arrow(path), **options)
+
+
+def _read_parquet(split: Split) -> Iterator[pa.RecordBatch]:
+    with _open_parquet(split.path) as file:
         names = set(file.schema_arrow.names)
     texts = [name for name in TEXTS if name in names]
     present = texts + [name for name in (*NUMBERS, *FLAGS) if name in names]
-    source = open_for_arrow(split.path)
-    with pq.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True) as file:
+    # Dictionary pages arrive as dictionaries: strings are decoded once per distinct value, not once per row.
+    with _open_parquet(split.path, read_dictionary=texts, page_checksum_verification=True) as file:
         yield from file.iter_batches(
             BATCH_ROWS, row_groups=list(range(split.start, split.end)), columns=present, use_threads=False
         )
