@@ -227,10 +227,8 @@ class _Side:
         return standing if prediction is None else replace(standing, delivered=prediction.delivered_per_s)
 
 
-@lru_cache(maxsize=100_000)
-def _entity(text: str) -> Entity:
-    """Most counters have the entity of many others."""
-    return Entity.parse(text)
+_entity = lru_cache(maxsize=100_000)(Entity.parse)
+"""Most counters have the entity of many others."""
 
 
 def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:

@@ -240,7 +240,8 @@ class _Predicting:
             return _of_mutations(self._rows.read(counter), judged, recorded, self._settings)
         if key not in (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE):
             return _unknown(judged, recorded, _NOT_MODELLED)
-        if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= _least_limit(judged):
+        least = min((limit for _, limit in judged.limits if limit is not None), default=0.0)
+        if not known and not recorded.held_back and judged.peak_rate * MOST_TIME <= least:
             calm = as_recorded(*self._traffic_of(counter), CALM, recorded)
             peak = Interval(judged.peak_rate, None, MOST_TIME * judged.peak_rate)
             verdict, reason = judged.verdict.value, judged.reason
@@ -336,11 +337,6 @@ def _without_model(verdict: Verdict, recorded: RecordedUnder, reason: str) -> Pr
         reason=reason if verdict is Verdict.UNDETERMINED else None,
         recorded_under=recorded,
     )
-
-
-def _least_limit(judged: Judged) -> float:
-    """The lowest limit that the counter ever had."""
-    return min((limit for _, limit in judged.limits if limit is not None), default=0.0)
 
 
 _AGAIN_MS: Final = 250

@@ -360,10 +360,8 @@ _WIDTHS_MS: Final = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000,
 
 def bucket_ms_of(duration_ms: int) -> int:
     """A width of buckets, a round number, with which a series has at most MOST_BUCKETS."""
-    for width in _WIDTHS_MS:
-        if duration_ms <= width * MOST_BUCKETS:
-            return width
-    return -(-duration_ms // (MOST_BUCKETS * 600_000)) * 600_000
+    beyond = -(-duration_ms // (MOST_BUCKETS * 600_000)) * 600_000
+    return next((width for width in _WIDTHS_MS if duration_ms <= width * MOST_BUCKETS), beyond)
 
 
 def limits_by_bucket(limits: Sequence[tuple[int, Value | None]], bucket_ms: int, buckets: int) -> list[float | None]:
