@@ -92,7 +92,7 @@ GERMAN = "user;key;value;unit\na;producer_byte_rate;"
         (f'{LONG}"a,,,producer_byte_rate,1,', "2: not a table of a spreadsheet"),
         (f"{GERMAN}2.500;MB/s", "2, column 3 (value): producer_byte_rate: in 2.500 a point may stand before"),
         (f"{GERMAN}1.5,2;MB/s", "2, column 3 (value): producer_byte_rate: unknown unit ',2 MB/s' in '1.5,2 MB/s'"),
-        ("tenant,user,client-id,producer_byte_rate\nx,,,5MB", "2, column 2 (user): INVALID_REQUEST: an entity needs"),
+        ("tenant,user,client-id,producer_byte_rate\nx,,,5MB", "2, column 2 (user): a row that names no client"),
         # A client with two rows.
         (
             "user,producer_byte_rate\na,5MB\nb,5MB\na,6MB",
@@ -109,6 +109,18 @@ def test_a_mistake_is_named_with_line_and_column(table: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
         csv.read("t", f"{table}\n", ["tenant"])
     assert raised.value.message.startswith(f"t, line {said}")
+
+
+def test_a_mistake_of_many_rows_is_named_once_with_their_lines() -> None:
+    """A department writes `10 mb/s` in a hundred rows, and rows of totals among them."""
+    rows = "".join(f"team{n};{n} mb/s\n" for n in range(1, 30)) + ";n/a\nteam9;-\n;\n;7 MB\n"
+    with pytest.raises(InputError) as refused:
+        read("t", "As agreed;\n\nuser;producer_byte_rate\n" + rows + "a;10 MB / s\n")
+    assert str(refused.value).endswith("unknown unit 'mb/s' in '1 mb/s'; also in line 5, 6, 7 and 25 more")
+    assert [other.partition("): ")[2] for other in refused.value.others] == [
+        "a row that names no client; also in line 36 (fill it in, or delete a row of totals)",
+        "producer_byte_rate: '-' is not a number (a positive number of bytes/s; an empty cell sets no value)",
+    ]
 
 
 def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:

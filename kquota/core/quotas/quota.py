@@ -159,7 +159,7 @@ def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
     if not unit:
         return 1
     if key.unit == "bytes/s":
-        match = re.fullmatch(r"(?P<prefix>[kKMGT]?|[KMGT]i)B(?:/s|ps)?", unit)
+        match = re.fullmatch(r"(?P<prefix>[kKMGT]?|[KMGT]i)B(?: ?/ ?s|ps)?", unit)
         if match:
             prefix = match["prefix"]
             return _BYTE_UNITS["k" if prefix == "K" else prefix]

@@ -33,6 +33,10 @@ _SPOILT = re.compile(r"#(?:REF!|N/A|NAME\?|VALUE!|NUM!|NULL!|DIV/0!)|\d(?:[.,]\d
 _UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
 """A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
 _SHORT = re.compile(r"(produce|consume)r?(?:_rate)?\Z")
+_NUMBER = re.compile(r"(?<=[ '])\d[\d.,]*")
+_LINE = re.compile(r"(?<=, line )\d+")
+_FEW: Final = 3
+"""Lines with the same mistake that are named."""
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
@@ -106,7 +110,7 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
             if columns:
                 entity = _add(quotas, columns, cells, where, units, mistakes, first, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
-            else:
+            elif len([*filter(str.strip, cells)]) > 1:  # else a title
                 columns = _columns(cells, where, ignored, mistakes)
                 matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=False)}
                 units = {
@@ -114,15 +118,27 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
                 }
         except InputError as error:
             mistakes.append(error)
-        if not columns:
+        if mistakes and not columns:
             break
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
-    if len(mistakes) > MOST:
-        mistakes[MOST:] = [InputError(f"{name}: and {len(mistakes) - MOST} more mistakes")]
-    if mistakes:
-        raise together(mistakes)
+    kinds = [*_kinds(mistakes)]
+    if len(kinds) > MOST:
+        kinds[MOST:] = [InputError(f"{name}: and {len(kinds) - MOST} more mistakes")]
+    if kinds:
+        raise together(kinds)
     return quotas, first
+
+
+def _kinds(mistakes: Iterable[InputError]) -> Iterator[InputError]:
+    """The first mistake of each kind, with the lines of the others: a column often has the same one in every row."""
+    alike: dict[str, list[InputError]] = {}
+    for mistake in mistakes:
+        alike.setdefault(_NUMBER.sub("", mistake.message), []).append(mistake)
+    for first, *others in alike.values():
+        lines = [place for other in others for place in _LINE.findall(other.message)[:1]]
+        few = ", ".join(lines[:_FEW]) + (f" and {len(lines) - _FEW} more" if len(lines) > _FEW else "")
+        yield InputError(first.message + (f"; also in line {few}" if lines else ""), hint=first.hint)
 
 
 def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -200,7 +216,10 @@ def _add(
         return placed(f"{where}, column {number + 1} ({columns[number]})")
 
     with within(min(filter(columns.__contains__, _NAMES), key=lambda kind: not row.get(kind), default="")):
-        entity = Entity(*(_name(row.get(kind, "")) for kind in _NAMES))
+        names = [_name(row.get(kind, "")) for kind in _NAMES]
+        if not any(names):
+            raise InputError("a row that names no client", hint="fill it in, or delete a row of totals")
+        entity = Entity(*names)
     held = quotas.setdefault(entity, {})
     if "key" in columns:
         with within("key"):
@@ -251,4 +270,5 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
     try:
         return parse_value(key, text + behind)
     except InputError as error:  # which quotes the number as it is read
-        raise InputError(error.message.replace(text, cell), hint=error.hint) from None
+        hint = error.hint if re.search(r"\d", text) else f"{error.hint}; an empty cell sets no value"
+        raise InputError(error.message.replace(text, cell), hint=hint) from None
