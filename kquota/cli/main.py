@@ -81,19 +81,29 @@ _PERHAPS = {
     "diff": "compare",
     "doctor": "status",
     "history": "log leases",
-    "lint": "validate",
+    "lint": "validate check",
+    "export": "backup dump",
+    "follow": "tail",
     "exporter": "monitor",
     "help": "completion",
 }
 _TRIED_OPTIONS = {
     "--add-config": "--set --add --config --quota",
     "--delete-config": "--unset --delete --remove",
-    "--for": "--until",
+    "--for": "--until --ttl",
+    "--file": "-f",
+    "--yes": "-y --auto-approve",
+    "-n": "--last --limit",
+    "-o": "--out --format",
     "--only": "--user --client --client-id --match",
     "--duration": "--for",
     "--bootstrap-server": "-b",
     "--exit-code": "--detailed-exitcode",
 }
+
+
+_A_FILE = ("-f", "--file", "--filename", "--log", "--plan")
+"""Options before what is an argument here."""
 
 
 def _by_word(tried: Mapping[str, str]) -> dict[str, str]:
@@ -265,11 +275,21 @@ def _advised(error: click.UsageError) -> click.UsageError:
     if isinstance(error, click.NoSuchOption):
         advice = _instead_of(error.option_name, options, ctx)
         return click.UsageError(f"No such option {error.option_name!r}{advice}", ctx)
-    if isinstance(error, click.BadParameter) and error.param and "-o" in error.param.opts and "--out" in options:
-        return click.UsageError(f"{error.format_message()} --out FILE writes a file.", ctx)
-    if error.message.startswith("Got unexpected extra argument") and "--user" in options:
-        quotas = "; quotas are one list: --add-config KEY=VALUE,KEY=VALUE" if "--add-config" in options else ""
-        advice = f". Entities are options: --user NAME, --client NAME or --ip ADDRESS{quotas}"
+    if isinstance(error, click.BadParameter) and error.param and "-o" in error.param.opts:
+        if "--report" in options:
+            advice = " --report FILE.html writes a page."
+        elif "--out" in options:
+            advice = " --out FILE writes a file."
+        return click.UsageError(f"{error.format_message()}{advice}", ctx)
+    if extra := re.match(r"Got unexpected extra arguments? \(([^ )]+)", error.message):
+        is_file = re.search(r"\.(?:ya?ml|json|csv|log)$", extra[1]) is not None
+        if is_file and {"--out", "--quotas"} & {*options}:
+            advice = ". --out FILE writes a file" if "--out" in options else ". --quotas FILE reads a file"
+        elif "--client" in options:
+            quotas = "; quotas are one list: --add-config KEY=VALUE,KEY=VALUE" if "--add-config" in options else ""
+            advice = f". Entities are options: --user NAME, --client NAME or --ip ADDRESS{quotas}"
+        elif f"--{extra[1]}" in options:
+            advice = f". Did you mean '--{extra[1]}'?"
     return click.UsageError(f"{error.message}{advice}", ctx) if advice else error
 
 
@@ -281,6 +301,9 @@ def _instead_of(option: str, options: Sequence[str], ctx: click.Context) -> str:
 
     if (meant := _MEANT.get(option)) in options:
         return f". Did you mean {meant!r}?"
+    for argument in ctx.command.params if option in _A_FILE else ():
+        if isinstance(argument, click.Argument):
+            return f". {argument.make_metavar(ctx).strip('[]…')} stands without an option."
     key = option.lstrip("-").replace("-", "_")
     if key in map(str, QuotaKey) and "--add-config" in options:
         return f". Did you mean: --add-config {key}=VALUE"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -138,8 +140,9 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000
 
 
 def _length(text: str, unit: str, such_as: str) -> int:
-    parts = re.findall(rf"(\d{{1,9}})({unit})", text)
-    if not parts or "".join(map("".join, parts)) != text:
+    short = re.sub(r"(?<=\d) ?(d|h|m|s)(?:ay|our|inute|econd)s? ?", r"\1", text)
+    parts = re.findall(rf"(\d{{1,9}})({unit})", short)
+    if not parts or "".join(map("".join, parts)) != short:
         raise click.BadParameter(f"{text!r} is not a length of time, such as {such_as}")
     return sum(int(number) * _UNITS[unit] for number, unit in parts)
 
@@ -152,3 +155,37 @@ def duration(text: str) -> int:
 def fine_duration(text: str) -> int:
     """The same, also such as 500ms."""
     return _length(text, "min|ms|[dhms]", "500ms, 90s or 2m")
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds; or a length of time, as elsewhere."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        with suppress(click.BadParameter):
+            value = fine_duration(str(value)) / 1000
+        return super().convert(value, param, ctx)
+
+
+def instant(text: str, zone: tzinfo = UTC) -> float:
+    """The epoch ms of a time such as 2026-01-31T12:00, 12:00 of the last day, yesterday 12:00, or 2h for so long ago.
+
+    Raises click.BadParameter.
+    """
+    from kquota.reconcile import now
+
+    today = datetime.fromtimestamp(now() / 1000, zone)
+    of_a_day = re.fullmatch(r"(today|yesterday|) ?(\d\d:\d\d.*|)", text) if text else None
+    try:
+        if of_a_day is None:
+            moment = datetime.fromisoformat(text)
+        else:
+            day = today - timedelta(days=of_a_day[1] == "yesterday")
+            moment = datetime.fromisoformat(f"{day:%Y-%m-%dT}{of_a_day[2] or '00:00'}")
+    except ValueError:
+        with suppress(click.BadParameter):
+            return now() - duration(text.removesuffix(" ago"))
+        such_as = "a time such as 2026-01-31T12:00, 12:00 or yesterday 12:00, or a length of time such as 1h"
+        raise click.BadParameter(f"{text!r} is not {such_as}") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+    # A clock alone is the last time that clocks showed it.
+    return (moment - timedelta(days=of_a_day is not None and not of_a_day[1] and moment > today)).timestamp() * 1000

@@ -19,7 +19,7 @@ from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, session
 from kquota.cli.contexts import Given, requiring_reason
 from kquota.cli.leases import cluster_words
-from kquota.cli.options import by, choice, flag, group, lasting, option, path, value, values
+from kquota.cli.options import Seconds, by, choice, flag, group, lasting, option, path, value, values
 from kquota.cli.views import shown_as
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.selector import ANY, Match, NamePatterns, QuotaFilter
@@ -294,7 +294,7 @@ _CLUSTER: Final = {
         "SECONDS",
         "How long to wait for the connection, and then for each answer. Where it is given, also for a cluster "
         "that is not up yet.",
-        type=click.FloatRange(min=0.1),
+        type=Seconds(min=0.1),
         default=10.0,
     ),
 }

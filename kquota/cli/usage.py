@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,14 +13,13 @@ import click
 from kquota.audit.run import LAST_MS, Engine, Prometheus, Usage, settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import params, session
-from kquota.cli.options import argument, choice, count, duration, flag, group, lasting, path, value
+from kquota.cli.options import argument, choice, count, flag, group, instant, lasting, path, value
 from kquota.cli.streams import note
 from kquota.cli.text import many
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
-from kquota.reconcile import now
 from kquota.state import state_folder
 
 if TYPE_CHECKING:
@@ -97,8 +93,8 @@ class Asked:
     log_timezone: str = value("ZONE", "The time zone of a log's times.", default="UTC")
     since: str | None = value(
         "TIME",
-        "Only what was recorded from then on: 2026-01-31T12:00, or 12:00 of the last day, both in --log-timezone, or so"
-        " long before now, as 1h.",
+        "Only what was recorded from then on: 2026-01-31T12:00, 12:00 of the last day, or yesterday 12:00, all in"
+        " --log-timezone; or so long before now, as 1h.",
     )
     until: str | None = value("TIME", "Only what was recorded before then.")
     facts: BrokerFacts = params.FACTS
@@ -185,21 +181,7 @@ class Asked:
 
     def _epoch_ms(self, text: str | None, without: float) -> float:
         """The time that an option names, or the time without one. Raises click.BadParameter."""
-        if text is None:
-            return without
-        zone = ZoneInfo(self.log_timezone)
-        today = datetime.fromtimestamp(now() / 1000, zone)
-        is_clock = re.match(r"\d\d:\d\d", text) is not None
-        try:
-            moment = datetime.fromisoformat(f"{today:%Y-%m-%dT}{text}" if is_clock else text)
-        except ValueError:
-            with suppress(click.BadParameter):
-                return now() - duration(text)
-            such_as = "a time such as 2026-01-31T12:00 or 12:00, or a length of time such as 1h"
-            raise click.BadParameter(f"{text!r} is not {such_as}") from None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-        # The last time that clocks showed it.
-        return (moment - timedelta(days=is_clock and moment > today)).timestamp() * 1000
+        return without if text is None else instant(text, ZoneInfo(self.log_timezone))
 
     def _check_input(self) -> None:
         """Raises click.UsageError unless one thing is named to be audited."""

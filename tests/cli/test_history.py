@@ -51,7 +51,8 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     file = next((tmp_path / ".state" / "kquota" / "journal").glob("*-1.json"))
     file.write_text(json.dumps(json.loads(file.read_text()) | {"started": 1_700_000_000_000}))
     assert [row.split()[0] for row in rows(kquota)] == ["2", "1"]
-    assert [row.split()[0] for row in rows(kquota, "--since", "1h")] == ["2"]
+    for since in ("1h", "2 hours ago", "yesterday", "yesterday 23:00", "2024-01-31T12:00"):
+        assert [row.split()[0] for row in rows(kquota, "--since", since)] == ["2"], since
     assert [row.split()[0] for row in rows(kquota, "--user", "zed")] == ["1"]
     assert (
         json.loads(kquota("history", "--user", "zed", "-o", "json").out)["entries"][0]["started"] == 1_700_000_000_000

@@ -11,7 +11,7 @@ from kquota.cli import grammar, params, session
 from kquota.cli.contexts import ADDRESSES, Given
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import shown
-from kquota.cli.options import argument, flag, lasting
+from kquota.cli.options import argument, flag, instant, lasting, value
 from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
@@ -33,7 +33,9 @@ _WIDE = 120
 def command(
     *,
     id: str | None = argument(required=False, shell_complete=params.completed_by("journal_ids")),
-    since: int | None = lasting("Only what began in this time until now, as 1h."),
+    since: float | None = value(
+        "TIME", "Only what began from then on: 2026-01-31T12:00 (UTC), yesterday 12:00, or 1h ago, as 1h.", type=instant
+    ),
     count: int | None = number_of("Only the newest N.", "-n"),
     about: params.Selection = params.ENTITIES,
     prune: int | None = lasting(
@@ -82,7 +84,7 @@ def command(
     entries = tuple(
         entry
         for entry in entries
-        if (since is None or entry.started >= time - since) and (not about or _is_about(entry, about))
+        if (since is None or entry.started >= since) and (not about or _is_about(entry, about))
     )
     entries = entries if count is None else entries[-count:]
     if leases:
