@@ -18,8 +18,8 @@ from kquota.backends import QuotaBackend, describe_entities
 from kquota.core.change.plan import ApplyReport, Change, Plan, still_due
 from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import differ
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import QuotaKey, differ, limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.tabular import grouped
 from kquota.documents.journal import Command, Entry, Journal, Kept
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
@@ -156,11 +156,19 @@ def rehearsed(
     plan: Plan, backend: QuotaBackend, undoing: bool
 ) -> tuple[Plan, tuple[Entity, ...], dict[Entity, KquotaError]]:
     """What `apply` would write, what is there already, and what an undo has to leave out. Raises as `apply` does."""
-    due, conflicts = still_due(plan, _shown(backend, plan.changes))
+    current = _shown(backend, plan.changes)
+    due, conflicts = still_due(plan, current)
     if conflicts:
-        named = ", ".join(map(str, conflicts[:3]))
-        named += f" and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
-        raise Conflict(f"changed by somebody else in the meantime: {named}", hint="look at them and plan anew")
+        first = next(change for change in plan.changes if change.entity in conflicts)
+        values = current.get(first.entity, {})
+        is_now = [
+            f"{key} is {_said(key, values)} and not {_said(key, first.before)}" for key in first.unexpected_in(values)
+        ]
+        more = f"; and so were {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+        raise Conflict(
+            f"{first.entity} was changed since the plan was made: {', '.join(is_now)}{more}; nothing is written",
+            hint="plan anew; 'kquota history' knows whether kquota changed it",
+        )
     pending = {change.entity for change in due.changes}
     already = tuple(change.entity for change in plan.changes if change.entity not in pending)
     due, unwritable = _writable(due) if undoing else (due, {})
@@ -170,6 +178,10 @@ def rehearsed(
     elif unwritable:
         raise next(iter(unwritable.values()))
     return due, already, unwritable
+
+
+def _said(key: QuotaKey, values: Values) -> str:
+    return limit_text(key, values[key]) if key in values else "not set"
 
 
 def _validated(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:

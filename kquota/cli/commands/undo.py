@@ -17,7 +17,7 @@ from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
-from kquota.core.quotas.quota import QuotaKey, differ
+from kquota.core.quotas.quota import differ
 from kquota.core.quotas.selector import QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Pages, name_of
@@ -173,11 +173,8 @@ def _check_values(entry: Entry, back: Plan, pages: Pages, current: QuotaSnapshot
     _, conflicts = still_due(back, current)
     for change in back.changes:
         values = current.get(change.entity, {})
-        keys = change.keys if change.relative else QuotaKey
-        for key in keys if change.entity in conflicts else ():
+        for key in change.unexpected_in(values) if change.entity in conflicts else ():
             value = values.get(key)
-            if not differ(value, change.before.get(key)):
-                continue
             what = f"{change.entity} {key} is {shown(key, value)} and not {shown(key, change.before.get(key))}"
             setter = pages.setter(change.entity, key, value, entry)
             if setter is None:

@@ -80,6 +80,11 @@ class Change:
             return not any(differ(values.get(key), own.get(key)) for key in self.keys)
         return dict(values) == dict(own)
 
+    def unexpected_in(self, values: Values) -> list[QuotaKey]:
+        """The keys of an entity with these values that are not as the change expects them."""
+        keys = self.keys if self.relative else QuotaKey
+        return [key for key in keys if differ(values.get(key), self.before.get(key))]
+
     def done_to(self, values: Values) -> Values:
         """What an entity with these values has after the change."""
         return self._replaced(values, self.after)
