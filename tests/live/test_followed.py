@@ -112,6 +112,16 @@ def test_a_log_that_grows(watch: Watch, tmp_path: Path) -> None:
     assert explained.loudest[0].key is PRODUCE
 
 
+def test_a_log_goes_on_by_requests_that_no_quota_counts(watch: Watch, tmp_path: Path) -> None:
+    """The only client that has a quota stops: heartbeats and others show that it is throttled no longer."""
+    log = tmp_path / "usage.jsonl"
+    write(log, *range(0, 20_000, 100))
+    watching = watch(log, at_ms=20_000)
+    assert of_key(watching.look(alice(producer_byte_rate=1000))).state is State.THROTTLED
+    write(log, 90_000, user="bob")
+    assert of_key(watching.look(alice(producer_byte_rate=1000))).state is State.WITHIN
+
+
 def test_changed_quotas_count_from_then_on(watch: Watch, tmp_path: Path) -> None:
     """The counter keeps its past, as a broker's does; a look at the same quotas changes nothing."""
     log = tmp_path / "usage.jsonl"

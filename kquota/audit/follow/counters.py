@@ -143,6 +143,11 @@ class Counters:
             self._held.append(ledger.take(~late) if late.any() else ledger)
         self._settle(self.newest_ms - self._settle_ms)
 
+    def pass_to(self, time_ms: int) -> None:
+        """Replays up to the settle time before a request that no counter is charged for: the log goes on."""
+        self.newest_ms = max(self.newest_ms, time_ms)
+        self._settle(self.newest_ms - self._settle_ms)
+
     def end(self) -> None:
         """Replays all that is held: nothing more comes."""
         self._settle(self.newest_ms + 1)

@@ -185,12 +185,15 @@ class Follower:
             return self.turn(last=last)
         known.reading, known.brokers = kept, brokers
         pending: dict[str, list[_Waiting]] = {}
+        newest: dict[str, int] = {}
         read_bytes = 0
         for increment in increments:
-            self._read(increment, reading, pending)
+            self._read(increment, reading, pending, newest)
             read_bytes += increment.split.size
         for broker, waiting in pending.items():
             self._advance(broker, waiting)
+        for broker in newest.keys() & self._counters.keys():
+            self._counters[broker].pass_to(newest[broker])
         episodes = [episode for _, counters in sorted(self._counters.items()) for episode in counters.episodes()]
         for broker in pending:
             self._counters[broker].forget()
@@ -322,7 +325,9 @@ class Follower:
             data=kept and (live or settings.sizes_fetches),
         )
 
-    def _read(self, increment: Increment, reading: ReadSettings, pending: dict[str, list[_Waiting]]) -> None:
+    def _read(
+        self, increment: Increment, reading: ReadSettings, pending: dict[str, list[_Waiting]], newest: dict[str, int]
+    ) -> None:
         followed, known = increment.file, self._known
         split = replace(increment.split, broker=known.brokers[followed.number])
         tally = Tally(requests=self._requests)
@@ -330,6 +335,8 @@ class Follower:
         for piece, broker in by_broker(read(split, reading, tally)):
             ordinal = (followed.number, followed.parts)
             followed.parts += 1
+            if broker is not None and isinstance(piece, Batch) and len(piece):
+                newest[broker] = max(int(piece.time_ms.max()), newest.get(broker, 0))
             for parcel in self._parcels(piece, ordinal):
                 place = self._spool.add((ordinal, parcel)) if self._spool_bytes and not known.full else None
                 if broker is not None and isinstance(parcel, Ledger):
