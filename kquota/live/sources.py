@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,7 +94,8 @@ class Page(NamedTuple):
     def parse(cls, text: str) -> Page:
         """Reads `[BROKER=]URL` or `[BROKER=]FILE`. Raises InputError for a URL that is not http, or has a login."""
         page = cls(*named(text))
-        if "://" in page.place and ("@" in page.place or not is_url(page.place)):
+        is_address = re.fullmatch(r"[\w.-]+:\d+(?:/.*)?", page.place) is not None
+        if is_address or ("://" in page.place and ("@" in page.place or not is_url(page.place))):
             raise InputError(
                 "--metrics takes a file, or a URL such as http://broker-1:7071/metrics without a login in it",
                 hint="for pages behind a login, ask the Prometheus that reads them: --prometheus URL",
@@ -153,6 +155,8 @@ class Pages:
                 file = Path(page.place)
                 return file.read_text(encoding="utf-8"), int(file.stat().st_mtime * 1000)
             text = fetch(page.place, {"Accept": "text/plain"}, timeout_s=self.timeout_s, most=LARGEST_PAGE)
+            if text.lstrip().startswith(b"<"):
+                return Missing(page.place, "a page for people, and none of metrics: their path is often /metrics")
             return text.decode(), time.time_ns() // 1_000_000
         except UnicodeDecodeError:
             return Missing(page.place, "not UTF-8 text")

@@ -79,6 +79,7 @@ def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Alertmanager, mon
     assert ended["endsAt"] == "2023-11-14T22:14:20.000Z"
     assert ended["annotations"]["loudest"] == "app"
     assert ended["annotations"]["enough"].startswith("at least 1")
+    assert ended["annotations"]["peak"] == "1.24 MB/s"
 
 
 def test_alerts_wait_while_nobody_takes_them(alertmanager: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +127,13 @@ def test_json_lines_are_appended(tmp_path: Path) -> None:
         sink.close()
     lines = (tmp_path / "episodes.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [episode_document(episode(s)) for s in (State.BEGAN, State.ENDED)]
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:9093", "alertmanager:9093/api", "topic:x", "folder/"])
+def test_an_address_without_http_is_no_file(target: str) -> None:
+    with pytest.raises(InputError) as refused:
+        sinks.open_sink(target, pytest.fail)
+    assert "http://HOST:9093" in str(refused.value.hint)
 
 
 def test_a_disk_that_is_full() -> None:

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,29 @@ from kquota.live.explain import last_run
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
+from tests.support.listening import serving
 from tests.support.processes import ran
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 PAGE = str(SAMPLES / "scrape-resource.prom")
 QUOTAS = str(SAMPLES / "quotas.json")
 LIVE = ("--metrics", f"b1={PAGE}", "--quotas", QUOTAS)
+
+
+def test_a_page_is_an_address_of_metrics(kquota: Kquota) -> None:
+    """Not one without a scheme, nor the page for people beside it."""
+
+    class Front(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html><h1>Exporter</h1></html>")
+
+    with serving(Front) as url:
+        refused = kquota("top", "--metrics", url, "--quotas", QUOTAS, "--once").err
+    assert "a page for people, and none of metrics: their path is often /metrics" in refused
+    refused = kquota("top", "--metrics", "127.0.0.1:7071", "--quotas", QUOTAS, "--once").err
+    assert "a URL such as http://broker-1:7071/metrics" in refused
 
 
 def test_the_throttled_come_first(kquota: Kquota) -> None:

@@ -7,6 +7,7 @@ not take; `say` gets a line when that begins.
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 from kquota.backends.http import NoAnswer, fetch
 from kquota.core.findings.finding import Episode, State
+from kquota.core.findings.recommendation import rounded_up
 from kquota.core.quotas.quota import humanize
 from kquota.documents.audit import episode_document
 from kquota.documents.derive import utc
@@ -46,10 +48,11 @@ def open_sink(target: str, say: Say) -> Sink:
     """The sink that a text names: an http address, else a file. Raises InputError for one that cannot be used."""
     if target.startswith(("http://", "https://")):
         return Alertmanager(target, say)
-    if target.startswith("topic:") or target.endswith("/") or Path(target).is_dir():
+    if re.fullmatch(r"[\w.-]+:\d+(?:/.*)?|topic:.*|.*/", target) or Path(target).is_dir():
         raise InputError(
             f"--episodes {target}: episodes go to a file of JSON lines or to an Alertmanager",
-            hint="'tail -F FILE' passes the lines of a file on, such as to a producer of Kafka",
+            hint="an Alertmanager is http://HOST:9093; 'tail -F FILE' passes the lines of a file on, such as to a"
+            " producer of Kafka",
         )
     return JsonLines(target)
 
@@ -140,11 +143,12 @@ def _alert(episode: Episode) -> dict[str, Any]:
     key = episode.key
 
     def amount(value: float) -> str:
-        return humanize(key, int(value) if key.value_type.integral else value)
+        """A rate by three digits, not less: for a person, who may set it."""
+        return humanize(key, rounded_up(key, value, 3))
 
     least = "at least " if episode.at_least else ""
     loudest = ", ".join(client.client_id or client.user for client in episode.clients)
-    summary = f"{episode.subject} is throttled by {key.value} {amount(episode.limit)} of {episode.entity}"
+    summary = f"{episode.subject} is throttled by {key.value} {humanize(key, episode.limit)} of {episode.entity}"
     alert: dict[str, Any] = {
         "labels": {
             **{"alertname": "KafkaQuotaThrottled", "broker": episode.broker, "quota": key.value},

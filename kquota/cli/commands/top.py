@@ -344,9 +344,9 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
             lambda use: "-" if use.level is None else source(use.counter.key, use.entity),
         ),
         (Column("LIMIT", number=True, spare=2), lambda use: limit_text(use.counter.key, use.limit)),
-        (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
+        (Column("RATE", number=True, spare=6), lambda use: _rate(use.counter.key, use.observed.rate)),
         (Column("SHARE", number=True, spare=5), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
-        (Column("THROTTLE", number=True, spare=6), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
+        (Column("THROTTLE", number=True, spare=1), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
         (
             Column("TREND", number=True, spare=10),
             lambda use: known(use.trend, lambda trend: f"{'+' if trend >= 0 else ''}{_rate(use.counter.key, trend)}/s"),
@@ -599,7 +599,7 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[str
         yield f"  since: {moment(explained.since_ms)} UTC at least"
     elif explained.since_unknown is not None:
         yield f"  since: unknown ({safe(explained.since_unknown)})"
-    if explained.enough and worst.limit is not None:
+    if explained.enough and worst.limit is not None and worst.state is not State.WAS_THROTTLED:
         for_what = "" if worst.state is State.THROTTLED else " for the present rate"
         least = "at least " if explained.enough_at_least else ""
         yield f"  enough: {least}{rate_text(explained.enough, key.unit)}{for_what}"

@@ -321,11 +321,11 @@ def _between(needs: Sequence[float], policy: Policy) -> tuple[float | None, floa
     return needs[low - 1] if low >= 1 else None, needs[high - 1] if high <= count else None
 
 
-def rounded_up(key: QuotaKey, rate: float) -> Value:
-    """The rate as a value of the key: two digits, not less, and at least the smallest there can be."""
+def rounded_up(key: QuotaKey, rate: float, digits: int = DIGITS) -> Value:
+    """The rate as a value of the key: so many digits, not less, and at least the smallest there can be."""
     exact = Decimal(rate)
     if exact > 0:
-        exact = exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), ROUND_CEILING)
+        exact = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_CEILING)
     if key.value_type.integral:
         return check_value(key, min(max(1, math.ceil(exact)), LONG_MAX))
     return check_value(key, max(exact, Decimal("1e-6")))
