@@ -43,6 +43,9 @@ def test_history_says_what_and_who_the_newest_first(kquota: Kquota, zed: Any) ->
     assert by in first
     narrow = kquota("history", COLUMNS="80").out
     assert "user=zed producer_byte_rate" in narrow
+    page = kquota("history", "2", "-o", "markdown").out
+    assert "| ENTRY | STARTED (UTC) | COMMAND |" in page
+    assert "| ~ | user=zed | producer_byte_rate | 1 MB/s | 2 MB/s |" in page
 
 
 def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: Path) -> None:

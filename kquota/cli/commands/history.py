@@ -15,7 +15,7 @@ from kquota.cli.options import argument, flag, instant, lasting, value
 from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
-from kquota.cli.views import Document, Note, Part, Table, View, shown_as, table_of
+from kquota.cli.views import Document, Note, Part, Table, View, markdown_of, shown_as, table_of
 from kquota.documents.derive import picked
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.errors import KquotaError
@@ -29,7 +29,7 @@ _WIDE = 120
 
 
 @grammar.command("history")
-@shown_as("table", "json")
+@shown_as("table", "json", "markdown")
 def command(
     *,
     id: str | None = argument(required=False, shell_complete=params.completed_by("journal_ids")),
@@ -60,6 +60,7 @@ def command(
       kquota history --bootstrap-server broker1:9092
       kquota history --leases
       kquota history -o json
+      kquota history --since yesterday -o markdown
     """
     book = _journal(journal, given)
     addressed = book.folder != CLUSTER and any(map(params.on_command_line, ADDRESSES))
@@ -118,9 +119,15 @@ def command(
             else:
                 yield from plan_view(entries[0].plan, {}).parts("table")
 
+    def page() -> Iterator[Part]:
+        yield markdown_of(_table(entries, pages, concerned, time), aligned=False)
+        if id is not None:
+            yield ""
+            yield from plan_view(entries[0].plan, {}).parts("markdown")
+
     session.warn_unreadable(pages)
     code = ExitCode.INPUT if id is None and pages.unreadable else ExitCode.OK
-    return View(screen=screen, document=document, code=code)
+    return View(screen=screen, document=document, code=code, others={"markdown": page})
 
 
 def _journal(folder: Path, given: Given) -> Journal:
