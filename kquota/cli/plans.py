@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import click
@@ -87,8 +88,7 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, si
         if planned:
             yield _table(planned, labels, brokers, sides)
         if review is not None:
-            for finding in findings[:_MOST_FINDINGS]:
-                yield from finding_lines(finding, review.file, review.line)
+            yield from finding_lines(findings[:_MOST_FINDINGS], review.file, review.line)
         if len(findings) > _MOST_FINDINGS:
             yield f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
         yield Note(title)
@@ -183,13 +183,18 @@ def lines_of(quota_file: QuotaFile, file: Path, findings: Sequence[Finding]) -> 
     return line
 
 
-def finding_lines(finding: Finding, file: Path | None, line: Line) -> Iterator[str]:
-    """What is wrong, in a line that begins with where, and the proof in another."""
-    at = line(finding.entity)
-    where = "" if at is None else f"{safe(file)}:{at}: "
-    word = click.style(str(finding.severity), fg=_COLOURS[str(finding.severity)], bold=True)
-    yield f"{where}{word}: {safe(subject(finding))}: {safe(finding.message)} [{finding.rule.name}]"
-    yield f"    {safe(finding.proof)}"
+def finding_lines(findings: Sequence[Finding], file: Path | None, line: Line, hints: bool = False) -> Iterator[str]:
+    """What is wrong, in a line that begins with where; then the proof, and the hint, once for findings in a row."""
+    for finding, after in zip_longest(findings, findings[1:]):
+        at = line(finding.entity)
+        where = "" if at is None else f"{safe(file)}:{at}: "
+        word = click.style(str(finding.severity), fg=_COLOURS[str(finding.severity)], bold=True)
+        yield f"{where}{word}: {safe(subject(finding))}: {safe(finding.message)} [{finding.rule.name}]"
+        if after is not None and (finding.proof, finding.hint) == (after.proof, after.hint):
+            continue
+        yield f"    {safe(finding.proof)}"
+        if hints:
+            yield f"    {click.style('hint:', bold=True)} {safe(finding.hint)}"
 
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

@@ -39,6 +39,15 @@ def test_a_file_in_every_format(kquota: Kquota, file: Path, golden: Golden, outp
         validated(done.out, "lint")
 
 
+def test_findings_in_a_row_share_their_proof_and_hint(kquota: Kquota, file: Path) -> None:
+    """A table of a department has the same mistake in each row."""
+    rows = "".join(f"  - {{entity: {{user: team-{n}}}, values: {{request_percentage: 0.5}}}}\n" for n in range(40))
+    file.write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n{rows}")
+    lines = kquota("lint", file.name).out.splitlines()
+    assert len(lines) == 42
+    assert [line.split(":")[1] for line in lines[:40]] == [str(number) for number in range(4, 44)]
+
+
 def test_mistakes_of_a_file_that_is_not_read_are_findings_for_programs(kquota: Kquota, file: Path) -> None:
     """CI shows them at their lines; on stderr they stand as everywhere."""
     file.write_text(FILE.replace("1MB", "1M").replace("0.5", "-1"))

@@ -153,9 +153,8 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
 
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
-    for finding in sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0)):
-        yield from finding_lines(finding, file, line)
-        yield f"    {click.style('hint:', bold=True)} {safe(finding.hint)}"
+    ordered = sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0))
+    yield from finding_lines(ordered, file, line, hints=True)
     counts = [(sum(finding.severity is severity for finding in findings), severity) for severity in reversed(Severity)]
     yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")
 
