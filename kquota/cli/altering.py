@@ -11,7 +11,7 @@ from kquota.changes import Altered, Rehearsal, alter, governing_of, place_of, re
 from kquota.cli import consent, leases, params, session
 from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, quiet, say, stoppable, warn
-from kquota.cli.text import entity_text, safe
+from kquota.cli.text import entity_text, first_of, safe
 from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, show
 from kquota.cli.writing import Terms, terms_of
 from kquota.core.change.lint import unreached
@@ -105,6 +105,8 @@ def carry_out(
             note(safe(f"{entity} has quotas under an older name, whose znode has to be deleted ('kquota describe')"))
         elif others is not None:
             session.note_slips(others, dict(entity.parts))
+            if within := [other for other in others if {*entity.parts} < {*other.parts}]:
+                note(safe(f"there are quotas of {first_of(within, most=1)}: --entity names a pair"))
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:
         _note_way_back(altered, terms)

@@ -77,6 +77,8 @@ def quotas_document(snapshot: QuotaSnapshot) -> Document:
 
 def value_text(key: QuotaKey, value: Value) -> str | int | float:
     """A value as people write it in a file, exactly: `10 MiB/s`, `50 %`, and a number where the key has no unit."""
+    if value == key.value_type.maximum:
+        return "unlimited"
     if key.unit == "bytes/s" or key is QuotaKey.REQUEST_PERCENTAGE:
         return humanize(key, value)
     return int(value) if value == int(value) and value < 10**15 else value

@@ -34,6 +34,16 @@ def test_a_file_for_people_is_exact(snapshot: QuotaSnapshot) -> None:
         assert not plan(snapshot, read_quota_file(path).desired, prune=True)
 
 
+def test_no_limit_is_a_word() -> None:
+    """And not nineteen digits."""
+    ip = Entity(ip="10.0.0.7")
+    text = quotas_text(
+        QuotaSnapshot({ALICE: {PRODUCER: 2**63 - 1}, ip: {QuotaKey.CONNECTION_CREATION_RATE: 2**31 - 1}})
+    )
+    assert "values: {producer_byte_rate: unlimited}" in text
+    assert "values: {connection_creation_rate: unlimited}" in text
+
+
 def test_what_a_file_cannot_say_is_named() -> None:
     snapshot = QuotaSnapshot({ALICE: {PRODUCER: 0, CONSUMER: 5}, BOB: {REQUEST: float("nan")}})
     said, unsaid = writable(snapshot)
