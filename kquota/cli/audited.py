@@ -129,7 +129,8 @@ def answered(
         code = ExitCode.DIFFERENT
     set_in = _quotas_from(asked, result)
     if asked.named.file is None and (comparison is not None or output not in ("table", "wide")):
-        note(f"quotas: {set_in}")
+        other_way = f", in place of {wanted.against} (--quotas FILE --against live shows what FILE would change)"
+        note(safe(f"quotas: {set_in}{'' if comparison is None else other_way}"))
     view = findings.audited_view(
         result,
         settings,

@@ -265,7 +265,9 @@ class _Run:
         if leader is not None:
             raise Unreachable(f"partition {number} of topic {topic!r} has no leader now")
         what = "there is no such topic" if metadata is None else f"it has no partition {number}"
-        raise InputError(f"topic {topic!r}: {what}")
+        makes = metadata is None and self._request.kind is not Probe.FETCH
+        hint = "--create-topic makes it for the probe" if makes else None
+        raise InputError(f"topic {topic!r}: {what}", hint=hint)
 
     def _prepared(self, broker: int) -> tuple[Resolution, Limits]:
         """What governs the client there, by the quotas and the broker's settings."""

@@ -14,6 +14,8 @@ from kquota.core.quotas.quota import QuotaKey, parse_value
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.conftest import new_chroot
+from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
@@ -99,6 +101,15 @@ def test_every_damage_is_named_and_mended(
             assert kquota(*words[1:], "--wait").code == 0, command
     left = kquota(*check, "--fail-on", "differences", "-o", "json")
     assert json.loads(left.out)["findings"] == []
+
+
+def test_a_zookeeper_without_quotas_is_perhaps_the_wrong_one(
+    kquota: Kquota, sides: tuple[str, ...], zookeeper: Sandbox, broker: KafkaBroker
+) -> None:
+    """Each quota would be an extra one, with a command that deletes it."""
+    empty = new_chroot(zookeeper)
+    done = kquota("migrate", "check", "--zookeeper", empty, "--bootstrap-server", broker.bootstrap)
+    assert "ZooKeeper has no quota at all: is its chroot that of the brokers' zookeeper.connect?" in done.err
 
 
 def test_equal_sides_and_filters(kquota: Kquota, sides: tuple[str, ...]) -> None:

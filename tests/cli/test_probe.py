@@ -208,7 +208,7 @@ def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ("produce --topic nowhere --yes", 3, "topic 'nowhere': there is no such topic"),
+        ("produce --topic nowhere --yes", 3, "topic 'nowhere': there is no such topic (--create-topic makes it"),
         (f"produce --topic {TOPIC} --partition 9 --yes", 3, "has no partition 9"),
         ("produce --topic __consumer_offsets --yes", 8, "Kafka's own"),
         (f"produce --topic {TOPIC}", 8, "no confirmation: stdin is not a terminal"),

@@ -8,6 +8,7 @@ from kquota.cli import params, session
 from kquota.cli.contexts import Given
 from kquota.cli.grammar import Group
 from kquota.cli.options import choice, declared
+from kquota.cli.streams import warn
 from kquota.cli.text import Column, safe
 from kquota.cli.views import Note, Part, View, shown_as, table_of
 from kquota.core.change.migration import Finding, compare
@@ -60,6 +61,8 @@ def check(
         nodes = source.user_nodes()
     for quotas in (snapshot, kraft):
         session.warn_problems(quotas.problems)
+    if kraft and not snapshot:
+        warn("ZooKeeper has no quota at all: is its chroot that of the brokers' zookeeper.connect?")
     findings = compare(snapshot, kraft, nameless, nodes, wanted)
     return View(
         screen=lambda: _screen(findings, zookeeper, bootstrap_server),

@@ -235,7 +235,7 @@ def _table(probe: ProbeResult) -> Table:
 _VERDICTS = {
     "not throttled": "Verdict: not throttled, as predicted. Waits below 1 % of the run are noise.",
     "as predicted": "Verdict: throttled as predicted.",
-    "more than predicted": "Verdict: throttled more than predicted: does another client share its counter,"
-    " was it in use before, or is the quota lower?",
+    "more than predicted": "Verdict: throttled more than predicted: does another quota throttle it, does another client"
+    " share its counter, was it in use before, or is the quota lower?",
     "less than predicted": "Verdict: throttled less than predicted: has the quota changed, or does another one apply?",
 }
