@@ -13,7 +13,7 @@ from kquota.core import check
 from kquota.core.change import broker, lint, plan, recording
 from kquota.core.change.migration import Damage
 from kquota.core.enforcement import Generation
-from kquota.core.findings import episode, finding, prediction, probe, recommendation, use, verdicts, whatif
+from kquota.core.findings import finding, prediction, probe, recommendation, use, verdicts, whatif
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import members
 from kquota.documents import journal
@@ -36,8 +36,8 @@ def words(kind: Any) -> frozenset[object]:
 
 ENUMERATIONS: tuple[Any, ...] = (
     QuotaKey, Generation, Damage, EndedBy, check.State, plan.Action, plan.Severity, plan.Outcome, lint.Severity,
-    broker.Source, journal.Command, prediction.Source, finding.Basis, verdicts.Verdict, whatif.Verdict, episode.State,
-    episode.Under, use.State, probe.Probe, probe.Agreement, recommendation.Scope, recommendation.Change,
+    broker.Source, journal.Command, prediction.Source, finding.Basis, verdicts.Verdict, whatif.Verdict, finding.State,
+    finding.Under, use.State, probe.Probe, probe.Agreement, recommendation.Scope, recommendation.Change,
     recommendation.Basis,
 )  # fmt: skip
 TYPES: set[frozenset[object]] = {
