@@ -121,20 +121,6 @@ SHOWN = [
 ]
 
 
-def test_it_holds_what_was_there_at_its_time(tmp_path: Path) -> None:
-    lines = [
-        *SHOWN,
-        produced(200, 1000, 30),
-        produced(300, 2000, 40),
-        fetched(400, {PEARS: 30, PLUMS: 20}, None),
-        produced(500, 4000, 50),
-        fetched(600, {PEARS: 30, PLUMS: 20}, None),
-        fetched(700, {PEARS: 30, PLUMS: 20}, {PEARS: 7000}),
-    ]
-    # A fetch without a session is answered for all its partitions.
-    assert rebuild(tmp_path, lines) == {399: size_of(pears=3000, plums=0), 599: size_of(pears=7000, plums=0)}
-
-
 def test_it_is_cut_anywhere_but_begins_with_a_whole_batch(tmp_path: Path) -> None:
     """At the largest response of the time, which such a client gets sooner or later."""
 
@@ -193,11 +179,6 @@ def test_nothing_is_used_where_delivered_fetches_do_not_come_out(tmp_path: Path,
     """Such as where the broker compresses anew, or where lines of producers are missing."""
     lines = [*SHOWN, produced(200, 1000, 30), fetched(300, {PEARS: 30, PLUMS: 20}, {PEARS: got})]
     assert rebuild(tmp_path, [*lines, fetched(400, {PEARS: 30, PLUMS: 20}, None)]) == {}
-
-
-def test_nothing_is_used_where_nothing_was_delivered(tmp_path: Path) -> None:
-    lines = [*START, produced(10, 500, 0), fetched(400, {PEARS: 0}, None)]
-    assert rebuild(tmp_path, lines) == {}
 
 
 def test_nothing_is_used_of_batches_without_offsets(tmp_path: Path) -> None:

@@ -247,13 +247,6 @@ def test_names_with_commas_and_a_missing_client_id() -> None:
     assert (event.user, event.client_id) == ("CN=ann,OU=a b", "")
 
 
-def test_inside_what_a_collector_wrote() -> None:
-    import json
-
-    wrapped = json.dumps({"log": LINES["2.7.2"], "stream": "stdout", "time": "2026-11-21T12:00:01Z"})
-    assert parse_line(wrapped, None, UTC) == parse_line(LINES["2.7.2"], None, UTC)
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
