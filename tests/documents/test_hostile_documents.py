@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from kquota.cli.main import run
 from kquota.documents import reading
 from kquota.documents.encoding import entry_lines, line_of, parse, root_of, schema, schema_names, to_yaml
-from kquota.documents.quotas import read_quotas
+from kquota.documents.quotas import read_quotas, read_values
 from kquota.documents.validation import LIMITS, MOST, Checks
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -89,6 +89,12 @@ def test_a_hostile_file_is_an_input_error_soon(
         assert others <= MOST, err
         assert len(lines) - others <= 1, err
         assert len(err) < 1_000
+
+
+def test_a_key_that_is_no_text() -> None:
+    """Of a plan that was edited as YAML."""
+    with pytest.raises(InputError, match="unknown quota key 7"):
+        read_values(parse(Path("plan"), "{7: 1}"))
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path: Path) -> None:

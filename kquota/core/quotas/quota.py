@@ -98,7 +98,7 @@ class QuotaKey(enum.Enum):
             import difflib
 
             keys = [key.value for key in cls]
-            close = difflib.get_close_matches(name, keys, n=1)
+            close = difflib.get_close_matches(str(name), keys, n=1)  # YAML has keys of other types
             hint = f"did you mean {close[0]!r}?" if close else f"quota keys: {', '.join(keys)}"
             raise InputError(f"unknown quota key {name!r}", hint=_RENAMED.get(name) or hint) from None
 
