@@ -201,6 +201,21 @@ def test_reconcile_goes_on_after_an_entry_that_it_cannot_take_back(
     assert kquota("describe", "--zookeeper", chroot, "-o", "name").out == "user=bob\n"
 
 
+def test_an_undo_shows_what_it_does_and_not_what_others_did(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    live = ("--zookeeper", chroot)
+    alter = ("alter", *live, "--user", "alice", "--user", "bob", "--add-config", "producer_byte_rate=1MB")
+    for left in ("bob", ""):
+        assert kquota(*alter).code == 0
+        znodes.set("/config/users/alice", b"{}")
+        if not left:
+            znodes.delete("/config/users/bob")
+        dry, done = (kquota("undo", *live, "--yes", *option) for option in (("--dry-run",), ()))
+        assert (dry.code, done.code, done.out, "user=alice" in done.out) == (0, 0, dry.out, False)
+        assert ("user=bob" in done.out) == bool(left)
+        assert f"{1 if left else 2} entit{'y' if left else 'ies'} already as planned" in dry.err
+        assert "undone by" in kquota("history", *live, COLUMNS="200").out.splitlines()[2]
+
+
 def test_a_part_of_an_entry_can_be_undone(kquota: Kquota, chroot: str) -> None:
     """Without an ID it is the last change about them; the rest can be undone later."""
     live = ("--zookeeper", chroot)

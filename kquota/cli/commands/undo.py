@@ -136,11 +136,13 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
             terms = replace(terms, part=tuple((change.entity, change.keys) for change in chosen))
             back = replace(back, changes=chosen)
     _warn_of_leases(back, entry, Leases.of(pages.of(place_of(backend))), about)
-    if not back and not terms.writing.dry_run:
-        # What was no value is not restored. The journal knows from now on that nothing is left to take back.
-        reconcile.apply(back, backend, replace(terms, part=()))
-    _check_values(entry, back, pages, describe_entities(backend, [change.entity for change in back.changes]))
-    return carry_out(with_freezes(back, backend), backend, terms, {})
+    current = describe_entities(backend, [change.entity for change in back.changes])
+    _check_values(entry, back, pages, current)
+    already = {change.entity for change in back.changes if change.is_made(current.get(change.entity, {}))}
+    if len(already) == len(back.changes) and not terms.writing.dry_run:
+        # Also where it was no value, which is not restored: the journal knows from now on that nothing is left.
+        reconcile.apply(back, backend, terms)
+    return carry_out(with_freezes(back, backend), backend, terms, {}, already=already)
 
 
 def _warn_of_leases(back: Plan, entry: Entry, leases: Leases, about: params.Selection) -> None:
