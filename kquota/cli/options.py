@@ -144,7 +144,10 @@ def _length(text: str, unit: str, such_as: str) -> int:
     parts = re.findall(rf"(\d{{1,9}})({unit})", short)
     if not parts or "".join(map("".join, parts)) != short:
         raise click.BadParameter(f"{text!r} is not a length of time, such as {such_as}")
-    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+    length = sum(int(number) * _UNITS[unit] for number, unit in parts)
+    if length > 365_000 * _UNITS["d"]:  # its end would be no date
+        raise click.BadParameter(f"{text!r} is longer than 1000 years")
+    return length
 
 
 def duration(text: str) -> int:

@@ -69,6 +69,15 @@ def test_short_options(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_lease_whose_end_is_no_date_is_refused(cluster: MemoryBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    """No entry of the journal could hold it: the write would have no end, and no way back."""
+    alter = ["alter", "--user", "bob", "--add-config", "producer_byte_rate=30MB", *HERE, "--for"]
+    assert run([*alter, "9999999d"]) == 2
+    assert "'9999999d' is longer than 1000 years" in capsys.readouterr().err
+    assert run([*alter, "365000d"]) == 0
+    assert run(["undo", "--yes", *HERE]) == 0
+
+
 def test_a_cluster_that_goes_after_the_plan_was_shown(
     cluster: MemoryBackend, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
