@@ -261,6 +261,9 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
     except Exception as error:
         if debug:
             _traceback()
+        if isinstance(error, OSError) and _NO_ROOM.match(str(error.strerror)):
+            _complain(str(error.strerror), "make room, or have TMPDIR name another folder")
+            return ExitCode.INPUT
         _complain(f"internal error: {type(error).__name__}: {error}", "this is a bug: run again with 'kquota --debug'")
         return ExitCode.INTERNAL
 
@@ -323,6 +326,7 @@ def _show(error: click.ClickException) -> None:
     say_lines(output.getvalue().expandtabs(4))
 
 
+_NO_ROOM = re.compile("no space left|disk quota exceeded|no usable temporary directory", re.IGNORECASE)
 _OF_A_CLUSTER = re.compile(
     r"cannot (?:reach|authenticate to) (?:Kafka|ZooKeeper)\b|ZooKeeper at \S+ re(?:fused|quires)\b"
 )

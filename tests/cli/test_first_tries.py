@@ -1,5 +1,6 @@
 """What people type first: options by another name, numbers with commas, names in capitals, and patterns as names."""
 
+import errno
 import io
 from pathlib import Path
 from unittest.mock import Mock
@@ -76,6 +77,16 @@ def test_a_lease_whose_end_is_no_date_is_refused(cluster: MemoryBackend, capsys:
     assert "'9999999d' is longer than 1000 years" in capsys.readouterr().err
     assert run([*alter, "365000d"]) == 0
     assert run(["undo", "--yes", *HERE]) == 0
+
+
+def test_a_full_disk_is_no_bug(
+    cluster: MemoryBackend, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/var/tmp']")
+    monkeypatch.setattr("tempfile.mkdtemp", Mock(side_effect=full))
+    assert run(["edit", "--yes", *HERE]) == 3
+    wanted = "kquota: No usable temporary directory found in ['/tmp', '/var/tmp'] (make room, or have TMPDIR name"
+    assert capsys.readouterr().err.startswith(wanted)
 
 
 def test_a_cluster_that_goes_after_the_plan_was_shown(
