@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.evidence.prediction_store import Predictions
+from kquota.audit.findings import ROWS_AT_ONCE
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
@@ -27,7 +28,6 @@ from kquota.core.resolve.resolver import Resolver, encode_user, resolve_ip
 _Client: TypeAlias = tuple[str, str | None, str | None]
 """(key, user, client-id); None for all of them, behind a counter of samples."""
 
-_ROWS_AT_ONCE = 10_000
 _CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE.value
 _NAMING = frozenset({Basis.REQUESTS.value, Basis.CONNECTIONS.value})
 """What findings rest on that name the clients behind a counter."""
@@ -252,5 +252,5 @@ def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tupl
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
         yield from batch.to_pylist()

@@ -29,7 +29,7 @@ ID: Final = "#"
 """Stands before the id of a topic; no topic's name holds it."""
 FORGOTTEN: Final = -1
 """Stands for the offset of a partition that a fetch session no longer has."""
-_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _NONE: Final = 0
 
 
@@ -127,7 +127,7 @@ class DataLog:
                 self._add_fetched(request, response, header["requestApiVersion"], read_us, silent, who)
             case "METADATA" | "CREATE_TOPICS":
                 for topic in response["topics"]:
-                    if topic["errorCode"] == _NONE and (topic_id := topic.get("topicId", _NO_ID)) != _NO_ID:
+                    if topic["errorCode"] == _NONE and (topic_id := topic.get("topicId", NO_ID)) != NO_ID:
                         self.ids[topic_id + ""] = topic["name"] + ""
 
     def _topic(self, topic: Mapping[str, Any], name: str) -> int:

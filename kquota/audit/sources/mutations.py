@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import UNKNOWN, Batch, Column
+from kquota.audit.sources.data_log import NO_ID
 from kquota.core.enforcement.kind import MUTATION
 from kquota.core.java import hash_order, string_hash, uuid_hash
 from kquota.core.tabular import grouped
@@ -26,7 +27,6 @@ STRICT_SINCE: Final = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPIC
 """The APIs that are charged, and the version from which a topic is rejected where older ones delay the client."""
 
 _NONE, _QUOTA_EXCEEDED, _INVALID_REPLICATION_FACTOR, _INVALID_REPLICA_ASSIGNMENT = 0, 89, 38, 39
-_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _CONTROLLER_APIS: Final = frozenset({"BROKER_HEARTBEAT", "BROKER_REGISTRATION", "CONTROLLER_REGISTRATION"})
 TOLD_APIS: Final = _CONTROLLER_APIS | STRICT_SINCE.keys()
 """The lines that a `TopicLog` is made of, besides all that are forwarded."""
@@ -126,7 +126,7 @@ def _parse(fields: Mapping[str, Any], api: str, who: tuple[float, str, str, str]
 
 def _answered(answer: Mapping[str, Any]) -> Topic:
     topic_id = answer.get("topicId")
-    id_hash = None if topic_id is None or topic_id == _NO_ID else uuid_hash(_text(topic_id))
+    id_hash = None if topic_id is None or topic_id == NO_ID else uuid_hash(_text(topic_id))
     return Topic(_text(answer["name"]), _whole(answer["errorCode"]), id_hash)
 
 

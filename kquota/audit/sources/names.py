@@ -10,7 +10,7 @@ from zlib import crc32
 
 from kquota.audit.batch import API_KINDS
 from kquota.audit.sources.event import UsageEvent, client_address, user_in
-from kquota.audit.sources.requests import identity
+from kquota.audit.sources.requests import ALL_BITS, identity
 from kquota.core.enforcement.kind import REQUEST
 
 ROW: Final = Struct("=10q")
@@ -83,10 +83,7 @@ def identity_of(event: UsageEvent, names: Names) -> int:
     """As `requests.identity` of a column of them. Raises ValueError for a text that names no connection."""
     connection, api = names.connections[event.connection], crc32(event.api.upper().encode())
     parts = (connection, event.number, api, event.time_ms, event.request_ns)
-    return int(identity(*(part & _64_BITS for part in parts)))
-
-
-_64_BITS: Final = (1 << 64) - 1
+    return int(identity(*(part & ALL_BITS for part in parts)))
 
 
 def row_of(event: UsageEvent, names: Names) -> bytes:

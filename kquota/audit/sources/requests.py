@@ -28,7 +28,7 @@ from kquota.errors import InputError
 REQUESTS: Final = "requests"
 """What a task notes its sketch under, beside the dialects."""
 _FACTOR: Final = 0x9E3779B97F4A7C15
-_64_BITS: Final = (1 << 64) - 1
+ALL_BITS: Final = (1 << 64) - 1
 _MOST: Final = 1 << 22
 """So many requests are remembered one by one."""
 _SKETCH: Final = 256
@@ -71,7 +71,7 @@ def identity(*parts: Any) -> Any:
     """The identity of a request by connection, number, API, time and thread time: of one, or of columns (uint64)."""
     mixed: Any = 0
     for part in parts:
-        mixed = ((mixed ^ part) * _FACTOR) & _64_BITS
+        mixed = ((mixed ^ part) * _FACTOR) & ALL_BITS
         mixed = mixed ^ (mixed >> 32)
     return mixed | 1  # 0 is an empty slot
 
@@ -118,7 +118,7 @@ class Requests:
         self._slots, self._count, self._part = np.zeros(1 << 10, np.uint64), 0, 0
         self._sketch: dict[int, str] = {}
         self._before: list[dict[int, str]] = []
-        self._timeless, self._largest = np.zeros(0, np.uint64), _64_BITS
+        self._timeless, self._largest = np.zeros(0, np.uint64), ALL_BITS
         self.brokers: dict[str, str] = {}
         """The broker of each file."""
         self.cluster_sizes: set[int] = set()
@@ -174,7 +174,7 @@ class Requests:
             other = self._sketch[key]
             if self.brokers.get(other) != self.brokers.get(path):
                 raise UnreadableFile(f"{other} and {path}: the same requests are in files of two brokers", hint=_ONE)
-        largest = next(reversed(self._sketch)) if len(self._sketch) == _SKETCH else _64_BITS
+        largest = next(reversed(self._sketch)) if len(self._sketch) == _SKETCH else ALL_BITS
         if len(small := keys[new & (keys < largest)]):
             known = self._sketch | dict.fromkeys(small.tolist(), path)
             self._sketch = {key: known[key] for key in sorted(known)[:_SKETCH]}

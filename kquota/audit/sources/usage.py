@@ -44,7 +44,7 @@ from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines
 from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
-from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, is_spared, spelled
+from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, CONNECT_API, is_spared, spelled
 from kquota.core.enforcement.kind import CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import ALWAYS, Need
 from kquota.core.quotas.entity import address
@@ -70,7 +70,6 @@ SIGHT = {
 """What can be judged from a table: for some keys it needs a column, with a value in some row."""
 TOPIC_APIS = frozenset({"CREATETOPICS", "CREATEPARTITIONS", "DELETETOPICS"})
 """As `spelled` has them."""
-CONNECT_API = "connect"
 _NO_ERROR, _QUOTA_EXCEEDED, _INVALID_REPLICATION_FACTOR = 0, 89, 38
 BATCH_ROWS = 1 << 20
 
