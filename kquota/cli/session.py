@@ -288,7 +288,8 @@ def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
         warn(f"whether quotas changed since this was recorded is not known: {error.message}")
         return
     warn_unreadable(pages)
-    if here and (changes := [moment(entry.started) for entry in pages.of(here) if entry.may_have_changed]):
+    made = [entry for entry in pages.of(here) if entry.may_have_changed and entry.plan.changes] if here else []
+    if changes := [moment(entry.started) for entry in made]:  # a recording that goes on is none
         message = (
             f"quotas changed during or since the recording ({first_of(changes)} UTC), and these are the quotas of now"
         )

@@ -377,8 +377,8 @@ def moment(time_ms: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """`5.3 s`, `6 s`, `2m10s`: how long ago something was."""
-    return f"{round(seconds, 1):g} s" if seconds < 60 else duration(round(seconds) * 1000)
+    """`5.3 s`, `6 s`, `94 s`, `2 min 10 s`: how long ago something was."""
+    return f"{round(seconds, int(seconds < 60)):g} s" if seconds < 120 else duration(round(seconds) * 1000)
 
 
 def clock(milliseconds: int) -> str:

@@ -191,7 +191,7 @@ class Asked:
         named = files + [name for name, value in tables.items() if value is not None]
         if not named:
             or_ask = "--prometheus URL, " if self.in_force is not None else ""
-            raise click.UsageError(f"what to audit: give files, {or_ask}--table NAME or --topic NAME")
+            raise click.UsageError(f"which usage? Give files, {or_ask}--table NAME or --topic NAME")
         if len(named) > 1:
             raise click.UsageError(f"give only one of {' and '.join(named)}")
         how = {"--prometheus-match": self.prometheus_match, "--last": self.last, "--step": self.step}

@@ -57,6 +57,8 @@ USAGE = [
     ("sandbox start broker", "(broker). Did you mean '--broker'?"),
     ("audit a.log -o html", "--report FILE.html writes a page."),
     ("describe --timeout soon", "'soon' is not a valid"),
+    ("audit a.log --from 12:00", "Did you mean '--since'?"),
+    ("resolve --entity user=alice", "Did you mean '--who'?"),
     ("get user alice", "Entities are options: --user NAME"),
     ("set --user alice producer_byte_rate=12MB", "quotas are one list: --add-config KEY=VALUE"),
     ("alter --user alice --add-config x=1 --until 12:00", "Did you mean '--for'?"),

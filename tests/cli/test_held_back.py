@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kquota.documents.encoding import schema
+from kquota.documents.plan import plan_document, plan_of
 from tests.cli.conftest import Kquota, quotas
 
 START_MS = 1_773_219_600_000
@@ -91,6 +93,23 @@ def test_a_change_of_live_quotas_is_said(kquota: Kquota, chroot: str, tmp_path: 
     assert done.code == 0
     assert ("quotas changed during or since the recording (" in done.err) == (begin < 0)
     assert ("--quotas-journal " in done.err) == (begin < 0)
+
+
+def test_a_recording_that_goes_on_is_no_change_of_quotas(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
+    """Who looks at a log while it is recorded has an entry of `kquota record` in the journal."""
+    where = ("--zookeeper", chroot)
+    assert kquota("alter", *where, "--user", "alice", "--add-config", "producer_byte_rate=8000").code == 0
+    (file,) = (tmp_path / ".state" / "kquota" / "journal").glob("*.json")
+    entry = json.loads(file.read_text())
+    level = {"node": 1, "before": "WARN", "inherited": True, "after": "DEBUG", "logger": "kafka.request.logger"}
+    plan = plan_document(replace(plan_of(entry["plan"]), changes=()))
+    file.write_text(json.dumps(entry | {"command": "record", "outcome": None, "levels": [level], "plan": plan}))
+    first = time.time_ns() // 1_000_000 - 60_000
+    (tmp_path / "now.csv").write_text(
+        f"time_ms,broker,user,client_id,api,bytes,throttle_time_ms\n{first},1,alice,app,produce,1000,0\n"
+    )
+    done = kquota("audit", "now.csv", *where, "--in-force")
+    assert (done.code, "quotas changed" in done.err, "no entry of" in done.err) == (0, False, False)
 
 
 def test_a_journal_that_does_not_answer_is_said(kquota: Kquota, chroot: str, tmp_path: Path) -> None:
