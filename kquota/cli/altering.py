@@ -203,10 +203,11 @@ def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
     def shown(key: QuotaKey, value: Value | str | None) -> str:
         return "-" if value is None else value if isinstance(value, str) else limit_text(key, value)
 
+    failed = [(result.entity, str(result.error)) for result in results if result.error is not None]
+    errors = [Note(f"kquota: {entity_text(who)}: {why.removeprefix(f'{who}: ')}", by=say) for who, why in failed]
+
     def screen() -> Iterator[Part]:
-        for result in results:
-            if result.error is not None:
-                yield Note(f"kquota: {entity_text(result.entity)}: {result.error}", by=say)
+        yield from errors
         rows = [
             (entity_text(entity), key, shown(key, before), shown(key, after), before, after)
             for entity, key, before, after in changes
@@ -220,7 +221,7 @@ def altered_view(altered: Rehearsal, *, dry_run: bool) -> View:
 
     return View(
         screen=screen,
-        csv=lambda: Csv([*map(str.lower, COLUMNS)], [(str(entity), *rest) for entity, *rest in changes]),
+        csv=lambda: [*errors, Csv([*map(str.lower, COLUMNS)], [(str(entity), *rest) for entity, *rest in changes])],
         document=lambda: alter_document(results, altered.plan, entries, dry_run=dry_run),
     )
 

@@ -223,6 +223,13 @@ def test_a_freeze_is_announced(kquota: Kquota, filled: str) -> None:
     assert light.rest == ""
 
 
+def test_an_alter_names_who_failed_beside_csv(kquota: Kquota, filled: str) -> None:
+    delete = ("--user", "alice", "--user", "nobody", "--delete-config", "producer_byte_rate", "--strict-delete")
+    done = kquota("alter", "--zookeeper", filled, *delete, "-o", "csv")
+    assert (done.code, done.out.splitlines()[1].startswith("user=alice,producer_byte_rate,")) == (9, True)
+    assert "kquota: user=nobody: cannot delete producer_byte_rate: not set\n" in done.err
+
+
 def test_a_deletion_that_does_not_reach_an_older_name_says_so(kquota: Kquota, chroot: str, znodes: Any) -> None:
     """Brokers read a client-id that is not encoded as they encode it; kquota writes their own znode only."""
     data = b'{"version":1,"config":{"producer_byte_rate":"20000"}}'
