@@ -219,7 +219,7 @@ class Overlays:
         if cluster is not None and cluster not in clusters:
             raise InputError(f"no cluster {cluster!r} in it", hint=_choices(cluster, clusters, "clusters"))
         variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
-        return cls(cluster, frozenset(clusters), {name: str(value) for name, value in variables.items()})
+        return cls(cluster, frozenset(clusters), {str(name): str(value) for name, value in variables.items()})
 
     def values(self, entry: Document, entity: Entity) -> tuple[dict[QuotaKey, Value] | None, list[str]]:
         """The values of an entry, None where the entity is not for this cluster; and what is to be said about them.
@@ -295,7 +295,7 @@ def _remark_on_burst(burst: Any, rate: Value | None) -> str:
 
 
 def _choices(name: str, known: Iterable[str], what: str) -> str:
-    names = sorted(known)
+    names = sorted(map(str, known))
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from kquota.cli.main import run
 from kquota.documents import reading
 from kquota.documents.encoding import entry_lines, line_of, parse, root_of, schema, schema_names, to_yaml
-from kquota.documents.quotas import read_quotas, read_values
+from kquota.documents.quotas import read_quota_file, read_quotas, read_values
 from kquota.documents.validation import LIMITS, MOST, Checks
 from kquota.errors import InputError
 from kquota.files import read_bytes
@@ -95,6 +95,15 @@ def test_a_key_that_is_no_text() -> None:
     """Of a plan that was edited as YAML."""
     with pytest.raises(InputError, match="unknown quota key 7"):
         read_values(parse(Path("plan"), "{7: 1}"))
+
+
+def test_names_that_are_numbers(tmp_path: Path) -> None:
+    quotas = "quotas: [{entity: {user: a}, values: {producer_byte_rate: '${7}'}}]"
+    (tmp_path / "q.yaml").write_text(f"{HEAD}variables: {{7: 5MB}}\nclusters: {{1.5: {{}}}}\n{quotas}\n")
+    (values,) = read_quotas(tmp_path / "q.yaml").values()
+    assert [*values.values()] == [5_000_000]
+    with pytest.raises(InputError, match="no cluster 'prod' in it"):
+        read_quota_file(tmp_path / "q.yaml", "prod")
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path: Path) -> None:
