@@ -19,7 +19,7 @@ from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
-from kquota.core.findings.verdicts import BURSTS, HELD_BACK, Verdict
+from kquota.core.findings.verdicts import BURSTS, HELD_BACK, SLOWED, Verdict
 from kquota.core.findings.whatif import Outcome
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value
@@ -435,6 +435,29 @@ def test_who_comes_near_a_limit_while_another_quota_delays_them(
     path.write_text("\n".join([HEAD, *lines, ""]))
     result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(both(6_000, percent)), "rows", processes=1)
     assert next(quota.verdict for quota in result.quotas if quota.key is TIME) is verdict
+
+
+@pytest.mark.parametrize(
+    ("limit", "percent", "key", "reason"),
+    [
+        (39_000, 2.0, PRODUCER, SLOWED),
+        (42_000, 2.0, PRODUCER, BURSTS),
+        (90_000, 2.0, PRODUCER, None),
+        (39_000, 2.0, TIME, None),
+        (20_000, 3.9, TIME, SLOWED),
+        (20_000, 4.1, TIME, BURSTS),
+        (20_000, 3.9, PRODUCER, None),
+    ],
+)
+def test_what_comes_after_another_quota_throttles_needs_connections(
+    tmp_path: Path, limit: int, percent: float, key: QuotaKey, reason: str | None
+) -> None:
+    """Without them no client can be simulated. The quota that throttles first throttles what was recorded."""
+    rows = [(ms, user, delay, "") for ms, user, delay, _ in STEADY]
+    result = timed(tmp_path, rows, AuditSettings(both(limit, percent)))
+    (quota,) = (quota for quota in result.quotas if quota.key is key)
+    assert (quota.verdict is Verdict.UNDETERMINED) == (reason is not None)
+    assert (quota.reason or "").endswith(reason or "")
 
 
 def test_the_reason_of_one_quota_is_not_that_of_another(tmp_path: Path) -> None:

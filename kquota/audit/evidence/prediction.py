@@ -11,10 +11,12 @@ request, and the rejections. It has no connections, so that all requests to one 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -34,12 +36,12 @@ from kquota.audit.ledger.rows import Judged
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.enforcement.kernel import Kernel, kernel_for
 from kquota.core.enforcement.kind import FETCH, MUTATION, PRODUCE, REQUEST
-from kquota.core.enforcement.replay import Charged
 from kquota.core.findings.prediction import LOGGED, UNDELAYED, UNKNOWN, CounterName, Interval, Prediction, RecordedUnder
-from kquota.core.findings.verdicts import SLOWED, Verdict
+from kquota.core.findings.verdicts import BURSTS, SLOWED, Verdict
 from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
+from kquota.core.resolve.resolver import Sensors, tags
 from kquota.core.simulation.members import grouped
-from kquota.core.simulation.recorded import Mutating, run_mutations
+from kquota.core.simulation.recorded import Mutating, run_mutations, throttles
 
 if TYPE_CHECKING:
     from kquota.audit.ledger.part import Part
@@ -51,8 +53,6 @@ MOST_ROWS: Final = 50_000_000
 MOST_CONNECTIONS: Final = 20_000
 MOST_MUTATIONS: Final = 200_000
 """More requests about topics of one counter are not simulated, which would take seconds."""
-MOST_OTHERS: Final = 100
-"""So many counters of thread time are tried that may be charged for the same fetches."""
 _ROW_S: Final = 170e-6
 """How long it takes to simulate a request, several times, with the plain kernel."""
 _KINDS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
@@ -79,15 +79,6 @@ class _Rows:
         self._totals = np.add.reduceat(part.values, starts) if has_rows else starts
         self.bare = (self.counts > 0) & (np.logical_or.reduceat(bare, starts) if has_rows else False)
         """Of each counter whether some of its rows have no connection."""
-
-    def is_fetch(self) -> Any:
-        """Of each row of thread time whether it is of a fetch; where no row of its counter says so, it may be."""
-        part = self.part
-        if part.detail is None:
-            return np.ones(len(part.times), bool)
-        known = (part.detail > 0) & (part.detail < 2 * UNANSWERED)
-        untold = ~np.logical_or.reduceat(known, np.minimum(part.offsets[:-1], max(len(known) - 1, 0)))
-        return (part.detail == FETCH) | np.repeat(untold, np.diff(part.offsets))
 
     def traffic(self, counters: Int64s) -> Iterator[tuple[int, float]]:
         """(from the first row to the last one in ms, units per second) of each of these counters, which have rows."""
@@ -178,43 +169,35 @@ class _Predicting:
                 simulated = {ref: beside[ref] for ref in refs} | simulated
             variant = group[0].judged.ref.variant
             by_variant[variant].update({ref.name: prediction for ref, prediction in simulated.items()})
-        self._take_back(by_variant)
+        self._leave_open(by_variant)
         return by_variant
 
-    def _take_back(self, by_variant: Sequence[Predictions]) -> None:
-        """Judges fetches under both quotas where no connection shows their clients: a broker takes their bytes back."""
-        rows, part = self._rows, self._rows.part
-        few = rows.bare & (rows.counts <= MOST_MUTATIONS)
-        timed: dict[tuple[int, str, str], list[int]] = {}
-        for number in np.flatnonzero(few & (part.kinds == REQUEST)).tolist():
-            ref = self._refs[number]
-            timed.setdefault((ref.variant, ref.broker, ref.sensor.partition(":")[0]), []).append(number)
-        pairs: list[tuple[int, int]] = []
-        for number in np.flatnonzero(few & self._throttles & (part.kinds == FETCH)).tolist() if timed else ():
-            ref = self._refs[number]
-            tags = sorted({ref.sensor.partition(":")[0], ""})
-            others = [other for tag in tags for other in timed.get((ref.variant, ref.broker, tag), ())]
-            # Before the other one throttles, nothing has been taken back.
-            pairs += (
-                (number, other) for other in others[:MOST_OTHERS] if self._first_ms[other] <= self._first_ms[number]
-            )
-        if not pairs:
-            return
-        using = kernel_for("spares_many", _ROW_S / 10 * len(part.times))
-        spared = using.column([False] * len(pairs), "bool")
-        limits = np.repeat(part.limits, np.diff(part.offsets)) if part.event_limits is None else part.event_limits
-        offsets, times, values = (using.column(column, "int64") for column in (part.offsets, part.times, part.values))
-        events = Charged(offsets, times, values, using.column(limits, "float64"), using.column(rows.is_fetch(), "bool"))
-        working = using.new_counters(2, self._settings.windows, self._settings.generation)
-        using.spares_many(working, events, *(using.column(side, "int64") for side in zip(*pairs, strict=True)), spared)
-        for number in sorted({number for (number, _), does in zip(pairs, spared, strict=True) if does}):
-            judged = self._judged(number)
-            if self._in_force.holds(judged):
-                continue
-            # Clients that it delays send more rarely: then it may let the fetches through which the replay spares.
-            verdict, reason = replace(judged, verdict=Verdict.UNDETERMINED), f"{OTHER_QUOTA} {SLOWED}"
-            ref = judged.ref
-            by_variant[ref.variant].update({ref.name: _unknown(verdict, self._in_force.recorded_under(judged), reason)})
+    def _leave_open(self, by_variant: Sequence[Predictions]) -> None:
+        """Leaves open what comes after another quota throttles, where no connection shows whom that one slows down.
+
+        A broker takes the bytes of a fetch back where either quota throttles it: the other one counts in the same ms.
+        """
+        kinds = self._rows.part.kinds
+        bare = self._rows.bare & (self._is_calm | self._throttles) & np.isin(kinds, (PRODUCE, FETCH, REQUEST))
+        slowing: dict[tuple[int, str, bool], Sensors] = defaultdict(Sensors)
+        """By variant, broker, and whether they count thread time, the counters that have throttled so far."""
+        both = (kinds == REQUEST).any() and (bare & self._throttles).any()
+        first = list(zip(self._first_ms.tolist(), (kinds == FETCH).tolist(), strict=True))
+        order = sorted(np.flatnonzero(bare & both).tolist(), key=first.__getitem__)
+        for _, numbers in groupby(order, key=first.__getitem__):
+            group = [(number, self._refs[number], bool(kinds[number] == REQUEST)) for number in numbers]
+            for number, ref, is_time in group:
+                if not slowing[ref.variant, ref.broker, not is_time].meet(*tags(ref.sensor)):
+                    continue
+                judged, slowed = self._judged(number), bool(self._throttles[number])
+                # A fetch brings all that waits.
+                may = slowed or kinds[number] == FETCH or throttles(0, judged.peak_rate, judged.limits) is None
+                if may and not self._in_force.holds(judged):
+                    reason = f"{OTHER_QUOTA} {SLOWED if slowed else BURSTS}"
+                    prediction = _without_model(Verdict.UNDETERMINED, self._in_force.recorded_under(judged), reason)
+                    by_variant[ref.variant].update({ref.name: prediction})
+            for _, ref, is_time in group:
+                slowing[ref.variant, ref.broker, is_time].add(ref.sensor)
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""

@@ -63,7 +63,6 @@ class Kernel:
     ]
     max_fetch_bytes: Callable[[float, int, int], int]
     replay_many: Callable[..., None]
-    spares_many: Callable[..., None]
     run_traffic: Callable[[Traffic, int], int]
     end_traffic: Callable[[Traffic], None]
 
@@ -98,7 +97,7 @@ class Kernel:
 
 _LOADING_S: Final = 0.6
 """How long it takes to load numba. Loading what an earlier process compiled takes 50 ms."""
-_COMPILING_S: Final = {"run_traffic": 12.0, "replay_many": 2.0, "spares_many": 2.0}
+_COMPILING_S: Final = {"run_traffic": 12.0, "replay_many": 2.0}
 """How long it takes to compile a function of `Kernel`."""
 _MADE_HERE = ("mode", "column", "rows", "table")
 _NAMES = tuple(name for name in Kernel.__annotations__ if name not in _MADE_HERE)

@@ -8,10 +8,10 @@ broker's clock.
 from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kquota.core.enforcement.broker import charge_counter, charge_request, charged, charged_topic, check, noted
+from kquota.core.enforcement.broker import charged, charged_topic, noted
 from kquota.core.enforcement.compilable import compilable, inlined
-from kquota.core.enforcement.counter import NEW, RECORDED, Counters, awake, counter_of, load, store
-from kquota.core.enforcement.kind import FETCH, MUTATION, PERMISSIVE, REQUEST
+from kquota.core.enforcement.counter import Counters, awake, counter_of, load, store
+from kquota.core.enforcement.kind import MUTATION, PERMISSIVE
 from kquota.core.enforcement.token_bucket import burst
 
 NEVER: Final = -1
@@ -167,71 +167,3 @@ def replay_many(
         store(counter, state)
         out.throttled[row], out.violated[row], out.total_ms[row], out.max_ms[row] = tally[:4]
         out.first_ms[row], out.last_ms[row], out.peak_rate[row], out.peak_ms[row] = tally[4:]
-
-
-class Charged(NamedTuple):
-    """The events of counters of fetches and of thread time, as columns. Events says more of the first three."""
-
-    offsets: Sequence[int]
-    times: Sequence[int]
-    values: Sequence[float]
-    limits: Sequence[float]
-    """What each event meets: bytes per second, or percent of one thread; UNLIMITED for none."""
-    is_fetch: Sequence[bool]
-    """Whether thread time is of a fetch."""
-
-
-@compilable
-def spares_many(
-    counters: Counters, events: Charged, fetches: Sequence[int], others: Sequence[int], out: MutableSequence[bool]
-) -> None:
-    """Whether counters of fetches throttle nobody beside counters of thread time that are charged for the same fetches.
-
-    A broker takes the bytes of a fetch back where either of the quotas throttles it (`KafkaApis.handleFetchRequest`).
-    `fetches[i]` and `others[i]` are such a pair, by their places in `offsets`; `out[i]` receives the answer. Pairs of
-    the same fetches follow each other, and one that spares them is enough. `counters` are two rows to work in.
-    """
-    for i in range(len(out)):
-        out[i] = (i > 0 and fetches[i] == fetches[i - 1] and out[i - 1]) or spares(
-            counters, events, fetches[i], others[i]
-        )
-
-
-@compilable
-def spares(counters: Counters, events: Charged, fetches: int, other: int) -> bool:
-    """The same of one pair. The n-th fetch of a millisecond in one counter is the n-th one of it in the other."""
-    offsets, times, values, limits, is_fetch = events
-    bandwidth, requests = counter_of(counters, 0, FETCH), counter_of(counters, 1, REQUEST)
-    bandwidth.ints[RECORDED] = requests.ints[RECORDED] = NEW
-    i, end = offsets[fetches], offsets[fetches + 1]
-    j, last = offsets[other], offsets[other + 1]
-    shares = False
-    while i < end:
-        now = times[i]
-        while j < last and times[j] < now:
-            check(requests, REQUEST, times[j], float(values[j]), limits[j])
-            j += 1
-        after, later, shared = i, j, 0
-        while after < end and times[after] == now:
-            after += 1
-        while later < last and times[later] == now:
-            shared += 1 if is_fetch[later] else 0
-            later += 1
-        known = min(i + shared, after)
-        shares = shares or known > i
-        for k in range(known, after):  # those that only this counter knows come first
-            if charge_counter(bandwidth, FETCH, now, float(values[k]), limits[k]).throttle_ms > 0:
-                return False
-        for k in range(j, later):
-            if is_fetch[k] and i < known:
-                size, spent = float(values[i]), float(values[k])
-                _, _, throttle_ms = charge_request(
-                    FETCH, bandwidth, limits[i], requests, limits[k], now, size, spent, True, True
-                )
-                if throttle_ms.bandwidth_ms > 0:
-                    return False
-                i += 1
-            else:
-                check(requests, REQUEST, now, float(values[k]), limits[k])
-        i, j = after, later
-    return shares

@@ -1,6 +1,5 @@
 """Compiled and plain are the same, everywhere; and nothing is loaded before it is needed."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -26,8 +25,7 @@ from kquota.core.enforcement.kernel import (
     _source,
     is_compiling,
 )
-from kquota.core.enforcement.kind import FETCH, REQUEST
-from kquota.core.enforcement.replay import Charged
+from kquota.core.enforcement.replay import Events
 from kquota.core.quotas.quota import Value
 from kquota.errors import MissingDependency
 from tests.core.enforcement import strategies as given_
@@ -48,56 +46,6 @@ event_lists = st.lists(
 
 def state(sensor: ProduceSensor | FetchSensor | RequestSensor) -> list[object]:
     return [list(sensor.counter.ints), list(sensor.counter.floats)]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(given_.gaps, st.none() | given_.sizes, given_.nanos), min_size=1, max_size=60),
-    given_.generations,
-    st.sampled_from([1.0, 1e4, 1e6]),
-    st.sampled_from([0.1, 10.0]),
-)
-def test_spares_is_one_request_after_another(
-    events: list[tuple[int, int | None, int]], generation: Generation, byte_limit: float, request_limit: float
-) -> None:
-    """A request of which only one counter knows is charged to that one. No pair meets the counters of another one."""
-    times = itertools.accumulate((max(gap, 0) for gap, _, _ in events), initial=given_.START)
-    requests = [
-        (now, size, spent) for (_, size, spent), now in zip(events, itertools.islice(times, 1, None), strict=True)
-    ]
-    # Every third fetch is known to the counter of bytes alone.
-    fetched = [(now, float(size)) for now, size, _ in requests if size is not None]
-    timed = [(now, float(spent), size is not None) for now, size, spent in requests if size is None or size % 3]
-    of_bytes, of_time = (PLAIN.new_counter(QuotaWindows(), generation) for _ in range(2))
-    delays, shares = [0], False
-    for now in sorted({now for now, *_ in requests}):
-        sizes = [size for at, size in fetched if at == now]
-        known = sum(is_fetch for at, _, is_fetch in timed if at == now)
-        for size in sizes[known:]:
-            delays.append(PLAIN.charge_counter(of_bytes, FETCH, now, size, byte_limit).throttle_ms)
-        shared = iter(sizes[:known])
-        for spent, is_fetch in [(spent, is_fetch) for at, spent, is_fetch in timed if at == now]:
-            own = next(shared, None) if is_fetch else None
-            if own is None:
-                PLAIN.charge_counter(of_time, REQUEST, now, spent, request_limit)
-            else:
-                given = (FETCH, of_bytes, byte_limit, of_time, request_limit, now, own, spent, True, True)
-                delays.append(PLAIN.charge_request(*given)[2].bandwidth_ms)
-        shares = shares or min(known, len(sizes)) > 0
-
-    rows = [*((*row, byte_limit, False) for row in fetched), *((*row[:2], request_limit, row[2]) for row in timed)]
-    rows += rows[: len(fetched)]
-    offsets = [0, len(fetched), len(fetched) + len(timed), len(rows)]
-    for using in (PLAIN, COMPILED):
-        out = using.column([False] * 3, "bool")
-        columns = zip(zip(*rows, strict=True), ("int64", "float64", "float64", "bool"), strict=True)
-        using.spares_many(
-            using.new_counters(2, QuotaWindows(), generation),
-            Charged(using.column(offsets, "int64"), *(using.column(column, kind) for column, kind in columns)),
-            *(using.column(numbers, "int64") for numbers in ([0, 0, 2], [1, 1, 1])),
-            out,
-        )
-        assert list(out) == [shares and max(delays) <= 0] * 3
 
 
 @settings(deadline=None)
@@ -239,7 +187,7 @@ def test_machine_code_of_an_older_kquota_is_made_anew(tmp_path: Path) -> None:
 
 def test_machine_code_is_of_the_modules_that_it_takes_constants_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """An edit of them met old code, as the file of the function was the same."""
-    module = Charged.__module__
+    module = Events.__module__
     before = _digest(module)
     _digest.cache_clear()
     assert _digest(module) == before
