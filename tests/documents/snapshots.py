@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from kquota.core.quotas.entity import DEFAULT
-from kquota.core.quotas.quota import QuotaKey, Value, ValueType
+from kquota.core.quotas.quota import QuotaKey, Value, ValueType, held
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.core.strategies import entities
 
@@ -27,7 +27,7 @@ def values(key: QuotaKey) -> st.SearchStrategy[Value]:
             st.decimals(1, 1000, places=2).map(float),
         )
     largest = key.value_type.maximum
-    return st.one_of(st.integers(1, largest), st.integers(1, 1000).map(lambda number: number << 10))
+    return st.one_of(st.integers(1, largest).map(held), st.integers(1, 1000).map(lambda number: number << 10))
 
 
 @st.composite
