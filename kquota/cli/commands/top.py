@@ -344,9 +344,9 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
             lambda use: "-" if use.level is None else source(use.counter.key, use.entity),
         ),
         (Column("LIMIT", number=True, spare=2), lambda use: limit_text(use.counter.key, use.limit)),
-        (Column("RATE", number=True, spare=6), lambda use: _rate(use.counter.key, use.observed.rate)),
-        (Column("SHARE", number=True, spare=5), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
-        (Column("THROTTLE", number=True, spare=1), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
+        (Column("RATE", number=True, spare=1), lambda use: _rate(use.counter.key, use.observed.rate)),
+        (Column("SHARE", number=True, spare=6), lambda use: known(use.share, lambda share: f"{100 * share:.0f} %")),
+        (Column("THROTTLE", number=True, spare=5), lambda use: known(use.observed.throttle_ms, "{:,.0f} ms".format)),
         (
             Column("TREND", number=True, spare=10),
             lambda use: known(use.trend, lambda trend: f"{'+' if trend >= 0 else ''}{_rate(use.counter.key, trend)}/s"),
