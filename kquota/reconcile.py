@@ -185,26 +185,27 @@ def _said(key: QuotaKey, values: Values) -> str:
 
 
 def _validated(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:
-    """The plan after a dry run, with the forms that the store has; and the entities that an undo has to leave out.
+    """The plan after a dry run, with the forms of the store and its values that are none; and what an undo leaves out.
 
     Raises the first error of the cluster, but for values that an undo cannot restore there while it can others.
     """
-    forms: dict[Entity, str | None] = {}
+    stored: dict[Entity, AlterResult] = {}
     refused: dict[Entity, KquotaError] = {}
     for result in backend.alter([change.alteration for change in due.changes], validate_only=True):
         if undoing and isinstance(result.error, InputError):
             refused[result.entity] = result.error
         elif result.error is not None:
             raise type(result.error)(f"nothing was written: {result.error.message}", hint=result.error.hint)
-        forms[result.entity] = result.form
+        stored[result.entity] = result
     for change in due.changes:
         if change.entity in refused and change.restores is not None:
             text = f"{change.entity}: brokers do not take back what ZooKeeper held ({refused[change.entity].message})"
             refused[change.entity] = InputError(f"{text}: undo it with --zookeeper")
     if len(refused) == len(due.changes):
         raise next(iter(refused.values()))
-    kept = (change for change in due.changes if change.entity not in refused)
-    return replace(due, changes=tuple(replace(change, form=forms[change.entity]) for change in kept)), refused
+    kept = [(change, stored[change.entity]) for change in due.changes if change.entity not in refused]
+    changes = (replace(change, form=store.form, unusable=change.unusable | store.unusable) for change, store in kept)
+    return replace(due, changes=tuple(changes)), refused
 
 
 _Each = TypeVar("_Each", Change, Alteration)

@@ -13,7 +13,7 @@ from kquota.cli.exit_codes import ExitCode, exit_code_of
 from kquota.cli.streams import note, quiet, say, stoppable, warn
 from kquota.cli.text import entity_text, first_of, safe
 from kquota.cli.views import DRY_RUN, Csv, Note, Part, View, changes_table, show
-from kquota.cli.writing import Terms, terms_of
+from kquota.cli.writing import Terms, note_lost, terms_of
 from kquota.core.change.lint import unreached
 from kquota.core.change.plan import Objection
 from kquota.core.change.review import Guards
@@ -145,9 +145,7 @@ def _concluded(altered: Altered, terms: Terms) -> int:
 
 def _note_way_back(altered: Altered, terms: Terms) -> None:
     made = [result for result in altered.results if result.error is None]
-    lost = [f"{result.entity} {key}" for result in made for key in QuotaKey if key in result.unusable]
-    if lost:
-        note(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}")
+    note_lost(made)
     if altered.entries and altered.plan.inverse:
         entries = [name_of(entry) for entry in reversed(altered.entries)]
         commands = " and ".join(params.way_back(entry, terms.writing.access, terms.journal) for entry in entries)

@@ -20,10 +20,12 @@ from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, on_terminal, say, stoppable, warn
 from kquota.cli.text import Column, entity_text, many, safe
 from kquota.cli.views import Table, View, show, table_of
-from kquota.core.change.plan import ApplyReport, Plan
+from kquota.core.change.plan import ApplyReport, Change, Plan
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
+from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.clusters import taken_back_document
 from kquota.documents.journal import Command, Entry, name_of
 from kquota.documents.plan import apply_document
@@ -115,12 +117,20 @@ def carry_out(
         except KquotaError as error:
             raise unwritten(error) from None
     _show(report, planned, terms)
+    note_lost(report.applied)
     changed_leases = len(wanted) if settles(terms.command, report.outcome) else 0
     back = "" if report.entry is None else params.way_back(name_of(report.entry), terms.writing.access, terms.journal)
     code = _conclude(report, terms.stop.exit_code, changed_leases, back)
     if report.outcome == "applied" and terms.expires is not None and (report.applied or wanted):
         leases.note_end(terms.expires, (), terms.writing.access, terms.journal.folder, dry_run=False)
     return code
+
+
+def note_lost(made: Iterable[Change | AlterResult]) -> None:
+    """Says of which values there is no way back, as they were none."""
+    lost = [f"{one.entity} {key}" for one in made for key in QuotaKey if key in one.unusable]
+    if lost:
+        note(safe(f"'kquota undo' does not restore values that were not valid: {', '.join(lost)}"))
 
 
 def _asked_to_take_back(bar: Bar, done: int, total: int, *, otherwise: bool) -> bool:

@@ -350,11 +350,15 @@ def test_the_repair_of_what_is_no_value_is_told(
     assert (result["before"], result["after"]) == ({"consumer_byte_rate": 5}, after)
     assert result["unusable"] == ["producer_byte_rate"]
     assert json.loads(znodes.get("/config/users/alice")[0])["config"] == {key: str(each) for key, each in after.items()}
-    row = rehearsed.out.splitlines()[-1].split()[:4]
-    assert row == ["user=alice", "producer_byte_rate", "unusable", str(after.get("producer_byte_rate", "-"))]
-    again = kquota(*alter)
-    absent = "user=alice: not set: producer_byte_rate\n" if "--delete-config" in change else ""
-    assert (again.code, again.out, again.err) == (0, "", f"nothing changes\n{absent}")
+
+
+def test_apply_tells_of_a_value_that_was_none_as_well(kquota: Kquota, chroot: str, znodes: Any, tmp_path: Path) -> None:
+    znodes.create("/config/users/alice", DAMAGED, makepath=True)
+    (file := tmp_path / "quotas.csv").write_text("user,producer_byte_rate\nalice,10\n")
+    told = kquota("apply", str(file), "--zookeeper", chroot, "--yes")
+    assert "'kquota undo' does not restore values that were not valid: user=alice producer_byte_rate" in told.err
+    assert kquota("undo", "--zookeeper", chroot, "--yes").code == 0
+    assert json.loads(znodes.get("/config/users/alice")[0])["config"] == {"consumer_byte_rate": "5"}
 
 
 @pytest.mark.parametrize(
