@@ -195,11 +195,10 @@ def _only_a_file(source: QuotaSource) -> None:
 
 
 def load_quotas_file(file: Path) -> QuotaSnapshot:
-    """The quotas of a file; its problems become warnings on stderr."""
+    """The quotas of a file; of a large one in YAML it is said that JSON is faster."""
     from kquota.documents.quotas import read_quotas
 
     snapshot = read_quotas(file)
-    warn_problems(snapshot.problems)
     _note_size(file, len(snapshot))
     return snapshot
 
@@ -210,6 +209,7 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
     `only_a_file`: whether a cluster must not be given beside the file.
     """
     from kquota.core.change.history import QuotaHistory
+    from kquota.documents.history import journal_history, read_history
 
     here = None
     if source.file is None:
@@ -219,12 +219,11 @@ def load_history(source: QuotaSource, folder: Path | None, *, only_a_file: bool 
     else:
         if only_a_file:
             _only_a_file(source)
-        history = read_history_file(source.file)
+        history = read_history(source.file)
     if folder is None:
         return history
     if history.changes_ms:
         raise click.UsageError("--quotas-journal leads back from the quotas of today: --quotas must not be a history")
-    from kquota.documents.history import journal_history
     from kquota.documents.journal import Journal
 
     pages = (Journal(folder) if source.access is None else journal(folder, source.access)).read()
@@ -239,15 +238,6 @@ def warn_unreadable(pages: Pages) -> None:
     """The files of the journal that are no entries, a line each on stderr."""
     for name, why in pages.unreadable:
         warn(f"{pages.folder / name} is no entry of the journal: {why}")
-
-
-def read_history_file(file: Path) -> QuotaHistory:
-    """A history, or quotas that hold at all times; its problems become warnings on stderr."""
-    from kquota.documents.history import read_history
-
-    history = read_history(file)
-    warn_problems(dict.fromkeys(problem for snapshot in history.snapshots for problem in snapshot.problems))
-    return history
 
 
 @dataclass(frozen=True)
@@ -392,11 +382,10 @@ def live_brokers(access: Access | None) -> BrokerSnapshot:
 
 
 def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = ()) -> QuotaFile:
-    """A quotas file as it is meant for one cluster, without columns with `ignored` headings; warns of its problems."""
+    """A quotas file as it is meant for one cluster, without columns with `ignored` headings; with notes on it."""
     from kquota.documents.quotas import read_quota_file
 
     quota_file = read_quota_file(file, cluster, ignored)
-    warn_problems(quota_file.problems)
     if cluster is None and quota_file.clusters and "cluster" in click.get_current_context().params:
         names = first_of(sorted(quota_file.clusters))
         note(f"{file}: no overlay of its clusters is used: --cluster NAME chooses one of {names}")

@@ -19,6 +19,7 @@ from kquota.cli.text import many
 from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import plan
 from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.history import read_history
 from kquota.errors import InputError
 from kquota.state import state_folder
 
@@ -217,7 +218,7 @@ class Asked:
                 raise click.UsageError(
                     "--against live compares the cluster with the quotas of --quotas FILE: give only that"
                 )
-            file = session.read_history_file(self.named.file)
+            file = read_history(self.named.file)
             live = session.load_history(self.named.live, None)
             current, named = live.latest, file.latest
             if unnamed := sum(entity not in named for entity in current):
@@ -229,7 +230,7 @@ class Asked:
             return file.each(lambda snapshot: plan(current, snapshot).applied_to(current)), live
         # With a topic, the options of a cluster say where that is.
         quotas = session.load_history(self.named, self.quotas_journal, only_a_file=only_a_file)
-        return quotas, None if against is None else session.read_history_file(Path(against))
+        return quotas, None if against is None else read_history(Path(against))
 
 
 ASKED: Any = group(Asked)
@@ -257,7 +258,7 @@ def recorded_quotas(named: str | None) -> QuotaHistory | None:
     """The quotas that were in force while the usage was recorded, as `--recorded-under` names them."""
     if named is None:
         return None
-    return _nothing_set() if named == "none" else session.read_history_file(Path(named))
+    return _nothing_set() if named == "none" else read_history(Path(named))
 
 
 def _nothing_set() -> QuotaHistory:

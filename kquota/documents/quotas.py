@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,6 @@ from typing import Any
 from kquota.core.change.review import Guards
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
 from kquota.core.quotas.quota import (
-    DRAFT_BURST,
-    DRAFT_RATE,
     LONG_MAX,
     QuotaKey,
     Value,
@@ -42,7 +39,7 @@ class QuotaFile:
 
     `desired` has every entity of the file that exists there, also one without values (which a prune empties); `entries`
     says at which place of the document's `quotas` an entity stands; `clusters` are the clusters that it has overlays
-    for; `problems` is what was understood, but not as it is written.
+    for.
     """
 
     desired: Mapping[Entity, Values]
@@ -51,7 +48,6 @@ class QuotaFile:
     internal: tuple[str, ...] = ()
     labels: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
     entries: Mapping[Entity, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
     clusters: frozenset[str] = frozenset()
     lines: Mapping[Entity, int] = field(default_factory=dict)
     """The lines at which entities stand in a table; of a document, `entry_lines` knows them."""
@@ -59,7 +55,7 @@ class QuotaFile:
     @property
     def snapshot(self) -> QuotaSnapshot:
         """The quotas as a cluster would have them."""
-        return QuotaSnapshot(self.desired, self.problems)
+        return QuotaSnapshot(self.desired)
 
     @property
     def guards(self) -> Guards:
@@ -116,9 +112,8 @@ def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[
     """Reads a quotas document, or a spreadsheet's table; values are numbers or texts with human units and variables.
 
     Columns of a table with `ignored` headings are left out. Without a cluster, overlays and the variables of clusters
-    are left out. The names of KIP-599's drafts are understood and become problems: the rate is read under its shipped
-    name, the burst is no quota and left out. Raises InputError naming the file, the line and the entry, also for a
-    cluster that the file does not name among its `clusters`.
+    are left out. Raises InputError naming the file, the line and the entry, also for a cluster that the file does not
+    name among its `clusters`.
     """
     text = read_text(path)
     if csv.is_table(path, text):
@@ -138,7 +133,7 @@ def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[
     if len(mistakes) <= MOST and all(len(steps) == 2 and steps[0] == "quotas" for steps in misfits):
         # All entries of a wrong shape are known: the others can be read, and may have mistakes of another kind.
         with placed(path):
-            file = _quota_file(document, cluster, f"{path}: ", mistakes, {int(number) for _, number in misfits})
+            file = _quota_file(document, cluster, mistakes, {int(number) for _, number in misfits})
         if not mistakes:
             return file
     refuse(path, document, mistakes, lambda steps: line_of(text, steps))
@@ -147,14 +142,14 @@ def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[
 def quotas_of(document: Document) -> QuotaSnapshot:
     """The quotas of a document that has them beside other things. Raises InputError naming the entry."""
     mistakes: list[Mistake] = []
-    file = _quota_file({"quotas": document["quotas"]}, None, "", mistakes)
+    file = _quota_file({"quotas": document["quotas"]}, None, mistakes)
     for steps, message, hint in mistakes:
         raise InputError(f"{steps[0]}[{steps[1]}]: {message}", hint=hint)
     return file.snapshot
 
 
 def _quota_file(
-    document: Document, cluster: str | None, where: str, mistakes: list[Mistake], skipped: Collection[int] = ()
+    document: Document, cluster: str | None, mistakes: list[Mistake], skipped: Collection[int] = ()
 ) -> QuotaFile:
     """The document as it is meant for that cluster. Mistakes in its lists are added to `mistakes`; entries with such
     mistakes, and the `skipped` ones, are left out. Raises InputError for a cluster that it does not name.
@@ -163,7 +158,6 @@ def _quota_file(
     desired: dict[Entity, dict[QuotaKey, Value]] = {}
     labels: dict[Entity, Mapping[str, str]] = {}
     entries: dict[Entity, int] = {}
-    problems: list[Problem] = []
     for number, entry in enumerate(document["quotas"]):
         if number in skipped:
             continue
@@ -172,10 +166,9 @@ def _quota_file(
             if entity in entries:
                 raise InputError(f"{entity} is given twice: quotas[{entries[entity]}] has it, too")
             entries[entity] = number
-            values, remarks = overlays.values(entry, entity)
+            values = overlays.values(entry, entity)
             if values is None:
                 continue
-            problems.extend(Problem(f"{where}quotas[{number}]", remark) for remark in remarks)
             desired[entity] = values
             labels[entity] = entry.get("labels", {})
     return QuotaFile(
@@ -185,7 +178,6 @@ def _quota_file(
         tuple(document.get("internal", ())),
         labels,
         entries,
-        tuple(problems),
         overlays.clusters,
     )
 
@@ -221,8 +213,8 @@ class Overlays:
         variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
         return cls(cluster, frozenset(clusters), {str(name): str(value) for name, value in variables.items()})
 
-    def values(self, entry: Document, entity: Entity) -> tuple[dict[QuotaKey, Value] | None, list[str]]:
-        """The values of an entry, None where the entity is not for this cluster; and what is to be said about them.
+    def values(self, entry: Document, entity: Entity) -> dict[QuotaKey, Value] | None:
+        """The values of an entry, None where the entity is not for this cluster.
 
         Raises InputError with all its mistakes.
         """
@@ -233,12 +225,13 @@ class Overlays:
             if cluster != self.cluster:
                 continue
             if overlay is None:
-                return None, []
+                return None
             raws |= overlay
-        shipped, burst, remarks = _shipped_names({name: raw for name, raw in raws.items() if raw is not None})
         values: dict[QuotaKey, Value] = {}
         wrong: list[InputError] = []
-        for name, raw in shipped.items():
+        for name, raw in raws.items():
+            if raw is None:
+                continue
             try:
                 key = QuotaKey.parse(name)
                 key.check_for(entity)
@@ -247,9 +240,7 @@ class Overlays:
                 wrong.append(error)
         if wrong:
             raise together(wrong)
-        if burst is not None:
-            remarks.append(_remark_on_burst(burst, values.get(QuotaKey.CONTROLLER_MUTATION_RATE)))
-        return values, remarks
+        return values
 
     def _value(self, key: QuotaKey, raw: Any) -> Value:
         if not isinstance(raw, str):
@@ -261,37 +252,6 @@ class Overlays:
         if name not in self.variables:
             raise InputError(f"unknown variable {name!r}", hint=_choices(name, self.variables, "variables"))
         return self.variables[name]
-
-
-def _shipped_names(raws: Document) -> tuple[Document, Any, list[str]]:
-    """(the values under the names that Kafka shipped and not KIP-599's drafts, the burst if there is one, remarks).
-
-    Raises InputError for a rate that is given under both names.
-    """
-    shipped = dict(raws)
-    burst = shipped.pop(DRAFT_BURST, None)
-    if DRAFT_RATE not in shipped:
-        return shipped, burst, []
-    if QuotaKey.CONTROLLER_MUTATION_RATE.value in shipped:
-        raise InputError(f"{QuotaKey.CONTROLLER_MUTATION_RATE} is given twice, once as {DRAFT_RATE}")
-    shipped[QuotaKey.CONTROLLER_MUTATION_RATE.value] = shipped.pop(DRAFT_RATE)
-    return shipped, burst, [f"{DRAFT_RATE}: a name of KIP-599's drafts, read as {QuotaKey.CONTROLLER_MUTATION_RATE}"]
-
-
-def _remark_on_burst(burst: Any, rate: Value | None) -> str:
-    """What has to be set in place of a burst. Raises InputError for a burst that is none, or has no rate."""
-    if isinstance(burst, str) or not 0 < burst < math.inf:
-        raise InputError(f"{DRAFT_BURST}: {burst!r} is not a number of partition mutations greater than 0")
-    if rate is None:
-        raise InputError(
-            f"{DRAFT_BURST} without a rate",
-            hint="it never shipped: a burst is controller_mutation_rate times the controllers' quota windows",
-        )
-    takes = f"takes controller.quota.window.num x controller.quota.window.size.seconds = {burst / rate:g}"
-    return (
-        f"{DRAFT_BURST}: ignored, it never shipped; a burst of {burst:g} at {rate:g}/s {takes} "
-        f"(11 by default: a burst of {11 * rate:g})"
-    )
 
 
 def _choices(name: str, known: Iterable[str], what: str) -> str:

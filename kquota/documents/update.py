@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import DRAFT_BURST, DRAFT_RATE, QuotaKey
+from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import selected
-from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.derive import plain
 from kquota.documents.edits import REMOVED, Steps, edited
 from kquota.documents.encoding import Document, read_document, read_raw_text
@@ -58,8 +58,10 @@ def updated(path: Path, snapshot: QuotaSnapshot, asked: Callable[[Entity], bool]
         if dict(present) == dict(wanted):
             continue
         if wanted:
-            differences = _differences(entries[number]["values"], present, wanted)
-            edits |= {("quotas", number, "values", name): value for name, value in differences.items()}
+            for key in QuotaKey:
+                if present.get(key) != wanted.get(key):
+                    text = value_text(key, wanted[key]) if key in wanted else REMOVED
+                    edits["quotas", number, "values", key.value] = text
             changed.append(entity)
         elif entries[number].get("clusters"):  # it may have values of its own there
             edits["quotas", number, "values"] = {}
@@ -70,19 +72,4 @@ def updated(path: Path, snapshot: QuotaSnapshot, asked: Callable[[Entity], bool]
     for number, entity in enumerate(sorted(added, key=lambda entity: entity.sort_key), len(entries)):
         values = {key.value: value_text(key, value) for key, value in quotas[entity].items()}
         edits["quotas", number] = {"entity": plain(entity), "values": values}
-    text = edited(path, read_raw_text(path), edits)
-    return Update(text, tuple(added), tuple(changed), tuple(removed), unsaid)
-
-
-def _differences(raws: Document, present: Values, wanted: Values) -> dict[str, Any]:
-    """By the name that is written there: the new value, REMOVED for one that is to go."""
-    differences: dict[str, Any] = {}
-    for key in QuotaKey:
-        if present.get(key) == wanted.get(key):
-            continue
-        draft = key is QuotaKey.CONTROLLER_MUTATION_RATE and DRAFT_RATE in raws
-        name = DRAFT_RATE if draft else key.value
-        differences[name] = value_text(key, wanted[key]) if key in wanted else REMOVED
-        if key is QuotaKey.CONTROLLER_MUTATION_RATE and key not in wanted and DRAFT_BURST in raws:
-            differences[DRAFT_BURST] = REMOVED  # without the rate it is an error
-    return differences
+    return Update(edited(path, read_raw_text(path), edits), tuple(added), tuple(changed), tuple(removed), unsaid)

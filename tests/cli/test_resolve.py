@@ -155,17 +155,6 @@ def test_the_static_defaults_of_a_broker_are_the_ninth_level(kquota: Kquota, fil
     assert found["sensor"] == ":app"
 
 
-def test_the_names_of_drafts_are_understood_with_a_warning(kquota: Kquota, tmp_path: Path) -> None:
-    """What KIP-599's early page calls the quota."""
-    (tmp_path / "draft.yaml").write_text(QUOTAS.replace("request_percentage: 50%", "controller_mutations_rate: 5"))
-    done = kquota("resolve", "--user", "user1", "--quotas", "draft.yaml", "-o", "json")
-
-    assert done.code == 0
-    assert "warning: draft.yaml: quotas[0]: controller_mutations_rate: " in done.complaint
-    found = {item["key"]: item["limit"] for item in json.loads(done.out)["resolutions"]}
-    assert found["controller_mutation_rate"] == 5
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -76,7 +76,7 @@ quotas:
       producer_byte_rate: 1000  # slow
 
   - entity: {user: carol}
-    values: {controller_mutations_rate: 3, producer_byte_rate: 1kB}
+    values: {controller_mutation_rate: 3, producer_byte_rate: 1kB}
 # the end
 """
 NOW: dict[Entity, Values] = {
@@ -121,7 +121,7 @@ def test_what_is_right_is_left_alone(tmp_path: Path) -> None:
             "",
         ),
         ({BOB: {**NOW[BOB], REQUEST: 10.0}}, "1000  # slow\n", "1000  # slow\n      request_percentage: 10 %\n"),
-        ({CAROL: {MUTATION: 2.5, PRODUCER: 1000}}, "controller_mutations_rate: 3", "controller_mutations_rate: 2.5"),
+        ({CAROL: {MUTATION: 2.5, PRODUCER: 1000}}, "controller_mutation_rate: 3", "controller_mutation_rate: 2.5"),
         # An entity goes with the comment right above it.
         ({BOB: {}}, FILE[FILE.index("  # Bob left") : FILE.index("  - entity: {user: carol}")], ""),
         ({ALICE: {}}, FILE[FILE.index("  # Alice pays") : FILE.index("  # Bob left")], ""),

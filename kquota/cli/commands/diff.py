@@ -173,7 +173,6 @@ class _Files:
                 continue
             if cluster is not None and file.clusters:
                 file = read_quota_file(path, cluster)
-            session.warn_problems(file.problems)
             files.append(file)
             sides[path] = file.snapshot
         if cluster is not None and not any(file.clusters for file in files):

@@ -130,7 +130,6 @@ def _edited(path: Path, text: str, is_asked: Callable[[Entity], bool]) -> QuotaF
                 before = _explained(before, moved)
                 path.write_text(before, encoding="utf-8")
         else:
-            session.warn_problems(file.problems)
             return file
     raise mistake
 

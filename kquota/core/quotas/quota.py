@@ -126,15 +126,10 @@ CLIENT_KEYS = (*BYTE_RATES, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUT
 KEYS_OF_IPS = {key.value: key for key in QuotaKey if EntityType.IP in key.entity_types}
 KEYS_OF_USERS = {key.value: key for key in QuotaKey if EntityType.USER in key.entity_types}
 
-DRAFT_RATE = "controller_mutations_rate"
-"""What drafts of KIP-599 call `controller_mutation_rate`."""
-DRAFT_BURST = "controller_mutations_burst"
-"""A key of drafts of KIP-599 that never shipped: the burst follows from the rate and `controller.quota.window.*`."""
-
 # Names from KIP drafts that people copy from the mailing list.
 _RENAMED = {
-    DRAFT_RATE: "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
-    DRAFT_BURST: "never shipped: the burst is controller.quota.window.num full windows of the rate",
+    "controller_mutations_rate": "a draft of KIP-599 called it so; Kafka shipped controller_mutation_rate",
+    "controller_mutations_burst": "never shipped: the burst is controller.quota.window.num full windows of the rate",
 }
 
 # An exponent of three digits reaches beyond every double; more would only make numbers too large to handle.
