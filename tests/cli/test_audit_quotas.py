@@ -47,11 +47,16 @@ def test_quotas_of_a_time(kquota: Kquota) -> None:
 
 
 def write_journal(
-    folder: Path, tmp_path: Path, time_ms: int, cluster: str = "kafka://here:9092", message: str | None = None
+    folder: Path,
+    tmp_path: Path,
+    time_ms: int,
+    cluster: str = "kafka://here:9092",
+    message: str | None = None,
+    names: tuple[str, str] = ("high", "low"),
 ) -> None:
     """As if apply had lowered the limit."""
     journal = Journal(folder, message=message)
-    change = plan(read_quotas(tmp_path / "high.json"), read_quotas(tmp_path / "low.json"))
+    change = plan(*(read_quotas(tmp_path / f"{name}.json") for name in names))
     entry = journal.begin(Entry("", cluster, "apply", time_ms, change))
     journal.finish(entry, "applied", now=time_ms + 5000)  # brokers have the value before it is read back
 
@@ -67,6 +72,30 @@ def test_a_journal_leads_back(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota(*arguments, "low.json", "--quotas-journal", "journal")
     assert (done.code, done.out) == (expected.code, expected.out)
     assert "zz.json is no entry of the journal" in done.err
+
+
+@pytest.mark.parametrize(("since", "code"), [((), 3), (("--since", "2026-03-11T09:00:10Z"), 0)])
+def test_what_another_tool_changed_before_hides_only_what_was_before(
+    kquota: Kquota, tmp_path: Path, since: tuple[str, ...], code: int
+) -> None:
+    """kquota set 20 kB/s, something else 2.5 kB/s, and ten seconds after the begin kquota 5 kB/s."""
+    write_journal(tmp_path / "journal", tmp_path, START_MS - 20_000, names=("lower", "high"))
+    write_journal(tmp_path / "journal", tmp_path, START_MS + 10_000, names=("lower", "low"))
+    command = ("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "-o", "csv")
+
+    done = kquota(*command, *since)
+
+    assert done.code == code
+    if since:
+        history = (tmp_path / "history.yaml").read_text().replace("high", "lower").replace("00:20", "00:10")
+        (tmp_path / "known.yaml").write_text(history)
+        assert done.out == kquota("audit", "usage.csv", "--quotas", "known.yaml", "-o", "csv", *since).out
+    else:
+        assert "user=alice was changed by something else: quotas from before 2026-03-11T09:00:10.000Z" in done.complaint
+        assert "(--since 2026-03-11T09:00:10.000Z leaves that time out)" in done.complaint
+        follow = kquota("follow", *command[1:], "--until-idle", "1s")
+        assert (follow.code, follow.out) == (3, "")
+        assert "changed by something else ('kquota audit --since TIME'" in follow.complaint
 
 
 def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Path) -> None:

@@ -47,3 +47,19 @@ def test_steps_have_their_order_from_the_caller(times: tuple[int, int], moments:
     ]
     expected = [(None, NONE), *zip(moments, (LOW, HIGH)[-len(moments) :], strict=True)]
     assert list(QuotaHistory.leading_to(HIGH, steps)) == expected
+
+
+@pytest.mark.parametrize("rival", [15, None])
+def test_nothing_is_known_from_before_what_somebody_else_changed(rival: int | None) -> None:
+    """Between two steps; without a later step it may have been at any time."""
+    other = QuotaSnapshot({} if rival is None else {ALICE: {QuotaKey.PRODUCER_BYTE_RATE: rival}})
+    steps = [
+        Step(time_ms, (Change(ALICE, before.get(ALICE, {}), after.get(ALICE, {})),), name)
+        for time_ms, before, after, name in ((1000, NONE, LOW, "first"), (2000, other, HIGH, "second"))
+    ]
+    history = QuotaHistory.leading_to(HIGH, steps)
+
+    assert list(history) == [(None, other), (2000, HIGH)]
+    assert history.known_from == (2000, "after first, user=alice was changed by something else")
+    with pytest.raises(InputError, match=r"after first, user=alice .* not known when"):
+        QuotaHistory.leading_to(other, steps[:1])

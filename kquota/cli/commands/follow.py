@@ -32,7 +32,7 @@ from kquota.documents.derive import utc
 from kquota.documents.encoding import to_json, to_json_line, write_text
 from kquota.documents.history import history_document
 from kquota.documents.quotas import writable
-from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
 from kquota.reconcile import now
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def command(
     """
     settings = audited.settings_for(asked, wanted, output, "kquota follow")
     follow.check(asked.usage)
+    if settings.quotas.known_from is not None:
+        raise InputError(settings.quotas.known_from[1], hint="'kquota audit --since TIME' can begin after it")
     lines = follow.until_idle is None
     show = {"json": show_json, "table": show_text, "wide": show_text}.get(output)
     live = _live(asked, wanted.against)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kquota.core.change.plan import Change
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import InputError
 
@@ -33,12 +34,13 @@ class QuotaHistory:
     """Snapshots in the order of time, each in force until the next one.
 
     `changes_ms` are the moments (epoch ms) from which `snapshots[1:]` hold; the first holds from ever. `reasons` are
-    why they do, by moment, as far as that is known.
+    why they do, by moment, as far as that is known. Before `known_from` (epoch ms, and why) nothing is certain.
     """
 
     snapshots: tuple[QuotaSnapshot, ...]
     changes_ms: tuple[int, ...] = ()
     reasons: Mapping[int, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    known_from: tuple[int, str] | None = None
 
     def __post_init__(self) -> None:
         if len(self.snapshots) != len(self.changes_ms) + 1:
@@ -56,10 +58,13 @@ class QuotaHistory:
     def leading_to(cls, current: QuotaSnapshot, steps: Iterable[Step]) -> QuotaHistory:
         """What was in force before and between the steps, in their order, that led to the quotas of today.
 
-        Raises InputError where they do not lead there: somebody else changed an entity since.
+        Where somebody else changed an entity between two steps, nothing is known from before the later one. Raises
+        InputError where no step came later: when it was changed is not known.
         """
         snapshots, times, reasons = [current], list[int](), dict[int, tuple[str, ...]]()
         latest = LATEST_MS
+        set_at: dict[Entity, int] = {}
+        known_from: tuple[int, str] | None = None
         for step in reversed(list(steps)):
             # A clock that went back: no step was made after the one that follows it.
             latest = min(latest, step.time_ms)
@@ -69,9 +74,14 @@ class QuotaHistory:
                 if change.is_made(values):
                     quotas[change.entity] = change.undone_in(values)
                 elif step.certain or not change.is_due(values):
-                    raise InputError(
-                        f"{step.name} does not lead to the quotas given: {change.entity} was changed by something else"
-                    )
+                    why = f"after {step.name}, {change.entity} was changed by something else"
+                    if change.entity not in set_at:
+                        hint = "a history of periods can say when: 'kquota schema quota-history'"
+                        raise InputError(f"{why}, and it is not known when", hint=hint)
+                    known_from = max(known_from or (0, ""), (set_at[change.entity], why))
+                set_at[change.entity] = latest
+            if known_from is not None:
+                break
             earlier = QuotaSnapshot(quotas)
             if earlier == snapshots[-1]:
                 continue
@@ -82,7 +92,7 @@ class QuotaHistory:
                 times.append(latest)
             if step.reason is not None:
                 reasons[latest] = (step.reason, *reasons.get(latest, ()))
-        return cls(tuple(reversed(snapshots)), tuple(reversed(times)), reasons)
+        return cls(tuple(reversed(snapshots)), tuple(reversed(times)), reasons, known_from)
 
     def then(self, snapshot: QuotaSnapshot, time_ms: int) -> QuotaHistory:
         """The history with other quotas from that time on, which is after all its changes."""

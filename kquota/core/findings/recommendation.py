@@ -73,9 +73,7 @@ def unlimited(
     Quotas of a higher level stay: who is limited by one of them is not limited by one of the scope. With `default_only`
     that is seen from the default entity of the scope, else from its named entities, which outrank more.
     """
-    return QuotaHistory(
-        tuple(_unlimited(snapshot, scope, keys, default_only) for snapshot in quotas.snapshots), quotas.changes_ms
-    )
+    return quotas.each(lambda snapshot: _unlimited(snapshot, scope, keys, default_only))
 
 
 def _unlimited(quotas: QuotaSnapshot, scope: Scope, keys: Sequence[QuotaKey], default_only: bool) -> QuotaSnapshot:
