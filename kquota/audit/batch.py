@@ -239,7 +239,7 @@ class Tally:
     first_ms: int | None = None
     last_ms: int | None = None
     noted: dict[str, set[Hashable]] = field(default_factory=dict)
-    """What each source that was read shows (`core.verdicts.Need`), by its dialect."""
+    """What each source that was read shows (`core.findings.verdicts.Need`), by its dialect."""
     several_brokers: str | None = None
     """What may show that one log is of several brokers; of all that was audited."""
     answers: dict[Answered, Answers] = field(default_factory=dict)

@@ -60,7 +60,7 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ([], 2, "give files, --prometheus URL"),
+        ([], 2, "Give files, --prometheus URL"),
         (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
         (["--prometheus", "http://127.0.0.1:1", "--last", "0s"], 2, "'--last': a second is the least"),
