@@ -183,26 +183,28 @@ def of_writes(access: Access) -> Iterator[Setting]:
 
 
 def requiring_reason(access: Access) -> str | None:
-    """The context that has writes to that cluster give a reason (`-m`), also where its address was given instead."""
+    """The context that has writes to that cluster give a reason (`-m`), as `_ruling` finds it."""
     context = _ruling(access, "require_message")
     return None if context is None else context.name
 
 
 def _ruling(access: Access, rule: str) -> Context | None:
-    """The context that has that rule for a cluster's writes, also where one of its servers was given instead."""
+    """The context that has that rule for a cluster's writes, also where one of its servers was given instead.
+
+    Raises InputError for an unusable file: what it rules is not known.
+    """
     from kquota.core.change.plan import servers_of
 
     given = (access.bootstrap_server, access.bootstrap_controller, access.zookeeper)
     servers = {server for address in given if address for server in servers_of(address)}
-    with contextlib.suppress(InputError):  # the file is not needed
-        for context in load_config().contexts.values():
-            is_it = (
-                access.context == context.name
-                if access.context
-                else any(not servers.isdisjoint(servers_of(address)) for address in context.addresses.values())
-            )
-            if is_it and getattr(context, rule):
-                return context
+    for context in load_config().contexts.values():
+        is_it = (
+            access.context == context.name
+            if access.context
+            else any(not servers.isdisjoint(servers_of(address)) for address in context.addresses.values())
+        )
+        if is_it and getattr(context, rule):
+            return context
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kquota.access import FILES, Access
 from kquota.cli.contexts import journal_folder
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, many, moment, safe
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.errors import InputError, KquotaError
@@ -82,7 +82,10 @@ def leases_of(backend: QuotaBackend, where: Cluster | None = None) -> Leases:
         folder = journal_folder()
         if folder != CLUSTER:
             folder.stat()
-    except (InputError, FileNotFoundError):  # InputError: without a home folder there is no journal
+    except FileNotFoundError:
+        return Leases()
+    except InputError as error:  # without a home folder, or where the contexts cannot be read
+        once(f"which values end is not known: {error.message}", warn)
         return Leases()
     except OSError:
         pass  # the reading says why it cannot be read

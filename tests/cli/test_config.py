@@ -168,6 +168,7 @@ def test_a_broken_file_stops_only_who_needs_it(kquota: Kquota, config: Path, chr
     assert broken.code == 3
     assert "line 1: contexts.prod.zookeper: unknown key (did you mean zookeeper?)" in broken.complaint
     assert addressed.code == 0
+    assert "warning: which values end is not known" in addressed.complaint
     assert "must be greater than 0" in wrong_value.complaint
 
 

@@ -63,6 +63,22 @@ def test_an_address_has_the_journal_of_its_context(kquota: Kquota, prod: dict[st
     assert "journal" in kquota("config", "view", **prod, KQUOTA_ZOOKEEPER=chroot).out
 
 
+def test_a_write_needs_the_rules_of_the_contexts(
+    kquota: Kquota, prod: dict[str, str], chroot: str, tmp_path: Path
+) -> None:
+    """A slip in the file is no way around its journal and its rule of a reason."""
+    with Path(prod["KQUOTA_CONFIG"]).open("a") as config:
+        config.write("contexts: {}\n")
+    alter = ("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", "--zookeeper", chroot)
+
+    done = kquota(*alter, **prod)
+
+    assert (done.code, kquota("describe", "--zookeeper", chroot, "-o", "name").out) == (3, "")
+    assert "'contexts' is given twice" in done.complaint
+    assert kquota("history", "--zookeeper", chroot, **prod).code == 3
+    assert kquota(*alter, "-m", "OPS-1", "--journal", str(tmp_path / "j"), **prod).code == 0
+
+
 def test_without_a_cluster_its_journal_is_an_error(kquota: Kquota) -> None:
     refused = kquota("history", "--journal", "cluster")
     assert (refused.code, "no cluster" in refused.err) == (2, True)
