@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kquota.backends import QuotaBackend
 from kquota.backends.secrets import Ask, nobody
 from kquota.errors import InputError
+from kquota.state import own_folder
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaSecurity
     from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
     from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -132,24 +133,21 @@ class Access:
 
 
 def config_path() -> Path:
-    """Where the configuration file is, or would be."""
+    """Where the configuration file is, or would be. Raises InputError where the user has no home folder."""
     named = os.environ.get("KQUOTA_CONFIG")
     if named:
         return Path(named).expanduser()
-    return xdg_directory("XDG_CONFIG_HOME", "~/.config") / "kquota" / "config.yaml"
-
-
-def xdg_directory(variable: str, default: str) -> Path:
-    """A base directory of the XDG specification, which has relative ones ignored."""
-    value = os.environ.get(variable, "")
-    return Path(value) if os.path.isabs(value) else Path(default).expanduser()
+    return own_folder("config", "KQUOTA_CONFIG") / "config.yaml"
 
 
 def load_config() -> Config:
     """The configuration; without a file an empty one. Raises InputError for what is wrong in it."""
     from kquota.documents.config import Config, read_config
 
-    path = config_path()
+    try:
+        path = config_path()
+    except InputError:  # who has no home folder has no file in it
+        return Config(Path("~/.config/kquota/config.yaml"))
     if not os.environ.get("KQUOTA_CONFIG") and not path.exists():
         return Config(path)
     return read_config(path)

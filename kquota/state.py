@@ -1,27 +1,31 @@
-"""Where kquota keeps what outlives a run: beside the state of other programs (XDG base directories)."""
+"""Where kquota keeps what outlives a run: beside the files of other programs (XDG base directories)."""
 
 import os
 from pathlib import Path
 
 from kquota.errors import InputError
 
+_BASES = {"state": ".local/state", "config": ".config", "cache": ".cache"}
 CLUSTER = Path("cluster")
 """In the place of the journal's folder: the journal that the cluster itself keeps."""
 
 
-def state_folder(name: str, setting: str) -> Path:
-    """`kquota/NAME` below `$XDG_STATE_HOME` or `~/.local/state`.
+def own_folder(kind: str, setting: str) -> Path:
+    """Kquota's folder below the base directory of that kind, of which XDG has relative ones ignored.
 
-    Raises InputError, naming the setting that replaces it, where the user has no home folder.
+    The kinds are `state`, `config` and `cache`. Raises InputError, naming the setting that replaces the folder, where
+    the user has no home folder.
     """
-    state = os.environ.get("XDG_STATE_HOME", "")
+    base = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
     try:
-        base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+        return (Path(base) if os.path.isabs(base) else Path.home() / _BASES[kind]) / "kquota"
     except RuntimeError:
-        raise InputError(
-            "this user has no home folder to keep state in", hint=f"set {setting}, or HOME, to a folder"
-        ) from None
-    return base / "kquota" / name
+        raise InputError(f"this user has no home folder for kquota's {kind}", hint=f"set {setting} or HOME") from None
+
+
+def state_folder(name: str, setting: str) -> Path:
+    """What has that name in the folder of the state. Raises InputError as `own_folder`."""
+    return own_folder("state", setting) / name
 
 
 def journal_folder() -> Path:

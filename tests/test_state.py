@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kquota.access import Access
 from kquota.backends.kafka.turns import Turns
-from kquota.cli.commands import history
+from kquota.cli.commands import config, history
+from kquota.cli.contexts import requiring_reason
 from kquota.errors import InputError
 from kquota.state import journal_folder, state_folder
 
@@ -25,7 +27,7 @@ def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> 
     def nobody() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    for name in ("KQUOTA_JOURNAL", "KQUOTA_LOCKS", "XDG_STATE_HOME"):
+    for name in ("KQUOTA_CONFIG", "KQUOTA_JOURNAL", "KQUOTA_LOCKS", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     with pytest.raises(InputError) as refused:
@@ -33,6 +35,10 @@ def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> 
     assert "KQUOTA_JOURNAL" in str(refused.value.hint)
     done = CliRunner().invoke(history.command, [])
     assert isinstance(done.exception, InputError)
+    done = CliRunner().invoke(config.command, ["set-context", "prod", "--zookeeper", "localhost"])
+    assert isinstance(done.exception, InputError)
+    assert done.exception.hint == "set KQUOTA_CONFIG or HOME"
+    assert requiring_reason(Access(zookeeper="localhost:2181")) is None
     with Turns(lambda: "cluster").alone():
         pass
     monkeypatch.setenv("KQUOTA_JOURNAL", "/somewhere")

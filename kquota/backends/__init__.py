@@ -118,16 +118,12 @@ _EXACT = 24
 
 def describe_entities(backend: QuotaBackend, entities: Iterable[Entity]) -> QuotaSnapshot:
     """The quotas of these entities, and of others where that is cheaper. Raises what `QuotaBackend.describe` raises."""
-    from kquota.core.quotas.snapshot import QuotaSnapshot
+    from kquota.core.quotas.snapshot import merged
 
     wanted = list(dict.fromkeys(entities))
     if len(wanted) > _EXACT:
         return backend.describe()
-    parts = [backend.describe(QuotaFilter(dict(entity.parts), strict=True)) for entity in wanted]
-    return QuotaSnapshot(
-        {entity: values for part in parts for entity, values in part.items()},
-        tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
-    )
+    return merged(backend.describe(QuotaFilter(dict(entity.parts), strict=True)) for entity in wanted)
 
 
 def cluster_of(backend: QuotaBackend) -> Cluster | None:

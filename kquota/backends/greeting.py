@@ -4,6 +4,7 @@ ZooKeeper answers a four-letter command, allowed or not (Administrator's Guide, 
 answers ApiVersions v0 before any login (KIP-35).
 """
 
+import re
 import socket
 import struct
 from typing import Final
@@ -51,6 +52,16 @@ def unreached(host: str, port: int, timeout_s: float) -> tuple[Unreachable, str]
 
 def reason_of(error: BaseException) -> str:
     """The error in a few words, on one line, in lower case."""
+    import ssl
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        # Without a reason there are OpenSSL's words, and Python's line of source behind them.
+        words = error.reason or re.sub(r"\s*\(_ssl\.c:\d+\)", "", str(error))
+        return f"TLS: {words.replace('_', ' ').lower()}"
+    if isinstance(error, TimeoutError):
+        return "connecting timed out"
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     line = text.splitlines()[0]
     return line[:1].lower() + line[1:]

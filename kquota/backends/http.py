@@ -99,7 +99,8 @@ def fetch(
                 keep(error, kept)
             raise NoAnswer(f"it answers {error.code}", error.code, kept.getvalue()) from None
     except (OSError, http.client.HTTPException) as error:
+        from kquota.backends.greeting import reason_of
+
         reason = getattr(error, "reason", error)
-        words = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None) or str(reason)
-        raise NoAnswer(words) from None
+        raise NoAnswer(reason_of(reason) if isinstance(reason, Exception) else str(reason)) from None
     return kept.getvalue()

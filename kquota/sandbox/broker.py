@@ -9,12 +9,13 @@ from collections.abc import Collection, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from kquota.access import Access, xdg_directory
+from kquota.access import Access
 from kquota.backends import cluster_of
 from kquota.documents.encoding import write_text
 from kquota.documents.foreign.prometheus import shipped
 from kquota.errors import InputError, KquotaError, MissingDependency, Unreachable
 from kquota.sandbox import HOST, JVM_FLAGS, Server, free_port, maven, write_config
+from kquota.state import own_folder
 
 KAFKA = "4.4.0"
 """The release whose jars Maven retrieves."""
@@ -140,7 +141,7 @@ def _jars() -> str:
 
 
 def _cache() -> Path:
-    return xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota"
+    return own_folder("cache", "XDG_CACHE_HOME")
 
 
 def _cluster_id(folder: Path) -> str | None:

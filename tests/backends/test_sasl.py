@@ -162,7 +162,7 @@ def test_a_token_endpoint_grants_and_refuses(tmp_path: Path) -> None:
         secure = server.url.replace("http:", "https:")
         with pytest.raises(Unreachable, match="cannot reach the token endpoint https:"):
             ClientCredentials(secure, CLIENT_ID, CLIENT_SECRET).token("host", 5)
-    with pytest.raises(Unreachable, match=r"token: (\[Errno|Connection refused)"):
+    with pytest.raises(Unreachable, match="token: connection refused"):
         ClientCredentials(server.url, CLIENT_ID, CLIENT_SECRET).token("host", 5)
 
 

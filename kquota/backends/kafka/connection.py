@@ -11,20 +11,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from kquota import __version__
 from kquota.backends import wire
 from kquota.backends.addresses import Server
 from kquota.backends.greeting import reason_of
 from kquota.backends.kafka.codes import NONE, UNSUPPORTED_SASL_MECHANISM, error_of
-from kquota.backends.kafka.security import KafkaSecurity
+from kquota.backends.kafka.security import KafkaSecurity, Sasl
 from kquota.backends.secrets import without
 from kquota.backends.tls import Tls, certificate_remedy, client_context
 from kquota.errors import KquotaError, Rejected, Unauthorized
-
-if TYPE_CHECKING:
-    from kquota.backends.kafka.security import Sasl
 
 CLIENT_ID: Final = "kquota"
 _LARGEST_FRAME = 256 << 20
@@ -330,11 +327,8 @@ class Connection:
             if isinstance(error, ssl.SSLEOFError):
                 error = ConnectionResetError("the connection was closed")
             elif isinstance(error, ssl.SSLError):
-                reason = error.reason or ""
-                # Without a reason there are OpenSSL's words, and Python's line of source behind them.
-                words = reason or re.sub(r"\s*\(_ssl\.c:\d+\)", "", str(error))
-                why = f"TLS: {words.replace('_', ' ').lower()}"
-                if any(word in reason for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
+                why = reason_of(error)
+                if any(word in (error.reason or "") for word in ("CERTIFICATE", "HANDSHAKE_FAILURE", "UNKNOWN_CA")):
                     blame = "the broker wants a client certificate (ssl.keystore.location)"
                     if security.tls.identity is not None:
                         blame = "the broker refuses the client certificate"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kquota.backends.addresses import Address
 from kquota.backends.greeting import reason_of
 from kquota.backends.secrets import nearly
 from kquota.backends.tls import Tls, certificate_remedy
 from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
-
-if TYPE_CHECKING:
-    import ssl
 
 SCHEMES: Final = ("sasl", "digest")
 _PAUSE_S: Final = 0.5
@@ -76,8 +74,6 @@ def check_tls(address: Address, tls: Tls, context: ssl.SSLContext, deadline: flo
 
 def _tls_failure(address: Address, context: ssl.SSLContext, deadline: float) -> BaseException | None:
     """Why no host shook hands, as the last of them failed; None where one did."""
-    import ssl
-
     cause: BaseException | None = None
     for index, (host, port) in enumerate(address.hosts):
         share = max(deadline - time.monotonic(), 0.1) / (len(address.hosts) - index)
@@ -100,9 +96,7 @@ def _tls_failure(address: Address, context: ssl.SSLContext, deadline: float) -> 
 
 def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
     """The error for a handshake that failed."""
-    import ssl
-
-    message = f"cannot reach ZooKeeper at {address}: {reason(cause)}"
+    message = f"cannot reach ZooKeeper at {address}: {reason_of(cause)}"
     if isinstance(cause, ssl.SSLCertVerificationError):
         hint = certificate_remedy(cause.verify_code, "put its authority into zookeeper.ssl.truststore.location")
         return Unreachable(message, hint=hint)
@@ -112,16 +106,3 @@ def _blame(cause: BaseException, address: Address, tls: Tls) -> KquotaError:
     if isinstance(cause, ssl.SSLError | ConnectionResetError):
         return Unreachable(message, hint="is that the TLS port (secureClientPort)?")
     return Unreachable(message, hint="check the address, and that ZooKeeper runs there")
-
-
-def reason(error: BaseException) -> str:
-    """The error in a few words, on one line."""
-    import ssl
-
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
-    if isinstance(error, TimeoutError):
-        return "connecting timed out"
-    return reason_of(error)

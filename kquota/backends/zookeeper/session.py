@@ -22,7 +22,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAF
 
 from kquota.backends import znode
 from kquota.backends.addresses import Address, Server
-from kquota.backends.greeting import speaks_kafka
+from kquota.backends.greeting import reason_of, speaks_kafka
 from kquota.backends.tls import client_context
 from kquota.backends.zookeeper.requests import (
     GET_CHILDREN,
@@ -36,7 +36,7 @@ from kquota.backends.zookeeper.requests import (
     Read,
     requests_of,
 )
-from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls, reason
+from kquota.backends.zookeeper.security import ZooKeeperSecurity, check_tls
 from kquota.errors import InputError, KquotaError, MissingDependency, Rejected, Unauthorized, Unreachable
 
 _READ_ATTEMPTS = 3
@@ -84,7 +84,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 return self._tls_context.wrap_socket(plain, server_hostname=kwargs["hostname"])
             return super().create_connection(*args, **kwargs)
         except Exception as error:
-            self._trouble.cause = reason(error)
+            self._trouble.cause = reason_of(error)
             self._trouble.failures[kwargs.get("address") or (args[0] if args else None)] += 1
             self._trouble.wake.set()
             raise
@@ -94,7 +94,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 func(*args, **kwargs)
             except Exception as error:
-                self._trouble.cause = self._trouble.cause or reason(error)
+                self._trouble.cause = self._trouble.cause or reason_of(error)
             self._trouble.wake.set()
 
         return super().spawn(quiet)
@@ -213,7 +213,7 @@ class Session:
             try:
                 socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError) as error:
-                self._trouble.cause = reason(error)
+                self._trouble.cause = reason_of(error)
             else:
                 return
         raise self.unreachable()

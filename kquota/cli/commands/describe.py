@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kquota.backends import QuotaBackend
 from kquota.cli import grammar, params, session
 from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.streams import note
@@ -20,7 +21,6 @@ from kquota.core.quotas.quota import QuotaKey, limit_text
 from kquota.core.quotas.selector import ANY, NamePatterns, QuotaFilter
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
     from kquota.core.quotas.snapshot import QuotaSnapshot
 
 
@@ -63,6 +63,8 @@ def command(
         if source.file is not None:
             raise click.UsageError("--quotas FILE has no limits of brokers: ask them, by --bootstrap-server HOST:PORT")
         return brokers.described(None if selection.broker is ANY else selection.broker, source.cluster.access())
+    from kquota.core.quotas.snapshot import merged
+
     filters = selection.filters(strict=strict)
     with session.open_quotas(source) as backend:
         parts = [backend.describe(wanted) for wanted in filters]
@@ -103,16 +105,6 @@ def command(
         if pairs_of_it:  # who asks for the one may mean those
             note(safe(f"there are quotas of {first_of(pairs_of_it, most=1)}: --no-strict shows them"))
     return None
-
-
-def merged(parts: Sequence[QuotaSnapshot]) -> QuotaSnapshot:
-    """Several looks at a cluster as one, each problem once."""
-    if len(parts) == 1:
-        return parts[0]
-    from kquota.core.quotas.snapshot import QuotaSnapshot
-
-    problems = dict.fromkeys(problem for part in parts for problem in part.problems)
-    return QuotaSnapshot({entity: values for part in parts for entity, values in part.items()}, tuple(problems))
 
 
 def _pairs_of(backend: QuotaBackend, filters: Sequence[QuotaFilter], parts: Sequence[QuotaSnapshot]) -> int:

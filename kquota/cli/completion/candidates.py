@@ -19,7 +19,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from kquota.access import Access, load_config, xdg_directory
+from kquota.access import Access, load_config
 from kquota.cli import grammar, session
 from kquota.cli.completion import seconds_left
 from kquota.cli.contexts import Given
@@ -29,7 +29,7 @@ from kquota.documents.encoding import write_text
 from kquota.documents.journal import Journal
 from kquota.documents.quotas import read_quotas
 from kquota.errors import KquotaError
-from kquota.state import journal_folder
+from kquota.state import journal_folder, own_folder
 
 Items = list[CompletionItem[str]]
 
@@ -149,7 +149,7 @@ def _cache_file(source: session.QuotaSource) -> Path:
         os.getcwd() if any(files) else None,
     ]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-    return xdg_directory("XDG_CACHE_HOME", "~/.cache") / "kquota" / f"names-{digest}.json"
+    return own_folder("cache", "XDG_CACHE_HOME") / f"names-{digest}.json"
 
 
 def _remembered(cache: Path) -> Names | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -114,6 +114,13 @@ class QuotaSnapshot(Tabular, Mapping[Entity, Values]):
         # A read-only view does not pickle; a snapshot travels to Spark's executors.
         quotas = {entity: dict(values) for entity, values in self.quotas.items()}
         return QuotaSnapshot, (quotas, self.problems, self.ignored, self.empty_client_id)
+
+
+def merged(parts: Iterable[QuotaSnapshot]) -> QuotaSnapshot:
+    """Several looks at one cluster as one, each problem once."""
+    looks = list(parts)
+    problems = dict.fromkeys(problem for look in looks for problem in look.problems)
+    return QuotaSnapshot({entity: values for look in looks for entity, values in look.items()}, tuple(problems))
 
 
 _KEYS = tuple(QuotaKey)  # walking the enum itself costs ten times as much
