@@ -19,7 +19,7 @@ from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli.contexts import Given, choices, journal_folder
 from kquota.cli.leases import leases_of
-from kquota.cli.security import kafka_login, login, zookeeper_login
+from kquota.cli.security import kafka_login, login
 from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, first_of, moment
 from kquota.core.quotas.entity import Entity, EntityType
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaBackend, KafkaSecurity
     from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
-    from kquota.backends.zookeeper import ZooKeeperBackend
     from kquota.core.change.broker import BrokerSnapshot
     from kquota.core.change.history import QuotaHistory
     from kquota.core.change.plan import Cluster
@@ -100,14 +99,12 @@ def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:
     return access.bootstrap_server, kafka_login(access) or KafkaSecurity()
 
 
-def open_migration(zookeeper: str, bootstrap_server: str, access: Access) -> tuple[ZooKeeperBackend, KafkaBackend]:
+def open_migration(bootstrap_server: str, access: Access) -> tuple[QuotaBackend, KafkaBackend]:
     """Both sides of a migration, with the logins and the time-out of `access`."""
     from kquota.backends.kafka import KafkaBackend
-    from kquota.backends.zookeeper import ZooKeeperBackend
 
-    timeout_s = access.timeout_s
-    source = ZooKeeperBackend(zookeeper, timeout_s=timeout_s, security=zookeeper_login(access))
-    return source, KafkaBackend(bootstrap_server, timeout_s=timeout_s, security=kafka_login(access))
+    source = open_backend(replace(access, bootstrap_server=None))
+    return source, KafkaBackend(bootstrap_server, timeout_s=access.timeout_s, security=kafka_login(access))
 
 
 def cluster_name(access: Access) -> str:

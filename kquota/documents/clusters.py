@@ -95,7 +95,7 @@ def migration_document(findings: Iterable[Finding], zookeeper: str, bootstrap_se
         "findings": [
             {
                 **picked(finding, "damage cause=damage.cause entity where proof"),
-                "commands": list(commands(finding, zookeeper, bootstrap_server)),
+                "commands": commands(finding, bootstrap_server),
                 "note": finding.note,
             }
             for finding in findings
@@ -103,12 +103,9 @@ def migration_document(findings: Iterable[Finding], zookeeper: str, bootstrap_se
     }
 
 
-def commands(finding: Finding, zookeeper: str, bootstrap_server: str) -> Sequence[str]:
+def commands(finding: Finding, bootstrap_server: str) -> list[str]:
     """The command lines that mend a finding, in their order; none where none can."""
-    lines = [_alter(alteration, bootstrap_server) for alteration in finding.mend]
-    if finding.zookeeper_shell is not None:
-        lines.append(f"zookeeper-shell.sh {shlex.quote(zookeeper)} {finding.zookeeper_shell}")
-    return lines
+    return [_alter(alteration, bootstrap_server) for alteration in finding.mend]
 
 
 def _alter(alteration: Alteration, bootstrap_server: str) -> str:

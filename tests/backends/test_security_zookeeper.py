@@ -42,24 +42,6 @@ def test_acls_of_a_secured_cluster(secured_zookeeper: SecuredZooKeeper) -> None:
             assert len(backend.describe(QuotaFilter({EntityType.CLIENT_ID: ANY}, strict=True))) == 1
 
 
-def test_nodes_of_users_that_the_world_may_read(secured_zookeeper: SecuredZooKeeper) -> None:
-    """As the dual write of a migration left them; who may not read the others is told so."""
-    from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
-
-    address = secured_zookeeper.plain
-    with ZooKeeperBackend(address, security=KAFKA) as backend:
-        backend.alter([rate(Entity(user="closed"))])
-    sasl = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "secret"}
-    with kazoo(address, sasl_options=sasl) as client:
-        client.create("/config/users/CN%3Da", b"{}", acl=CREATOR_ALL_ACL + READ_ACL_UNSAFE)
-        with ZooKeeperBackend(address, security=KAFKA) as source:
-            (node,) = source.user_nodes()
-        with ZooKeeperBackend(address) as stranger, pytest.raises(Unauthorized, match="ACL"):
-            stranger.user_nodes()
-        client.delete("/config/users/CN%3Da")
-    assert (node.entity, node.private_acl) == (Entity(user="CN=a"), "sasl:kafka:cdrwa")
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -124,24 +124,6 @@ def test_equal_sides_and_filters(kquota: Kquota, sides: tuple[str, ...]) -> None
     assert [each["where"] for each in json.loads(damaged.out)["findings"]] == ["KRaft user=CN%3Da%2CO%3Db"]
 
 
-def test_nodes_that_the_world_may_read(kquota: Kquota, znodes: Any, chroot: str, broker: KafkaBroker) -> None:
-    """As the dual write created them on a secured cluster; a node of a cluster that is open is left alone."""
-    from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
-
-    secured = [make_acl("ip", "127.0.0.1", all=True), *READ_ACL_UNSAFE]
-    for path, acl in (("alice", secured), ("bob", OPEN_ACL_UNSAFE), ("alice/clients/app", secured)):
-        znodes.create(f"/config/users/{path}", b'{"version":1,"config":{}}', acl=acl, makepath=True)
-
-    done = kquota("migrate", "check", "--zookeeper", chroot, "--bootstrap-server", broker.bootstrap, "-o", "json")
-
-    findings = json.loads(done.out)["findings"]
-    assert [(each["damage"], each["where"]) for each in findings] == [
-        ("world-readable", "/config/users/alice"),
-        ("world-readable", "/config/users/alice/clients/app"),
-    ]
-    assert findings[0]["commands"] == [f"zookeeper-shell.sh {chroot} setAcl /config/users/alice ip:127.0.0.1:cdrwa"]
-
-
 def test_both_sides_are_needed(kquota: Kquota, broker: KafkaBroker) -> None:
     for arguments in (("--zookeeper", "127.0.0.1:1"), ("--bootstrap-server", broker.bootstrap)):
         done = kquota("migrate", "check", *arguments)

@@ -147,9 +147,6 @@ class Side(Brokers):
     def describe(self, broker: object = None) -> Any:
         return LIVE
 
-    def user_nodes(self) -> tuple[()]:
-        return ()
-
 
 def probed(*_: object) -> Any:
     """What a probe found."""

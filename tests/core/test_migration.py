@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.change.migration import Damage, Finding, Parts, UserNode, compare, parts_of
+from kquota.core.change.migration import Damage, Finding, Parts, compare, parts_of
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
 from kquota.core.quotas.quota import QuotaKey
@@ -118,15 +118,6 @@ def test_the_filter_is_of_what_was_meant() -> None:
     kraft: dict[Entity, Values] = {UNDECODED: {PRODUCER: 5}, Entity(user="b"): {PRODUCER: 1}}
 
     assert [each.damage for each in check({DN: {PRODUCER: 5}}, kraft, filter=wanted)] == [Damage.UNDECODED_NAME]
-
-
-def test_nodes_of_users() -> None:
-    node = UserNode("/config/users/a", Entity(user="a"), "sasl:kafka:cdrwa")
-
-    (readable,) = compare(QuotaSnapshot(), QuotaSnapshot(), {}, [node])
-
-    assert (readable.damage, readable.where) == (Damage.WORLD_READABLE, "/config/users/a")
-    assert readable.zookeeper_shell == "setAcl /config/users/a sasl:kafka:cdrwa"
 
 
 ENTITIES = entities().filter(lambda entity: entity.ip is None)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
 from kquota.backends.znode import NodeConfig
 from kquota.backends.zookeeper.journal import ZooKeeperJournal
-from kquota.backends.zookeeper.requests import Acl, Node
+from kquota.backends.zookeeper.requests import Node
 from kquota.backends.zookeeper.security import ZooKeeperSecurity
 from kquota.backends.zookeeper.session import Session
 from kquota.backends.zookeeper.writer import Writer
@@ -21,13 +20,7 @@ from kquota.core.quotas.selector import ANY, EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import Ignored, Problem, QuotaSnapshot, Values
 from kquota.errors import InputError
 
-if TYPE_CHECKING:
-    from kquota.core.change.migration import UserNode
-
-
 _IDS = "/brokers/ids"
-_USERS = znode.ENTITY_ROOTS[EntityType.USER]
-_PERMISSIONS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 _AGAIN_S = 1.0
 """How long servers that did not answer in time just before may take to connect."""
 
@@ -83,26 +76,6 @@ class ZooKeeperBackend(QuotaBackend):
         (node,) = self._open().nodes([znode.CLUSTER_ID])
         return znode.cluster_id(node.data) if node is not None else None
 
-    def user_nodes(self) -> tuple[UserNode, ...]:
-        """The secured nodes of users, and of the clients of users, that the world may read."""
-        from kquota.core.change.migration import UserNode
-
-        session = self._open()
-        users = [f"{_USERS}/{name}" for name in session.children([_USERS])[0] or ()]
-        parents = [f"{path}/{znode.CLIENTS}" for path in users]
-        pairs = [
-            f"{parent}/{name}"
-            for parent, names in zip(parents, session.children(parents), strict=True)
-            for name in names or ()
-        ]
-        paths = users + pairs
-        faulty = []
-        for path, acl in zip(paths, session.acls(paths), strict=True):
-            if (private := _private(acl or ())) is not None:
-                with contextlib.suppress(InputError):  # a bad escape in the name: the snapshot has it as a problem
-                    faulty.append(UserNode(path, znode.entity_of(path), private))
-        return tuple(faulty)
-
     def journal(self) -> ZooKeeperJournal:
         return ZooKeeperJournal(self._open)
 
@@ -117,20 +90,6 @@ class ZooKeeperBackend(QuotaBackend):
             session.open(within_s)
             self._session = session
         return self._session
-
-
-def _private(acl: Sequence[Acl]) -> str | None:
-    """The ACL without the world, of a node that others than the world own; None where that is how it is."""
-    owners = [entry for entry in acl if entry.scheme != "world"]
-    if not owners or len(owners) == len(acl):
-        return None
-    return ",".join(_acl_text(entry) for entry in owners)
-
-
-def _acl_text(acl: Acl) -> str:
-    """As ZooKeeper's shell takes it. A digest would show the hash of a password: whoever is logged in, instead."""
-    permissions = "".join(letter for bit, letter in _PERMISSIONS if acl.permissions & bit)
-    return f"auth::{permissions}" if acl.scheme == "digest" else f"{acl.scheme}:{acl.id}:{permissions}"
 
 
 _USER_LEVEL = frozenset({EntityType.USER})

@@ -39,9 +39,9 @@ def check(
 
     Needs both --zookeeper and --bootstrap-server, reads only, and takes ZooKeeper's side for what was meant. It names
     what the migrations before Kafka 3.6.2, 3.7.1 and 3.8.0 damaged: names that were not decoded (KAFKA-16222) and
-    defaults under an empty name (KAFKA-16411); what is missing, extra or different; and users' nodes that the world may
-    read. With each comes the command that mends it. Quotas that were altered
-    through brokers since the end of the migration differ as well, as they should.
+    defaults under an empty name (KAFKA-16411); and what is missing, extra or different. With each comes the command
+    that mends it. Quotas that were altered through brokers since the end of the migration differ as well, as they
+    should.
 
     \b
     Examples:
@@ -54,24 +54,23 @@ def check(
     zookeeper, bootstrap_server = access.zookeeper, access.bootstrap_server
     if not zookeeper or not bootstrap_server or access.bootstrap_controller:
         raise click.UsageError("two sides are compared: give --zookeeper HOST:PORT and --bootstrap-server HOST:PORT")
-    source, brokers = session.open_migration(zookeeper, bootstrap_server, access)
+    source, brokers = session.open_migration(bootstrap_server, access)
     with source, brokers:
         kraft, nameless = brokers.migrated()
         snapshot = source.describe()
-        nodes = source.user_nodes()
     for quotas in (snapshot, kraft):
         session.warn_problems(quotas.problems)
     if kraft and not snapshot:
         warn("ZooKeeper has no quota at all: is its chroot that of the brokers' zookeeper.connect?")
-    findings = compare(snapshot, kraft, nameless, nodes, wanted)
+    findings = compare(snapshot, kraft, nameless, wanted)
     return View(
-        screen=lambda: _screen(findings, zookeeper, bootstrap_server),
+        screen=lambda: _screen(findings, bootstrap_server),
         document=lambda: migration_document(findings, zookeeper, bootstrap_server),
         asked=f"--fail-on {fail_on}" if findings and fail_on else "",
     )
 
 
-def _screen(findings: Sequence[Finding], zookeeper: str, bootstrap_server: str) -> Iterator[Part]:
+def _screen(findings: Sequence[Finding], bootstrap_server: str) -> Iterator[Part]:
     """What is damaged, and below the table the commands that mend it, each on a line of its own to copy."""
     if not findings:
         yield Note("no differences")
@@ -89,4 +88,4 @@ def _screen(findings: Sequence[Finding], zookeeper: str, bootstrap_server: str) 
     for finding in findings:
         remark = f" ({finding.note})" if finding.note else ""
         yield f"# {safe(finding.where)}: {finding.damage.value}{safe(remark)}"
-        yield from map(safe, commands(finding, zookeeper, bootstrap_server))
+        yield from map(safe, commands(finding, bootstrap_server))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -28,9 +27,6 @@ from kquota.documents.recommendation import (
     recommendation_text,
     rough,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _SCOPES = {
     "users": ("users", False),

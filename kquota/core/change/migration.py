@@ -1,21 +1,19 @@
 """What a migration from ZooKeeper to KRaft made of the quotas: both sides compared, known damage reported by its name.
 
-Three things went wrong before Kafka 3.6.2, 3.7.1 and 3.8.0. Names were taken over as ZooKeeper keeps them (`CN%3Da` for
+Two things went wrong before Kafka 3.6.2, 3.7.1 and 3.8.0. Names were taken over as ZooKeeper keeps them (`CN%3Da` for
 `CN=a`, KAFKA-16222). Defaults became entities with the empty name, before 3.6 with the name `<default>` (KAFKA-16411).
-The controller created user nodes that the world may read: its ACLs go by a path that begins with /config, and it passed
-a path that does not. Source: `kafka.zk.migration.ZkConfigMigrationClient` of Kafka 3.7.
+Source: `kafka.zk.migration.ZkConfigMigrationClient` of Kafka 3.7.
 """
 
 import enum
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, differ, format_value
 from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot, Values
 from kquota.core.resolve.resolver import encode_user
@@ -35,7 +33,6 @@ class Damage(enum.Enum):
     MISSING = "missing"
     EXTRA = "extra"
     DIFFERENT = "different"
-    WORLD_READABLE = "world-readable"
 
     __hash__ = object.__hash__
 
@@ -48,18 +45,7 @@ class Damage(enum.Enum):
 _CAUSES = {
     Damage.UNDECODED_NAME: f"KAFKA-16222, {_FIXED}",
     Damage.NAMED_DEFAULT: f"KAFKA-16411, {_FIXED}",
-    Damage.WORLD_READABLE: "the dual write of 3.6 to 3.9",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class UserNode:
-    """The secured node of a user, or of one of its clients, in ZooKeeper that is open to the world."""
-
-    path: str
-    entity: Entity
-    private_acl: str
-    """The ACL without the world, as ZooKeeper's shell takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +59,6 @@ class Finding:
     proof: str
     mend: tuple[Alteration, ...] = ()
     """Alterations on KRaft, in their order."""
-    zookeeper_shell: str | None = None
-    """A command for ZooKeeper's shell."""
     note: str | None = None
     """What else is to know or to do."""
 
@@ -88,7 +72,6 @@ def compare(
     zookeeper: QuotaSnapshot,
     kraft: QuotaSnapshot,
     nameless: Mapping[Parts, Values],
-    nodes: Iterable[UserNode] = (),
     filter: QuotaFilter = EVERYTHING,
 ) -> tuple[Finding, ...]:
     """The damage to the entities that match, ZooKeeper's side taken for what was meant.
@@ -111,7 +94,6 @@ def compare(
     for parts, values in stored.items():
         if parts not in meant and parts not in claimed:
             findings.append(_extra(parts, values))
-    findings += map(_of_node, nodes)
     asked = (finding for finding in findings if filter.matches(finding.entity))
     return tuple(sorted(asked, key=lambda finding: (finding.entity.sort_key, finding.where)))
 
@@ -152,12 +134,10 @@ def _compared(entity: Entity, values: Values, present: Values | None, copies: Ma
     if present is None and not copies:
         proof = f"ZooKeeper has {_shown(values)}, KRaft has nothing"
         findings.append(Finding(Damage.MISSING, entity, where, proof, right, note=_note(None, values)))
-    elif present is not None and not (
-        values.keys() == present.keys() and all(_same(values[key], present[key]) for key in values)
-    ):
+    elif present is not None and dict(values) != dict(present):
         proof = f"ZooKeeper has {_shown(values)}, KRaft has {_shown(present)}"
         surplus = frozenset(present.keys() - values.keys())
-        wrong = {key: value for key, value in settable.items() if key not in present or not _same(value, present[key])}
+        wrong = {key: value for key, value in settable.items() if differ(value, present.get(key))}
         mend = (Alteration(entity, wrong, surplus),) if wrong or surplus else ()
         findings.append(Finding(Damage.DIFFERENT, entity, where, proof, mend, note=_note(_ON_PURPOSE, values)))
     return findings
@@ -175,17 +155,6 @@ def _extra(parts: Parts, values: Values) -> Finding:
         default = _entity((kind, name or None) for kind, name in parts)
         return Finding(Damage.NAMED_DEFAULT, default, where, proof, note=_UNDELETABLE)
     return Finding(Damage.EXTRA, removal.entity, where, proof, (removal,), note=_ON_PURPOSE)
-
-
-def _of_node(node: UserNode) -> Finding:
-    return Finding(
-        Damage.WORLD_READABLE,
-        node.entity,
-        node.path,
-        "a secured node that the world may read; SCRAM credentials are kept in such nodes",
-        zookeeper_shell=f"setAcl {node.path} {node.private_acl}",
-        note="if it holds credentials, set their passwords anew",
-    )
 
 
 def _damage_of(entity: Entity, parts: Parts) -> Damage:
@@ -223,11 +192,6 @@ def _note(note: str | None, values: Values) -> str | None:
     refused = [f"{key}={format_value(key, value)}" for key, value in values.items() if key not in settable]
     more = f"KRaft does not take {', '.join(refused)}" if refused else None
     return "; ".join(part for part in (note, more) if part) or None
-
-
-def _same(one: Value, other: Value) -> bool:
-    """As doubles, which KRaft keeps."""
-    return float(one) == float(other) or (math.isnan(one) and math.isnan(other))
 
 
 def _shown(values: Values) -> str:
