@@ -16,6 +16,7 @@ from kquota.cli import params, security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
 from kquota.cli.text import first_of, many
+from kquota.core.enforcement.kernel import is_compiling
 from kquota.documents.derive import picked
 from kquota.documents.encoding import to_json_line
 from kquota.documents.quotas import quotas_document
@@ -48,8 +49,6 @@ def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:
 @contextlib.contextmanager
 def _progress(first: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
     """A progress bar; what it yields takes the function that tells how far the audit is."""
-    from kquota.core.enforcement.kernel import is_compiling
-
     with progress(first) as bar:
         yield lambda poll: bar.watch(poll, lambda: "compiling, once on this machine" if is_compiling() else "auditing")
 

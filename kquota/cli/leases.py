@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota.access import FILES, Access
+from kquota.backends import QuotaBackend, cluster_of
 from kquota.cli.contexts import journal_folder
 from kquota.cli.streams import note, once, warn
 from kquota.cli.text import entity_text, many, moment, safe
@@ -17,7 +18,6 @@ from kquota.errors import InputError, KquotaError
 from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
     from kquota.core.change.plan import Cluster
     from kquota.documents.journal import Journal, Unreadable
     from kquota.leases import Lease, Leases
@@ -75,7 +75,6 @@ def warn_unread(unreadable: Sequence[Unreadable], journal: Journal) -> None:
 
 def leases_of(backend: QuotaBackend, where: Cluster | None = None) -> Leases:
     """The leases of a live cluster in the journal that no option names; none where nothing has an end."""
-    from kquota.backends import cluster_of
     from kquota.leases import Leases
 
     try:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from kquota.access import Access
+from kquota.backends.secrets import crosses_networks
 from kquota.cli.streams import once, warn
 from kquota.errors import InputError
 
@@ -57,7 +58,6 @@ def kafka_login(access: Access) -> KafkaSecurity | None:
 def _warn_of_clear_text(security: KafkaSecurity, sasl: Sasl, servers: str) -> None:
     from kquota.backends.addresses import Servers
     from kquota.backends.kafka.oauth import ClientCredentials, OAuthBearer
-    from kquota.backends.secrets import crosses_networks
 
     with contextlib.suppress(InputError):
         hosts = [server.host for server in Servers.parse(servers).servers]
@@ -75,7 +75,6 @@ def zookeeper_login(access: Access) -> ZooKeeperSecurity | None:
     if security is None or security.digest is None or security.tls is not None:
         return security
     from kquota.backends.addresses import Address
-    from kquota.backends.secrets import crosses_networks
 
     with contextlib.suppress(InputError):  # whatever is wrong with the address comes later
         if crosses_networks([host for host, _ in Address.parse(access.zookeeper or "").hosts]):
@@ -95,8 +94,6 @@ def prometheus_credentials(url: str) -> Credentials:
 
 def is_clear(url: str) -> bool:
     """Whether what is sent to that URL crosses a network unencrypted."""
-    from kquota.backends.secrets import crosses_networks
-
     parts = urlsplit(url)
     return parts.scheme.lower() == "http" and crosses_networks([parts.hostname or ""])
 

@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from kquota.access import Access
+from kquota.backends import QuotaBackend, cluster_of
 from kquota.brokers import BrokerFacts
 from kquota.cli.contexts import Given, choices, journal_folder
 from kquota.cli.leases import leases_of
@@ -30,7 +31,6 @@ from kquota.errors import InputError, KquotaError
 from kquota.state import CLUSTER
 
 if TYPE_CHECKING:
-    from kquota.backends import QuotaBackend
     from kquota.backends.kafka import KafkaBackend, KafkaSecurity
     from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
     from kquota.core.change.broker import BrokerSnapshot
@@ -251,7 +251,6 @@ class Live:
 
 def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[QuotaSnapshot, Live]:
     """What `load_quotas` reads, and what is known of the live cluster; `leases`: by this user's journal, too."""
-    from kquota.backends import cluster_of
 
     def ask(backend: QuotaBackend) -> Live:
         here = cluster_of(backend)
@@ -263,7 +262,6 @@ def load_quotas_and_live(source: QuotaSource, *, leases: bool = True) -> tuple[Q
 
 def warn_of_changes(source: QuotaSource, first_ms: int) -> None:
     """Warns where the journal has changes of the live quotas since that time (epoch ms), or cannot be read."""
-    from kquota.backends import cluster_of
     from kquota.changes import journal_of
 
     try:
