@@ -78,9 +78,9 @@ _TRIED = {
 _PERHAPS = {
     "audit": "throttled",
     "top": "throttle",
-    "diff": "compare",
+    "diff": "compare drift",
     "doctor": "status",
-    "history": "log leases",
+    "history": "log leases reason message",
     "lint": "validate check",
     "export": "backup dump",
     "follow": "tail",
@@ -102,6 +102,8 @@ _TRIED_OPTIONS = {
     "--duration": "--for",
     "--bootstrap-server": "-b",
     "--exit-code": "--detailed-exitcode",
+    "--message": "--reason --comment --ticket --why",
+    "--user": "--principal --username",
 }
 
 
@@ -115,7 +117,7 @@ def _by_word(tried: Mapping[str, str]) -> dict[str, str]:
 
 ALIASES = _by_word(_TRIED)
 """Words that people try first, with the command that they mean."""
-_LIKE, _MEANT = _by_word(_PERHAPS), _by_word(_TRIED_OPTIONS)
+LIKE, _MEANT = _by_word(_PERHAPS), _by_word(_TRIED_OPTIONS)
 """Words with the command that they may mean, and options with the option that they mean where a command has it."""
 
 _MODULES = {"import": "kquota.cli.commands.import_", "kafka-configs": "kquota.cli.kafka_configs"}
@@ -175,7 +177,7 @@ class LazyGroup(click.Group):
             import difflib
 
             alike = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            for close in filter(None, (_LIKE.get(args[0]), *alike)):
+            for close in filter(None, (LIKE.get(args[0]), *alike)):
                 text = f"{error.message} Did you mean {close!r}? {COMMANDS[close]}"
                 raise click.UsageError(text, ctx) from None
             raise
@@ -307,6 +309,10 @@ def _instead_of(option: str, options: Sequence[str], ctx: click.Context) -> str:
 
     if (meant := _MEANT.get(option)) in options:
         return f". Did you mean {meant!r}?"
+    if ctx.command.name == "audit" and option in ("--user", "--client", "--client-id", "--match", "--only"):
+        return ". Clients share counters, so all are judged: 'kquota help verdicts' has a gate for one of them."
+    if ctx.command.name == "follow" and option == "--since":
+        return ". It reads a file from its beginning: tail -n 0 -F FILE > NEW and follow NEW for what comes now."
     for argument in ctx.command.params if option in _A_FILE else ():
         if isinstance(argument, click.Argument):
             return f". {argument.make_metavar(ctx).strip('[]…')} stands without an option."

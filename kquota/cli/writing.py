@@ -205,15 +205,15 @@ def switch_back(entry: Entry, terms: Terms) -> int:
 
     if terms.writing.access.is_zookeeper:
         raise InputError(f"{entry.id} switched request loggers at {entry.cluster}", hint="give --bootstrap-server")
-    nodes = ", ".join(str(change.node) for change in entry.levels)
+    loggers_of = f"the request loggers of {', '.join(f'node {level.node}' for level in entry.levels)} at {terms.named}"
     writing = terms.writing
     if writing.dry_run:
         if writing.output == "json":
             raise click.UsageError("-o json --dry-run is for writes of quotas, and not for recordings")
-        note(f"would switch the request loggers of {nodes} of {terms.named} back (entry {entry.name})")
+        note(f"would switch {loggers_of} back (entry {entry.name})")
         return ExitCode.OK
     if not writing.yes:
-        ask(f"Switch the request loggers of {nodes} of {terms.named} back?", done="switched", yes="switches back")
+        ask(f"Switch {loggers_of} back?", done="switched", yes="switches back")
     consent.name_cluster(terms.named)
     with session.open_broker_loggers(terms.writing.access) as loggers:
         settled = switched(entry, loggers, journal=terms.journal, clock=reconcile.now, command=terms.command)

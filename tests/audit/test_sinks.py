@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from kquota.audit.follow import sinks
+from kquota.cli.commands.follow import line
 from kquota.core.findings.finding import Client, Episode, State, Under
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -27,6 +29,14 @@ def episode(state: State) -> Episode:
         1_700_000_000_000, 1_700_000_060_000, 1_234_567.5, 1_700_000_030_000, 30, 20, 9000,
         700, 3, True, True, 1, clients,
     )  # fmt: skip
+
+
+def test_a_line_says_where_the_log_itself_has_no_delay() -> None:
+    """The quotas of now were not those of then."""
+    ended = episode(State.ENDED)
+    assert line(ended).endswith("enough: at least 1.23 MB/s")
+    said = "enough: at least 1.23 MB/s  the log itself: no delay"
+    assert line(replace(ended, logged_throttled_events=0)).endswith(said)
 
 
 class Alertmanager:

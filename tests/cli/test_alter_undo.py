@@ -283,7 +283,7 @@ def test_a_dry_run_switches_no_request_loggers(tmp_path: Path, capfd: pytest.Cap
     terms = Terms(journal=journal, cluster="kafka://h:1", named="h:1", writing=writing, command="undo")
     assert switch_back(entry, terms) == 0
     said = capfd.readouterr().err
-    assert said == "would switch the request loggers of 1 of h:1 back (entry 1)\n"
+    assert said == "would switch the request loggers of node 1 at h:1 back (entry 1)\n"
     assert len(journal.read().entries) == 1
 
 

@@ -250,6 +250,7 @@ def test_other_headings_are_named_beside_those_that_are_read(kquota: Kquota, tmp
     refused = kquota("plan", "--quotas", "q.yaml", "t.csv")
     assert refused.code == 3
     assert "user, client-id, ip name a client" in refused.err
+    assert ("name a client: call that column so)" in refused.err) == bool(text)
     if text:
         assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas; the headings are Tenant, " in refused.err
 

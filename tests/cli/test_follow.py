@@ -79,6 +79,7 @@ def test_sigterm_ends_it_with_the_findings_so_far(log: Path, tmp_path: Path) -> 
     [
         (("audit", "--follow"), "'kquota follow' is a command of its own"),
         (("follow", "--engine", "spark"), "runs on this machine"),
+        (("follow", "-"), "write what comes from a pipe to a file first"),
         (("follow", "--episodes", "topic:t"), "a file of JSON lines or to an Alertmanager"),
     ],
 )

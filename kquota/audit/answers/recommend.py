@@ -91,10 +91,10 @@ def recommendations(
     }
     usages = {name: some for name, some in _usages(measured, rows, wanted).items() if name not in outranked}
     left_out = Counter(QuotaKey(row["key"]) for row in undetermined)
+    entities = {Entity.parse(row["entity"]) for row in rows.values() if QuotaKey(row["key"]) in wanted.keys}
+    entities |= {one.entity for some in outranked.values() for one in some if one.entity is not None}
+    charged = sorted((one for one in entities if one.types != wanted.scope.default.types), key=str)
     if not usages:
-        entities = {Entity.parse(row["entity"]) for row in rows.values() if QuotaKey(row["key"]) in wanted.keys}
-        entities |= {one.entity for some in outranked.values() for one in some if one.entity is not None}
-        charged = sorted((one for one in entities if one.types != wanted.scope.default.types), key=str)
         reasons = sorted({f"{row['key']}: {row['reason']}" for row in undetermined if row["reason"]})
         if charged:
             named = ", ".join(map(str, charged[:3])) + " and others" * (len(charged) > 3)
@@ -124,7 +124,7 @@ def recommendations(
         for quota in measured.quotas
         if quota.verdict is Verdict.THROTTLED and _is_left_out(quota, wanted, looked_at)
     )
-    answer = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling)
+    answer = Recommendations(wanted.scope, policy, recommended, left_out, measured.quotas, throttling, charged)
     proposed = {
         entity: {key: value for key, value in values.items() if key in wanted.keys}
         for entity, values in answer.proposed(settings.quotas.latest).items()

@@ -80,6 +80,8 @@ class Following:
         """Raises UsageError where the usage cannot be followed."""
         if usage.table is not None or usage.prometheus is not None:
             raise click.UsageError("kquota follow reads files or a topic; --table and --prometheus are read once")
+        if "-" in usage.paths:
+            raise click.UsageError("kquota follow reads files: write what comes from a pipe to a file first")
         if usage.engine == "spark" or usage.master is not None:
             raise click.UsageError(
                 "kquota follow runs on this machine; on Spark, kquota.audit_stream follows a DataFrame"
@@ -97,9 +99,9 @@ def command(
 ) -> View:
     """Follow a log or a topic: when throttling begins and ends.
 
-    Files are read as they grow, are rotated and come anew. A line is printed when a counter begins to throttle its
-    clients, and when it ended: the peak, the loudest clients, and the limit that would have been enough. Topic changes
-    and connections of a request log are judged at the end only.
+    Files are read from their beginning, as they grow, are rotated and come anew. A line is printed when a counter
+    begins to throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been
+    enough. Topic changes and connections of a request log are judged at the end only.
 
     Ctrl-C or SIGTERM ends it. At the end it shows what 'kquota audit' finds in the same files. For them the
     requests are kept on the disk, up to --keep. With --until-idle nothing but the findings is printed. With
@@ -371,5 +373,6 @@ def line(episode: Episode) -> str:
             f" {episode.throttle_time_max_ms:,} ms at most",
             f"loudest {loudest} of {episode.client_count:,}" if loudest else "",
             f"enough: {least}{rate_text(episode.enough, key.unit)}",
+            "the log itself: no delay" if episode.logged_throttled_events == 0 else "",
         ]
     return safe("  ".join(part for part in parts if part))

@@ -14,7 +14,7 @@ import click
 
 from kquota.cli import grammar, params
 from kquota.cli.exit_codes import ExitCode
-from kquota.cli.main import COMMANDS, cli
+from kquota.cli.main import ALIASES, COMMANDS, LIKE, cli
 from kquota.core.change.review import KINDS
 
 
@@ -71,7 +71,8 @@ def command(ctx: click.Context, topic: str | None) -> None:
         assert subcommand is not None
         click.echo(subcommand.get_help(click.Context(subcommand, info_name=topic, parent=root)))
     else:
-        close = difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
+        meant = ALIASES.get(topic) or LIKE.get(topic)
+        close = [meant] if meant else difflib.get_close_matches(topic, [*TOPICS, *COMMANDS], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Topics: {', '.join(TOPICS)}."
         raise click.UsageError(f"no topic and no command {topic!r}. {hint}")
 

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -196,7 +195,7 @@ class _Screen:
         explanation = explain(uses, seen, self.watching.source, self.watching.brokers)
         access = self.cluster.access
         why: tuple[str, ...] = ()
-        with suppress(InputError):  # contexts that cannot be read are no reason to explain nothing
+        with contextlib.suppress(InputError):  # contexts that cannot be read are no reason to explain nothing
             why = () if access is None or requiring_reason(access) is None else ("-m", "WHY")
         return _explanation(explanation, (*cluster_words(access), *why))
 

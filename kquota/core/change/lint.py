@@ -161,9 +161,9 @@ def _unreachable(snapshot: QuotaSnapshot, facts: Facts) -> _Found:
                     key,
                     f"governs no client: {by} comes first for every one",
                     f"every {whom} has {key} from {by} ({limit_text(key, values[by])}) or from a more specific entity",
-                    f"delete it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}{beside}"
+                    f"drop it, or set it on <user, client-id> pairs: --user-defaults --client {_name(entity)}{beside}"
                     if entity.user is None and entity.client_id is not DEFAULT
-                    else "delete it",
+                    else "drop it",
                     by,
                 )
 

@@ -213,6 +213,8 @@ class Recommendations:
     """What became of each quota that was in force."""
     left_out: tuple[QuotaVerdict, ...] = ()
     """Quotas of these that throttled, and nothing is recommended for: of another kind, or whom nobody asked about."""
+    charged: Sequence[Entity] = ()
+    """Those of another kind whose quotas count some of the usage: nothing is recommended for it."""
 
     def proposed(self, current: QuotaSnapshot) -> QuotaSnapshot:
         """The quotas as they are, with what is recommended."""

@@ -176,8 +176,8 @@ def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: l
         hint = f"{meant} Else" if meant else f"{_HINT};"
         leave = " --ignore-column ".join(map(repr, [column] if meant else unknown or [column]))
         hint += f" plan, apply, lint and import leave others out by --ignore-column {leave}"
-        if not {*_NAMES} & {*columns} or (wide and not {*map(str, QuotaKey)} & {*columns}):
-            hint = meant or _HINT  # without these columns, none is to be left out
+        if not {*_NAMES} & {*columns} or (wide and not {*map(str, QuotaKey)} & {*columns}):  # none may be left out
+            hint = meant or (_HINT if {*_NAMES} & {*columns} else f"{_HINT.split(';')[0]}: call that column so")
         mistakes.append(InputError(f"{where}, column {number + 1}: {column!r} {what}; {headings}", hint=hint))
         if not {*_NAMES} & {*rest} or not ({*map(str, QuotaKey)} & {*rest} if wide else {"key", "value"} <= {*rest}):
             return []
