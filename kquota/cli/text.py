@@ -19,6 +19,8 @@ from kquota.cli.streams import coloured, note
 from kquota.cli.streams import safe as safe  # noqa: PLC0414
 from kquota.core.duration import duration as duration  # noqa: PLC0414
 from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota.core.quotas.quota import amount_text as amount_text  # noqa: PLC0414
+from kquota.core.quotas.quota import rate_text as rate_text  # noqa: PLC0414
 
 _LINES_AT_ONCE = 10_000
 R = TypeVar("R", bound=Sequence[object])
@@ -414,32 +416,9 @@ def records_text(number: int, bases: Iterable[str]) -> str:
     return many(number, "sample" if True in sampled else "request")
 
 
-def amount_text(value: float, unit: str) -> str:
-    """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
-    shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)
-    if shown == "%":
-        return f"{_three(value)} %"
-    scales = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
-    prefix, size = next((scale for scale in scales if abs(value) >= 0.9995 * scale[1]), ("", 1))
-    value /= size
-    return f"{_three(value)} {prefix}B" if shown == "B" else f"{_three(value)}{prefix} {shown}".rstrip()
-
-
-def rate_text(value: float, unit: str) -> str:
-    """A measured rate likewise: `48.8 MB/s`, `20 requests/s`."""
-    text = amount_text(value, unit.removesuffix("/s"))
-    return f"{text}/s" if unit.endswith("/s") else text
-
-
 def range_text(least: str, most: str) -> str:
     """Two texts as a range; two equal texts as one text."""
     return least if least == most else f"{least} to {most}"
-
-
-def _three(value: float) -> str:
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    text = f"{value:.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "red")}

@@ -1,11 +1,10 @@
 """Recommended quotas: as a report (schemas/recommendation.schema.json), and as a quotas file that says why."""
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
-from kquota.core.quotas.quota import QuotaKey, Value, humanize
+from kquota.core.quotas.quota import QuotaKey, amount_text, humanize, rate_text
 from kquota.documents.audit import verdicts_document
 from kquota.documents.derive import picked, plain
 from kquota.documents.encoding import Document, headed, to_flow
@@ -89,12 +88,13 @@ def reasons(quota: Recommendation, recommendations: Recommendations) -> list[str
     lines = [f"{key.value}: {_change(quota)}"]
     if quota.entities is not None:
         lines.append(f"  enough for {quota.covered} of the {quota.entities} without a quota of their own")
-    seen = f"p50 {rough(key, estimate.p50)}, p99 {rough(key, estimate.p99)}, peak {rough(key, usage.peak)}"
+    rates = {"p50": estimate.p50, "p99": estimate.p99, "peak": usage.peak}
+    seen = ", ".join(f"{name} {rate_text(rate, key.unit)}" for name, rate in rates.items())
     who = "seen" if quota.entities is None else "the one that decides was seen"
     lines.append(f"  {who}{where}: {seen}; throttled {throttled} of {estimate.seconds} s")
     if quota.basis is Basis.CENSORED:
         lines.append(
-            f"  wants at least {rough(key, estimate.at_least)}: throttled each time it wanted more;"
+            f"  wants at least {rate_text(estimate.at_least, key.unit)}: throttled each time it wanted more;"
             " the need is unknown, measure again"
         )
     else:
@@ -102,7 +102,7 @@ def reasons(quota: Recommendation, recommendations: Recommendations) -> list[str
     if quota.predicted is not None:
         lines.append(f"  predicted: throttled {percent(quota.predicted)} of the same traffic")
     elif quota.held_back:
-        lines.append(f"  predicted: {NOT_KNOWN}, wanted at least {rough(key, estimate.at_least)}")
+        lines.append(f"  predicted: {NOT_KNOWN}, wanted at least {rate_text(estimate.at_least, key.unit)}")
     return lines
 
 
@@ -129,21 +129,7 @@ def governed_text(quota: Recommendation) -> str:
 
 def percent(share: float) -> str:
     """`1 %`, `0.25 %`, `95 %`."""
-    return f"{_three(100 * share)} %"
-
-
-def rough(key: QuotaKey, rate: Value) -> str:
-    """A measured rate with three digits: `12.3 MB/s`, `1230 %`."""
-    if key.unit != "bytes/s":
-        return f"{_three(rate)} {'%' if key.unit.startswith('%') else key.unit}"
-    prefixes = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1))
-    prefix, size = next((some for some in prefixes if rate >= 0.9995 * some[1]), prefixes[-1])
-    return f"{_three(rate / size)} {prefix}B/s"
-
-
-def _three(number: float) -> str:
-    """Three digits, without an exponent."""
-    return format(Decimal(f"{number:.3g}"), "f")
+    return amount_text(100 * share, "%")
 
 
 def needed(quota: Recommendation) -> tuple[str, str]:
@@ -152,14 +138,14 @@ def needed(quota: Recommendation) -> tuple[str, str]:
     The interval is open where the data do not bound it.
     """
     need = quota.usage.estimate.value
-    low, high = (None if end is None else rough(quota.key, end) for end in (quota.low, quota.high))
+    low, high = (None if end is None else rate_text(end, quota.key.unit) for end in (quota.low, quota.high))
     if low is None and high is None:
         sure = "too little data to be sure"
     elif low is None:
         sure = f"≤ {high}"
     else:
         sure = f"≥ {low}" if high is None else f"{low} to {high}"
-    return "?" if need is None else rough(quota.key, need), f"({sure})"
+    return "?" if need is None else rate_text(need, quota.key.unit), f"({sure})"
 
 
 def predicted(quota: Recommendation) -> str:

@@ -9,9 +9,9 @@ from jsonschema import Draft202012Validator
 from kquota.core.findings.demand import Estimate
 from kquota.core.findings.recommendation import Policy, Recommendations, Scope, Usage, recommend
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import QuotaKey, rate_text
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import percent, recommendation_document, rough
+from kquota.documents.recommendation import percent, recommendation_document
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -19,10 +19,10 @@ def test_rates_have_three_digits_and_no_exponent() -> None:
     rates = (0, 0.4, 999.4, 999.6, 999_600, 12_345_678, 5e15)
     percents = (1e-5, 0.626, 99.94, 1234.5)
 
-    assert [rough(QuotaKey.PRODUCER_BYTE_RATE, rate) for rate in rates] == [
+    assert [rate_text(rate, QuotaKey.PRODUCER_BYTE_RATE.unit) for rate in rates] == [
         "0 B/s", "0.4 B/s", "999 B/s", "1 kB/s", "1 MB/s", "12.3 MB/s", "5000 TB/s",
     ]  # fmt: skip
-    assert [rough(QuotaKey.REQUEST_PERCENTAGE, rate) for rate in percents] == [
+    assert [rate_text(rate, QuotaKey.REQUEST_PERCENTAGE.unit) for rate in percents] == [
         "0.00001 %",
         "0.626 %",
         "99.9 %",

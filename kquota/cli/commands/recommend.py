@@ -16,7 +16,7 @@ from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.quotas.quota import QuotaKey, humanize
+from kquota.core.quotas.quota import QuotaKey, humanize, rate_text
 from kquota.documents.encoding import to_json
 from kquota.documents.recommendation import (
     governed_text,
@@ -25,7 +25,6 @@ from kquota.documents.recommendation import (
     predicted,
     recommendation_document,
     recommendation_text,
-    rough,
 )
 
 _SCOPES = {
@@ -165,11 +164,11 @@ def _table(recommended: Recommendations) -> Table:
                 lambda quota: (
                     needed(quota)
                     if quota.basis is not Basis.CENSORED
-                    else ("at least", rough(quota.key, quota.usage.estimate.at_least))
+                    else ("at least", rate_text(quota.usage.estimate.at_least, quota.key.unit))
                 ),
             ),
-            (Column("P99", number=True, spare=4), lambda quota: rough(quota.key, quota.usage.estimate.p99)),
-            (Column("PEAK", number=True, spare=3), lambda quota: rough(quota.key, quota.usage.peak)),
+            (Column("P99", number=True, spare=4), lambda quota: rate_text(quota.usage.estimate.p99, quota.key.unit)),
+            (Column("PEAK", number=True, spare=3), lambda quota: rate_text(quota.usage.peak, quota.key.unit)),
             (
                 Column("TIME THROTTLED", number=True, spare=2),
                 lambda quota: percent(quota.usage.throttled / quota.usage.seconds),

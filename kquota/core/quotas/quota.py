@@ -283,6 +283,21 @@ def humanize(key: QuotaKey, value: Value) -> str:
     return f"{format_value(key, value)} {unit}"
 
 
+def amount_text(value: float, unit: str) -> str:
+    """A measured amount with three digits and a unit: `48.8 MB`, `1.2k requests`, `3.4 %`."""
+    shown = {"bytes": "B", "% of one thread": "%"}.get(unit, unit)
+    scales = () if shown == "%" else (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
+    prefix, size = next((scale for scale in scales if abs(value) >= 0.9995 * scale[1]), ("", 1))
+    number = format(Decimal(f"{value / size:.3g}"), "f")
+    return f"{number}{prefix} {shown}".rstrip() if shown not in ("B", "%") else f"{number} {prefix}{shown}"
+
+
+def rate_text(value: float, unit: str) -> str:
+    """A measured rate likewise: `48.8 MB/s`, `20 requests/s`."""
+    text = amount_text(value, unit.removesuffix("/s"))
+    return f"{text}/s" if unit.endswith("/s") else text
+
+
 def limit_text(key: QuotaKey, value: Value | None) -> str:
     """The limit for people; the largest value of a key's type is Kafka's own word for no limit."""
     if value is None:
