@@ -157,6 +157,16 @@ def test_demand_that_a_quota_held_back_is_a_lower_bound(tmp_path: Path) -> None:
     assert lowered.verdict == "throttled"
 
 
+@pytest.mark.parametrize(("limit", "verdict"), [(25_000, Verdict.THROTTLED), (45_000, Verdict.UNDETERMINED)])
+def test_a_burst_after_a_mute_shows_no_burst_under_a_higher_limit(
+    tmp_path: Path, limit: float, verdict: Verdict
+) -> None:
+    """30 kB came each second, and waited as one request for 9 s; a higher limit mutes nobody for so long."""
+    rows = [(9001 * n, "produce", 270_000 if n else 30_000, 9000, "a") for n in range(7)]
+
+    assert predicted(tmp_path, rows, PRODUCER, limit).verdict == verdict.value
+
+
 @pytest.mark.parametrize("others", ["", "c1", "c2", "c3", "c4"])
 def test_without_connections_no_client_is_known(tmp_path: Path, others: str) -> None:
     """The verdict stands, the numbers do not: also where some rows have a connection, whatever its id is."""

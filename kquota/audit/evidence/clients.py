@@ -151,8 +151,10 @@ def producer(requests: Requests) -> Seen:
     elif requests.library == OTHER_LIBRARY and requests.answered:
         queue = queue._replace(resends=partitions)
     free = gaps[~muted]
+    # Requests without bytes do not wait as one.
+    between = [_between_mutes(queue, waited)] if held_back and sizes.max() > 1 else []
     if len(times) < _ENOUGH:
-        return Seen([queue], held_back, drained)
+        return Seen([queue, *between], held_back, drained)
     thinks = _thinks(gaps, waited, free)
     why = "requests come a steady time after the answer before"
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
@@ -169,9 +171,9 @@ def producer(requests: Requests) -> Seen:
             had_gaps = _had_gaps(gaps, muted)
             guesses = [_at_pace(queue, int(np.argmax(muted))), eager] if had_gaps else [eager, queue]
         elif is_even and not overtakes:
-            guesses = [waits, queue] if _stays_late(times, ~muted) else [queue, waits]
+            guesses = [*([waits, queue] if _stays_late(times, ~muted) else [queue, waits]), *between]
         else:
-            guesses = [queue._replace(why="requests come back to back after a mute")]
+            guesses = [queue._replace(why="requests come back to back after a mute"), *between]
     elif is_even:
         if typical <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
             guesses = [eager, queue]
@@ -217,9 +219,10 @@ def consumer(requests: Requests) -> Seen:
     guesses = [late]
     drained = not held_back or not bool(throttle[-1] > 0 or (full.sum() >= 3 and full.mean() > 0.5))
     if held_back:
-        spread_times, spread_sizes = _spread(requests, got)
-        never = _never(spread_times)
-        spread = late._replace(times=spread_times, sizes=spread_sizes, thinks=never, partitions=never + 1)
+        taken = np.flatnonzero(got)
+        before = np.concatenate([[0], taken[:-1]])
+        since = requests.times[taken] - requests.times[before]
+        spread = _spread(late._replace(times=times), since, taken - before > 1)
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
         guesses = [early, spread._replace(why="data comes evenly between two responses")]
@@ -443,16 +446,26 @@ def _there_before(times: Int64s, sizes: Int64s) -> Int64s:
     return came
 
 
-def _spread(requests: Requests, got: Any) -> tuple[Int64s, Int64s]:
-    """What came after a mute in parts, evenly over the time since the response before."""
-    rows = np.flatnonzero(got)
-    before = np.concatenate([[rows[0] if rows[0] == 0 else 0], rows[:-1]])
-    since = requests.times[rows] - requests.times[before]
-    muted = rows - before > 1
+def _between_mutes(queue: Guess, waited: Any) -> Guess:
+    """A producer whose data came evenly while it was muted: what it sent after a mute, and at once after that.
+
+    A higher limit mutes it for less, and lets no such burst grow.
+    """
+    gaps = np.diff(queue.times, prepend=queue.times[:1])
+    muted = np.concatenate([[False], waited])
+    rows = np.flatnonzero(muted | (gaps > _LATE_MS) | (gaps.cumsum() == 0))
+    sizes = np.add.reduceat(queue.sizes, rows)
+    whole = queue._replace(times=queue.times[rows], sizes=sizes, why="data comes evenly during mutes")
+    return _spread(whole, gaps[rows], muted[rows])
+
+
+def _spread(guess: Guess, since: Int64s, muted: Any) -> Guess:
+    """The client where what came after a mute had come in parts, evenly over the ms `since` what came before."""
     parts = np.where(muted, np.clip(since // _SPREAD_MS, 1, 1000), 1)
-    owners = np.repeat(np.arange(len(rows)), parts)
+    owners = np.repeat(np.arange(len(since)), parts)
     number = np.arange(len(owners)) - np.repeat(np.cumsum(parts) - parts, parts) + 1
-    times = requests.times[rows][owners] - since[owners] * (parts[owners] - number) // parts[owners]
-    sizes = requests.sizes[rows][owners]
+    times = guess.times[owners] - since[owners] * (parts[owners] - number) // parts[owners]
+    sizes = guess.sizes[owners]
     shares = sizes * number // parts[owners] - sizes * (number - 1) // parts[owners]
-    return times.astype(np.int64), shares.astype(np.int64)
+    never = _never(times)
+    return guess._replace(times=times, sizes=shares, thinks=never, partitions=never + 1)
