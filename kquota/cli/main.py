@@ -104,8 +104,8 @@ _TRIED_OPTIONS = {
     "--exit-code": "--detailed-exitcode",
     "--message": "--reason --comment --ticket --why",
     "--user": "--principal --username",
+    "--listen": "--port --address",
 }
-
 
 _A_FILE = ("-f", "--file", "--filename", "--log", "--plan")
 """Options before what is an argument here."""

@@ -1,6 +1,7 @@
 """`kquota record` on a real broker with the appender that kquota prints: what it switches, counts and gives back."""
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -70,15 +71,20 @@ def test_it_counts_what_it_recorded_and_sets_the_old_level_again(
 def test_lines_have_microseconds_and_are_audited(
     run: Callable[..., Ran], broker: KafkaBroker, loggers: KafkaLoggers, tmp_path: Path
 ) -> None:
-    ran = run("record", "--for", "1h", "--requests", "1", "--yes", "--log", str(broker.request_log))
+    recording = ("record", "--for", "1h", "--requests", "1", "--yes", "--log", str(broker.request_log))
+    assert run(*recording).code == 0
+    ran = run(*recording)
     assert ran.code == 0, ran.err
     assert "ended by requests" in ran.err
     quotas = (
         "kind: kquota.quotas\nversion: 1\nquotas:\n- entity: {user: ANONYMOUS}\n  values: {request_percentage: 50}\n"
     )
     (tmp_path / "quotas.yaml").write_text(quotas)
-    audited = run("audit", str(broker.request_log), "--quotas", "quotas.yaml", "-o", "json")
+    told = re.search(r"'kquota (audit [^']+)' says who was throttled", ran.err)
+    assert told is not None
+    audited = run(*told[1].split(), "--quotas", "quotas.yaml", "-o", "json")
     assert audited.code == 0, audited.err
+    assert json.loads(audited.out)["data"]["outside"] > 0, "the recording before this one is left out"
     assert [each["verdict"] for each in json.loads(audited.out)["quotas"]] == ["not throttled"]
     stamp = broker.request_log.read_text().splitlines()[-1].partition("]")[0]
     assert len(stamp.rpartition(",")[2]) == 6, stamp

@@ -58,6 +58,7 @@ USAGE = [
     ("audit a.log -o html", "--report FILE.html writes a page."),
     ("describe --timeout soon", "'soon' is not a valid"),
     ("alter --user alice --delete-config x --reason INC-1", "Did you mean '--message'?"),
+    ("exporter --port 9645", "Did you mean '--listen'?"),
     ("resolve --principal alice", "Did you mean '--user'?"),
     ("audit a.log --user alice", "so all are judged: 'kquota help verdicts' has a gate for one of them"),
     ("follow a.log --since 1m", "It reads a file from its beginning: tail -n 0 -F FILE > NEW"),

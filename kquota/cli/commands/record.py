@@ -28,7 +28,7 @@ from kquota.core.change.recording import LOGGER, RECORDING, Bounds, Draft, Estim
 from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.clusters import RECORDED, record_document
-from kquota.documents.derive import picked
+from kquota.documents.derive import picked, utc
 from kquota.documents.journal import Entry, Journal, name_of
 from kquota.errors import InputError
 from kquota.metrics.meters import LogMeter, Meter, PageMeter
@@ -168,7 +168,8 @@ def command(
             ),
         )
         show(view, output)
-        return _conclude(recorded, stop.exit_code, loggers.noun, _next(logs, chosen, access, whole=rotate is None))
+        then = _next(logs, chosen, access, recorded.started, whole=rotate is None)
+        return _conclude(recorded, stop.exit_code, loggers.noun, then)
 
 
 def _nodes(texts: Iterable[str]) -> tuple[int, ...] | None:
@@ -246,10 +247,11 @@ def _drafted(draft: Draft, noun: str) -> Iterator[Part]:
     yield Note(f"levels of {LOGGER}; a line has about 1.1 kB; FREE SPACE is beside a reserve in the log dirs")
 
 
-def _next(logs: Sequence[str], nodes: Sequence[int], access: Access, *, whole: bool) -> str:
+def _next(logs: Sequence[str], nodes: Sequence[int], access: Access, started: int, *, whole: bool) -> str:
     """What to do with what was recorded: who was throttled, and of a whole recording which limits are enough."""
     paths = " ".join(text.rpartition("=")[2] for text in logs) or " ".join(f"{node}/" for node in nodes)
-    what = f"{paths}{params.there(access)}"
+    since = f" --since {utc(started)}" if logs else ""  # a log may hold recordings from before
+    what = f"{paths}{since}{params.there(access)}"
     collect = "" if logs else "copy each log into a folder of its broker's number ('kquota help request-log'); "
     enough = f", 'kquota recommend {what}' what is enough" if whole else "; what is enough, turns do not show"
     return f"{collect}'kquota audit {what} --in-force' says who was throttled{enough}"
