@@ -15,7 +15,6 @@ from kquota.state import own_folder
 
 if TYPE_CHECKING:
     from kquota.backends.kafka import KafkaSecurity
-    from kquota.backends.kafka.brokers import KafkaBrokerConfigs, KafkaLoggers
     from kquota.backends.zookeeper import ZooKeeperSecurity
     from kquota.documents.config import Config, Context
 
@@ -112,24 +111,6 @@ class Access:
 
             return ZooKeeperBackend(self.zookeeper, **settings)
         raise InputError("give either zookeeper or bootstrap_server")
-
-    def open_broker_configs(self, security: KafkaSecurity | None = None) -> KafkaBrokerConfigs:
-        """The configs of the cluster's brokers. Raises InputError for an address that is malformed, or missing."""
-        from kquota.backends.kafka.brokers import KafkaBrokerConfigs
-
-        if not self.bootstrap_server:
-            raise InputError("no brokers: give bootstrap_server or context")
-        return KafkaBrokerConfigs(self.bootstrap_server, timeout_s=self.timeout_s, security=security)
-
-    def open_broker_loggers(self, security: KafkaSecurity | None = None) -> KafkaLoggers:
-        """The request loggers of the brokers, or of the controllers. Raises InputError as `open` does."""
-        from kquota.backends.kafka.brokers import KafkaLoggers
-
-        address = self.bootstrap_controller or self.bootstrap_server
-        if not address:
-            raise InputError("no brokers: give bootstrap_server or context")
-        controllers = bool(self.bootstrap_controller)
-        return KafkaLoggers(address, timeout_s=self.timeout_s, security=security, controllers=controllers)
 
 
 def config_path() -> Path:

@@ -79,15 +79,19 @@ NO_QUOTAS = (
 
 def open_broker_configs(access: Access) -> KafkaBrokerConfigs:
     """The brokers of a cluster. Raises click.UsageError without an address that they answer at."""
-    _, security = open_brokers(access)
-    return access.open_broker_configs(security)
+    from kquota.backends.kafka.brokers import KafkaBrokerConfigs
+
+    servers, security = open_brokers(access)
+    return KafkaBrokerConfigs(servers, timeout_s=access.timeout_s, security=security)
 
 
 def open_broker_loggers(access: Access) -> KafkaLoggers:
-    """The request loggers of a cluster. Raises click.UsageError without an address that brokers answer at."""
-    if access.is_zookeeper or access.address is None:
-        raise click.UsageError("no brokers: give --bootstrap-server HOST:PORT, or set KQUOTA_BOOTSTRAP_SERVER")
-    return access.open_broker_loggers(kafka_login(access))
+    """The request loggers of the brokers, or of the controllers. Raises click.UsageError where neither can be asked."""
+    from kquota.backends.kafka.brokers import KafkaLoggers
+
+    controllers = access.bootstrap_controller
+    servers, security = (controllers, kafka_login(access)) if controllers else open_brokers(access)
+    return KafkaLoggers(servers, timeout_s=access.timeout_s, security=security, controllers=bool(controllers))
 
 
 def open_brokers(access: Access) -> tuple[str, KafkaSecurity]:

@@ -18,7 +18,6 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from kquota.access import Access
 from kquota.cli import session, views
 from kquota.cli.main import cli, run
 from kquota.core.change.broker import BrokerConfig, Setting, Source
@@ -178,8 +177,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)
     in_memory(monkeypatch, LIVE, f"zookeeper://{ADDRESS}")
-    monkeypatch.setattr(Access, "open_broker_configs", lambda *_: Brokers())
-    monkeypatch.setattr(Access, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
+    monkeypatch.setattr(session, "open_broker_configs", lambda *_: Brokers())
+    monkeypatch.setattr(session, "open_broker_loggers", lambda *_: Loggers({1: "ERROR", 1002: None}))
     monkeypatch.setattr(session, "open_migration", lambda *_: (Side(), Side()))
     monkeypatch.setattr("kquota.cli.commands.probe.run", probed)
     return tmp_path
