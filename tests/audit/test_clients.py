@@ -11,6 +11,7 @@ from kquota.audit.evidence.clients import (
     Requests,
     consumer,
     producer,
+    redrawn,
     resent,
 )
 from kquota.audit.sources.request_line import sender_of
@@ -65,6 +66,29 @@ def test_the_mute_is_no_time_of_processing() -> None:
     guesses = consumer(Requests(np.array(times), np.array(sizes), np.array(throttle), 0, nowhere)).guesses
     (busy,) = [guess for guess in guesses if guess.max_bytes + guess.overhead == 80_000]
     assert busy.thinks[1:].tolist() == [600] * 59
+
+
+def test_a_full_response_may_be_what_the_broker_allowed() -> None:
+    """A broker sends no more than a quota lets through in a window: what came meanwhile may have come evenly."""
+    times = np.ravel([[10_000 * number, 10_000 * number + 1] for number in range(6)])
+    throttle = np.tile([0, 9_900], 6)
+    sizes = np.where(throttle > 0, 1, 896_640)
+    guesses = consumer(Requests(times, sizes, throttle, 0, np.zeros(len(times), np.int64))).guesses
+    assert guesses[0].thinks[1] >= 0
+    (even,) = [guess for guess in guesses if len(guess.times) > 6]
+    assert int(even.sizes[1:].max()) < 896_640 / 10
+
+
+def test_chance_decides_how_a_few_large_requests_share_what_is_sent_at_once() -> None:
+    """As many bytes go out in other requests, of which one holds a million; less than one holds stays as it was."""
+    sizes = np.array([617_105, 659_315, 701_525, 281_435, 100_279, 1_000])
+    times = np.array([0, 13, 25, 27, 8_000, 8_010])
+    (queue,) = producer(_requests(times, 1)._replace(sizes=sizes)).guesses
+    drawn = [redrawn(queue, np.random.default_rng(seed)) for seed in range(20)]
+    assert {int(again.sizes.sum()) for again in drawn} == {int(sizes.sum())}
+    assert {len(again.sizes) for again in drawn} == {5, 6}
+    assert len({int(again.sizes[0]) for again in drawn}) == 20
+    assert all({100_279, 1_000} <= set(again.sizes.tolist()) for again in drawn)
 
 
 def test_what_waits_too_long_is_sent_again_at_once() -> None:

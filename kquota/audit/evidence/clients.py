@@ -42,6 +42,8 @@ _RESTED_MS: Final = 2000
 _SPREAD_MS: Final = 500
 _ENOUGH: Final = 20
 """Fewer requests show no kind."""
+_AT_ONCE_MS: Final = 100
+"""Requests that follow each other so soon may be of records that were sent at once."""
 _STEPS: Final = 16
 _LONG_MS: Final = 45_000
 """A client that sends without a pause for so long does it by the clock."""
@@ -242,7 +244,7 @@ def consumer(requests: Requests) -> Seen:
         between = np.diff(times)
         even = len(between) > 0 and _is_even(len(between), *np.quantile(between, [0.05, 0.5]))
         steady = even and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
-        guesses = [guesses[0], busy] if steady else [busy, guesses[0]]
+        guesses = [guesses[0], busy, *guesses[1:]] if steady else [busy, *guesses]
     return Seen(guesses, held_back, drained)
 
 
@@ -282,6 +284,8 @@ def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
     Its pieces of one quota window may come in another order. Data of a consumer may have come at any time since the
     response before. Records that wait go into as many requests as were recorded, or into fuller ones.
     """
+    if guess.kind == PACED and len(guess.times) < _ENOUGH:
+        guess = _cut_anew(guess, draw)
     times, first = guess.times, int(guess.times[0])
     piece = (times - first + int(draw.integers(_PIECE_MS))) // _PIECE_MS
     order = np.arange(int(piece[-1]) + 1)
@@ -311,6 +315,24 @@ def redrawn(guess: Guess, draw: np.random.Generator) -> Guess:
             merge=int(largest + full * (guess.merge - largest)), batch=int(max(full * guess.batch, 1))
         )
     return drawn
+
+
+def _cut_anew(guess: Guess, draw: np.random.Generator) -> Guess:
+    """The few requests of a producer, where more than one holds was sent at once: its records go into others.
+
+    How many records wait when the first request goes out is chance, and a few requests show no more of it.
+    """
+    sizes: list[int] = []
+    for burst in np.split(guess.sizes, np.flatnonzero(np.diff(guess.times) > _AT_ONCE_MS) + 1):
+        count, total = len(burst), int(burst.sum())
+        if total > MESSAGE_BYTES and count > 1:
+            requests = int(draw.integers(min(-(-total // MESSAGE_BYTES), count), count, endpoint=True))
+            cuts = np.sort(draw.integers(0, total, requests - 1))
+            burst = np.append(np.diff([0, *cuts, total]), np.zeros(count - requests, np.int64))
+        sizes += burst.tolist()
+    kept = np.array(sizes) > 0
+    columns = {name: getattr(guess, name)[kept] for name in ("times", "thinks", "partitions")}
+    return guess._replace(sizes=np.array(sizes, np.int64)[kept], **columns)
 
 
 def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
