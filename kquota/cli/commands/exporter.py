@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from kquota.backends.secrets import crosses_networks
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, params, session
 from kquota.cli import live as watched
@@ -145,16 +145,9 @@ def _address(listen: str, public: bool) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise click.UsageError("--listen takes HOST:PORT, such as 127.0.0.1:9645")
-    if not public and not _is_local(host):
+    if not public and crosses_networks([host]):
         raise Refused(
             f"{host or 'every address'}:{port} can be reached from other hosts, and there is no login",
             hint="--public listens there all the same",
         )
     return host or "0.0.0.0", int(port)  # noqa: S104 - only with --public
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

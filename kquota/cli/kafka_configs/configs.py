@@ -9,14 +9,13 @@ from pathlib import Path
 from kquota.backends.properties import read_properties
 from kquota.cli.kafka_configs.options import Options, Refusal
 from kquota.core.java import hash_order, string_hash
-from kquota.core.quotas.quota import QuotaKey, format_value, parse_value
+from kquota.core.quotas.quota import QuotaKey, format_value, parse_stored, parse_value
 from kquota.errors import InputError
 
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
 """A separator counts where the next bracket, if there is any, opens."""
 _COMMA = re.compile("," + _OUTSIDE)
 _EQUALS = re.compile(r"\s*=\s*" + _OUTSIDE, re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 NO_QUOTAS = "kquota: SCRAM credentials are no quotas: alter them with Kafka's own kafka-configs"
 
@@ -54,9 +53,8 @@ def to_delete(options: Options) -> list[str]:
 
 
 def parse_double(text: str) -> float | None:
-    """The number of a text as Java reads it (a final d or f is fine, underscores are not), or None."""
-    trimmed = text.strip()
-    return float(trimmed.rstrip("dDfF")) if _NUMBER.fullmatch(trimmed) else None
+    """The number of a text as Java reads it, or None."""
+    return parse_stored(QuotaKey.REQUEST_PERCENTAGE, text)  # a key of that type
 
 
 def advice(key: str, text: str) -> str:
