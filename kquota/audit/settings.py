@@ -11,6 +11,8 @@ from kquota.audit.sources import ReadSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
+from kquota.documents.derive import utc
+from kquota.errors import InputError
 
 
 class Together(enum.Enum):
@@ -94,6 +96,14 @@ class AuditSettings:
     def variants(self) -> tuple[QuotaHistory, ...]:
         """The quotas under test: `quotas`, and `against` where it is given."""
         return (self.quotas,) if self.against is None else (self.quotas, self.against)
+
+    def check_known(self, first_ms: float) -> None:
+        """Raises InputError where it is not known which quotas were in force from that time (epoch ms) on."""
+        for history in self.variants:
+            if history.known_from is not None and first_ms < history.known_from[0]:
+                since = utc(history.known_from[0])
+                why = f"{history.known_from[1]}: quotas from before {since} are not known"
+                raise InputError(why, hint=f"--since {since} leaves that time out")
 
     def under(self, variant: int, history: QuotaHistory) -> AuditSettings:
         """The same with other quotas as one of the variants."""

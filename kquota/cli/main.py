@@ -311,8 +311,6 @@ def _instead_of(option: str, options: Sequence[str], ctx: click.Context) -> str:
         return f". Did you mean {meant!r}?"
     if ctx.command.name == "audit" and option in ("--user", "--client", "--client-id", "--match", "--only"):
         return ". Clients share counters, so all are judged: 'kquota help verdicts' has a gate for one of them."
-    if ctx.command.name == "follow" and option == "--since":
-        return ". It reads a file from its beginning: tail -n 0 -F FILE > NEW and follow NEW for what comes now."
     for argument in ctx.command.params if option in _A_FILE else ():
         if isinstance(argument, click.Argument):
             return f". {argument.make_metavar(ctx).strip('[]…')} stands without an option."

@@ -235,7 +235,7 @@ class Asked:
 
 ASKED: Any = group(Asked)
 """The argument and the options that say what is audited."""
-ASKED_TO_FOLLOW: Any = group(Asked, since=None, until=None)
+ASKED_TO_FOLLOW: Any = group(Asked, until=None)
 """The same for a command that reads what comes."""
 ASKED_OF_EVENTS: Any = group(
     Asked,

@@ -61,7 +61,6 @@ USAGE = [
     ("exporter --port 9645", "Did you mean '--listen'?"),
     ("resolve --principal alice", "Did you mean '--user'?"),
     ("audit a.log --user alice", "so all are judged: 'kquota help verdicts' has a gate for one of them"),
-    ("follow a.log --since 1m", "It reads a file from its beginning: tail -n 0 -F FILE > NEW"),
     ("drift quotas.yaml", "Did you mean 'diff'?"),
     ("help drift", "Did you mean 'diff'?"),
     ("audit a.log --from 12:00", "Did you mean '--since'?"),

@@ -45,13 +45,17 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_until_idle_prints_the_document_of_the_batch_audit(kquota: Kquota, log: Path, tmp_path: Path) -> None:
-    arguments = (str(log), "--quotas", QUOTAS, "-o", "json")
+@pytest.mark.parametrize("since", [(), ("--since", "2026-11-20T14:23:15")])
+def test_until_idle_prints_the_document_of_the_batch_audit(
+    kquota: Kquota, log: Path, tmp_path: Path, since: tuple[str, ...]
+) -> None:
+    arguments = (str(log), "--quotas", QUOTAS, "-o", "json", *since)
     batch = kquota("audit", *arguments)
     to = tmp_path / "episodes.jsonl"
     followed = kquota("follow", *arguments, "--until-idle", "1s", "--episodes", str(to))
     assert (followed.code, followed.out) == (batch.code, batch.out)
     assert batch.code == 0
+    assert (json.loads(batch.out)["data"]["outside"] > 0) == bool(since)
     episodes = [validated(line, "episode") for line in to.read_text().splitlines()]
     assert {each["state"] for each in episodes} == {"began", "open"}
     names = {each["id"] for each in episodes}

@@ -20,7 +20,6 @@ from kquota.audit.sources.requests import REQUESTS, check
 from kquota.core.findings.demand import Measured
 from kquota.core.findings.prediction import CounterName
 from kquota.core.findings.verdicts import Governing, Verdict, gather, verdicts
-from kquota.documents.derive import utc
 from kquota.errors import InputError
 
 
@@ -93,11 +92,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     # Usage tables may lack the thread time of a request; logs have the handlers' time of each.
     handlers = "request-log" in noted and noted.keys().isdisjoint(("usage", "usage-topic"))
     first_ms, last_ms = quality.first_ms, quality.last_ms
-    for history in settings.variants:
-        if history.known_from is not None and first_ms is not None and first_ms < history.known_from[0]:
-            since = utc(history.known_from[0])
-            why = f"{history.known_from[1]}: quotas from before {since} are not known"
-            raise InputError(why, hint=f"--since {since} leaves that time out")
+    if first_ms is not None:
+        settings.check_known(first_ms)
     quotas, *quotas_before = (
         verdicts(
             history if first_ms is None or last_ms is None else history.within(first_ms, last_ms),

@@ -32,7 +32,7 @@ from kquota.documents.derive import utc
 from kquota.documents.encoding import to_json, to_json_line, write_text
 from kquota.documents.history import history_document
 from kquota.documents.quotas import writable
-from kquota.errors import InputError, KquotaError, Unauthorized, Unreachable
+from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.reconcile import now
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def command(
 ) -> View:
     """Follow a log or a topic: when throttling begins and ends.
 
-    Files are read from their beginning, as they grow, are rotated and come anew. A line is printed when a counter
-    begins to throttle its clients, and when it ended: the peak, the loudest clients, and the limit that would have been
-    enough. Topic changes and connections of a request log are judged at the end only.
+    Files are read from their beginning, as they grow, are rotated and come anew; --since leaves out what was before. A
+    line is printed when a counter begins to throttle its clients, and when it ended: the peak, the loudest clients, and
+    the limit that would have been enough. Topic changes and connections of a request log are judged at the end only.
 
     Ctrl-C or SIGTERM ends it. At the end it shows what 'kquota audit' finds in the same files. For them the
     requests are kept on the disk, up to --keep. With --until-idle nothing but the findings is printed. With
@@ -111,14 +111,14 @@ def command(
     \b
     Examples:
       kquota follow logs/broker-1/ --quotas quotas.yaml --checkpoint kept/
+      kquota follow kafka-request.log --bootstrap-server host:9092 --since 1m
       kquota follow kafka-request.log --quotas quotas.yaml --until-idle 5s -o json
       kquota follow logs/ --bootstrap-server host:9092 --checkpoint kept/ --episodes http://alertmanager:9093
       kquota follow --topic usage --bootstrap-server host:9092 --episodes episodes.jsonl
     """
     settings = audited.settings_for(asked, wanted, output, "kquota follow")
     follow.check(asked.usage)
-    if settings.quotas.known_from is not None:
-        raise InputError(settings.quotas.known_from[1], hint="'kquota audit --since TIME' can begin after it")
+    settings.check_known(settings.read.since_ms)
     lines = follow.until_idle is None
     show = {"json": show_json, "table": show_text, "wide": show_text}.get(output)
     live = _live(asked, wanted.against)
