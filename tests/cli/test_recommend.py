@@ -229,7 +229,7 @@ def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, t
     assert kquota(*usual).complaint == f"{other}; {incomplete} {other_kind}"
     assert kquota(*usual, "--entities", "user-clients").code == 0
     assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} {other_kind}")
-    apart = "nothing is recommended for what other quotas count: user=alice,client-id=app (--entities chooses)"
+    apart = "nothing is recommended for what other quotas count: user=alice,client-id=app (--entities)"
     assert apart in kquota(*usual[:-2], "--key", "producer_byte_rate", "-o", "yaml").err
     told = kquota(*usual[:-1], "bob").err
     assert "other quotas count" not in told

@@ -76,8 +76,7 @@ class QuotaHistory:
                 elif step.certain or not change.is_due(values):
                     why = f"after {step.name}, {change.entity} was changed by something else"
                     if change.entity not in set_at:
-                        hint = "a history of periods can say when: 'kquota schema quota-history'"
-                        raise InputError(f"{why}, and it is not known when", hint=hint)
+                        raise InputError(f"{why}, and it is not known when", hint="a file of periods can say it")
                     known_from = max(known_from or (0, ""), (set_at[change.entity], why))
                 set_at[change.entity] = latest
             if known_from is not None:
