@@ -188,7 +188,6 @@ def _recommend(asked: usage.Asked) -> str:
     if not asked.paths:
         return "kquota recommend"
     words += [] if asked.named.file is None else ["--quotas", str(asked.named.file)]
-    words += [] if asked.quotas_journal is None else ["--quotas-journal", str(asked.quotas_journal)]
     words += [] if asked.broker is None else ["--broker", asked.broker]
     words += [] if asked.since is None else ["--since", asked.since]
     words += [] if asked.until is None else ["--until", asked.until]

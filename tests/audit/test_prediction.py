@@ -107,6 +107,31 @@ def test_a_client_that_waits_for_answers_thinks_while_it_is_muted(tmp_path: Path
     assert prediction.throttle_time_ms.high is not None, "the queue fits worse, and bounds it"
 
 
+def test_whoever_may_wait_for_answers_at_random_has_it_in_the_interval(tmp_path: Path) -> None:
+    """Random gaps are those of random thinks, or of data that comes at random: no gap is too short for an answer."""
+    draws, limit, size = Random(1), 80_000, 10_000
+    thinks = [3 + int(draws.expovariate(0.01)) for _ in range(600)]
+    prediction = predicted(tmp_path, [(ms, "produce", size, 0, "a") for ms in accumulate(thinks)], PRODUCER, limit)
+
+    sensor, now, total = ProduceSensor(limit), 0, 0
+    for think in thinks:
+        delay = max(sensor.produce(START_MS + now, size).throttle_ms, 0)
+        total, now = total + delay, now + max(delay, think)
+    assert prediction.throttle_time_ms.low is not None
+    assert prediction.throttle_time_ms.high is not None
+    assert 0.9 * prediction.throttle_time_ms.low <= total <= 1.1 * prediction.throttle_time_ms.high
+
+
+def test_a_consumer_that_gets_little_at_once_waits_for_little(tmp_path: Path) -> None:
+    """Full responses one after the other show how much one holds, also where they are a small part of all."""
+    backlog = [(3 * n, "fetch", 50_000, 0, "a") for n in range(40)]
+    rows = [*backlog, *((1000 + 100 * n, "fetch", 600, 0, "a") for n in range(500))]
+    prediction = predicted(tmp_path, rows, CONSUMER, 50_000)
+
+    assert prediction.throttle_time_max_ms.estimate is not None
+    assert prediction.throttle_time_max_ms.estimate <= 1100  # 50 kB are a second's worth
+
+
 def test_a_throttled_fetch_comes_back_larger(tmp_path: Path) -> None:
     """A tailing consumer a tenth over its limit loses a third of it: few deliveries, each of what came meanwhile."""
     rows = [(n * 50, "fetch", 1600, 0, "a") for n in range(1800)]

@@ -108,7 +108,6 @@ def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Pa
     assert changed["reason"].startswith(f"{why} (")
     Draft202012Validator(schema("audit")).validate(document)
     assert f"quotas changed at 2026-03-11 09:00:20 UTC: {why}" in " ".join(kquota(*command).err.split())
-    assert "'kquota recommend usage.csv --quotas low.json --quotas-journal journal'" in kquota(*command).err
     said = f"\nQuotas changed at 2026-03-11 09:00:20 UTC: {why.replace('<', chr(92) + '<')}"
     assert said in kquota(*command, "-o", "markdown").out
     page = (tmp_path / "page.html").read_text()

@@ -185,7 +185,7 @@ def producer(requests: Requests) -> Seen:
             guesses = [queue, waits]
         else:
             guesses = [queue._replace(why="requests keep a schedule")]
-    elif least > 0.1 * typical:
+    elif least > min(0.1 * typical, _LATE_MS / 5):
         guesses = [queue, waits]
     if not requests.answered:
         guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS]
@@ -245,6 +245,10 @@ def consumer(requests: Requests) -> Seen:
         even = len(between) > 0 and _is_even(len(between), *np.quantile(between, [0.05, 0.5]))
         steady = even and _wanders(times, np.ones(len(times) - 1, bool)) < 1.5
         guesses = [guesses[0], busy, *guesses[1:]] if steady else [busy, *guesses]
+    elif _FULL <= largest < PARTITION_BYTES and (full[1:] & full[:-1] & (np.diff(times) <= _LATE_MS)).sum() >= 5:
+        # What one response left, the next one brought at once.
+        capped = f"{guesses[0].why}, up to {largest:,} bytes at once"
+        guesses = [guesses[0]._replace(max_bytes=largest, why=capped), *guesses]
     return Seen(guesses, held_back, drained)
 
 

@@ -214,8 +214,8 @@ def _left_open(recommended: Recommendations) -> Iterator[Part]:
         what = f"{many(throttled, 'throttled counter')} of {quota_names(left_out)}"
         yield Note(f"left out: {what} (--entities, --key and --only choose)", by=warn)
     throttling = {quota.entity for quota in left_out}
-    if apart := [entity for entity in recommended.charged if entity not in throttling]:
-        yield Note(f"nothing is recommended for what other quotas count: {first_of(apart, entity_text)} (--entities)")
+    if charged := [entity for entity in recommended.charged if entity not in throttling]:
+        yield Note(f"nothing is recommended for what other quotas count: {first_of(charged, entity_text)} (--entities)")
     for line in verdict_lines(recommended.verdicts, counts=False):
         yield Note(line)
     for key, counters in recommended.undetermined.items():

@@ -76,7 +76,8 @@ class QuotaHistory:
                 elif step.certain or not change.is_due(values):
                     why = f"after {step.name}, {change.entity} was changed by something else"
                     if change.entity not in set_at:
-                        raise InputError(f"{why}, and it is not known when", hint="a file of periods can say it")
+                        hint = "a history of periods can say when: 'kquota schema quota-history'"
+                        raise InputError(f"{why}, and it is not known when", hint=hint)
                     known_from = max(known_from or (0, ""), (set_at[change.entity], why))
                 set_at[change.entity] = latest
             if known_from is not None:
