@@ -51,10 +51,11 @@ shell-tools:
 
 env: prerequisites $(STAMP)
 
+# Python compiles what is imported, which is a tenth of all that pip would compile.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[audit,sasl,probe,sandbox,exporter]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[audit,sasl,probe,sandbox,exporter]' --group dev
 	@touch $@
 
 demo: env
@@ -66,8 +67,10 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Beside the checks, which need one core: then the workers find machine code for the kernel, and JVMs their classes.
-test: maven shell-tools env
+# Two at a time: downloads need no core, and the checks need one. Then the workers find machine code for the kernel, and
+# JVMs their classes.
+test: maven
+	$(MAKE) --jobs=2 shell-tools env
 	$(MAKE) --jobs=2 check prepared
 	$(BIN)/python -m pytest --workers=$(JOBS) --daily
 
