@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kquota import reconcile
 from kquota.backends import QuotaBackend, cluster_of, describe_entities
+from kquota.backends.addresses import option_of
 from kquota.core.change.plan import ApplyReport, Change, Cluster, Plan, plan_of
 from kquota.core.change.plan import plan as core_plan
 from kquota.core.change.review import (
@@ -180,13 +181,6 @@ def check_cluster(plan: Plan, backend: QuotaBackend) -> None:
         )
 
 
-def option_of(cluster: Cluster) -> str:
-    """The option of the commands that names the cluster."""
-    scheme, _, servers = cluster.address.partition("://")
-    option = {"zookeeper": "--zookeeper", "controller": "--bootstrap-controller"}.get(scheme, "--bootstrap-server")
-    return f"{option} {servers}"
-
-
 def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity], bool] | None = None) -> Entry:
     """The entry to take back: of that id or number, else the last of the cluster that stands.
 
@@ -197,7 +191,7 @@ def to_undo(pages: Pages, id: str | None, here: Cluster, about: Callable[[Entity
     if not entry.is_of(here) and entry.cluster != here.address:
         raise InputError(
             f"entry {entry.name} was done at {entry.cluster}, not at {here.address}",
-            hint=f"give {option_of(Cluster(entry.cluster))}",
+            hint=f"give {option_of(entry.cluster)}",
         )
     if entry.kept and not entry.plan.changes:
         raise InputError(

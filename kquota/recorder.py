@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from kquota.backends.addresses import option_of, scheme_of
 from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.plan import Plan
 from kquota.core.change.recording import (
@@ -71,12 +72,7 @@ def draft(
     Meters that count while the logger is off (metrics pages) are read twice, `probe_s` seconds apart. Raises InputError
     for a node that is not alive, Unreachable, Unauthorized, Rejected.
     """
-    alive = loggers.nodes()
-    chosen = tuple(dict.fromkeys(nodes)) if nodes is not None else alive
-    for node in chosen:
-        if node not in alive:
-            known = ", ".join(map(str, alive))
-            raise InputError(f"there is no {loggers.noun} {node} alive in the cluster", hint=f"alive: {known}")
+    chosen = tuple(dict.fromkeys(nodes)) if nodes is not None else loggers.nodes()
     levels = {node: loggers.level(node) for node in chosen}
     changes = tuple(LevelChange(node, level) for node, level in levels.items() if not level.records)
     off = [change.node for change in changes]
@@ -328,11 +324,9 @@ def take_back(
 
     Raises InputError for an entry of controllers where brokers are asked, and the other way round.
     """
-    of_controllers = entry.cluster.startswith("controller://")
-    if of_controllers != (loggers.noun == "controller"):
-        option = "--bootstrap-controller" if of_controllers else "--bootstrap-server"
-        raise InputError(f"{entry.id} switched loggers at {entry.cluster}", hint=f"give {option}")
     place = loggers.place()
+    if scheme_of(entry.cluster) != scheme_of(place.address):
+        raise InputError(f"{entry.id} switched loggers at {entry.cluster}", hint=f"give {option_of(entry.cluster)}")
     own = journal.begin(Entry("", entry.cluster, command, clock(), Plan((), cluster=place), undoes=entry.id))
     settled = tuple(switch_back(loggers, change) for change in entry.levels)
     over = all(logger.fate.is_settled for logger in settled)

@@ -38,6 +38,8 @@ class Loggers(KafkaLoggers):
 
     def level(self, node: int) -> Level:
         self.before("level", node)
+        if node not in self.own:
+            raise InputError(f"there is no broker {node} alive in the cluster")
         own = self.own[node]
         return Level(own or self.root, own is None or own == self.root)
 

@@ -42,6 +42,12 @@ def scheme_of(text: str) -> str:
     return "" if match is None else match["name"]
 
 
+def option_of(address: str) -> str:
+    """The option of the commands that names the cluster at an address with kquota's own scheme, and its value."""
+    scheme, _, servers = address.partition("://")
+    return f"{OPTIONS.get(scheme, OPTIONS['kafka'])} {servers}"
+
+
 def without_scheme(text: str, own: str) -> str:
     """The address without kquota's own scheme, before the first server or before each.
 

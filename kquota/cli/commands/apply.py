@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from kquota.backends import cluster_of
-from kquota.changes import check_cluster, option_of, placed, unwritten
+from kquota.backends.addresses import option_of
+from kquota.changes import check_cluster, placed, unwritten
 from kquota.cli import grammar, params, session
 from kquota.cli.options import argument, flag, option
 from kquota.cli.streams import say
@@ -72,7 +73,7 @@ def command(
         planned = replace(planned, message=writing.message or planned.message)
         if access.address is None and planned.cluster is not None:
             raise click.UsageError(
-                f"no cluster: the plan is for {planned.cluster.address}: give {option_of(planned.cluster)}"
+                f"no cluster: the plan is for {planned.cluster.address}: give {option_of(planned.cluster.address)}"
             )
     else:
         quota_file = session.load_quota_file(file, cluster, ignored)
