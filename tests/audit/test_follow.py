@@ -336,6 +336,23 @@ def test_what_lines_say_of_later_ones_is_kept_over_a_restart(recorded: list[byte
     same(found, batch([str(log)], audit_settings))
 
 
+def test_what_comes_between_two_runs_is_followed(tmp_path: Path) -> None:
+    """With `--since 1m`, each start has another time."""
+    log = tmp_path / "usage.jsonl"
+    log.write_text(lines(row(0), row(2000)))
+    for since in (1000, 9000):
+        read = ReadSettings(since_ms=oracle.START_MS + since)
+        follower = Follower([str(log)], AuditSettings(TIGHT, read=read), checkpoint_folder=tmp_path / ".state")
+        follower.turn()
+        follower.save()
+        follower.close()
+        with open(log, "a") as file:
+            file.write(lines(row(since + 4000)))
+    follower = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=tmp_path / ".state")
+    quality = followed_to_its_end(follower, []).quality
+    assert (quality.outside, quality.events) == (1, 3)
+
+
 def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     log.write_text(lines(row(0)))

@@ -132,6 +132,10 @@ class Follower:
             saved: Known | None = None
             if checkpoint_folder is not None:
                 saved = checkpoint.load(checkpoint_folder, settings, settle_ms, self._variant)
+            if saved is not None and saved.reading is not None:
+                # What came between two runs is not before either of them.
+                read = replace(settings.read, since_ms=saved.reading.since_ms)
+                self.settings = settings = replace(settings, read=read)
             self.restarted = saved is not None
             """Whether it goes on from a checkpoint."""
             known = saved or Known()
