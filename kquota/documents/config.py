@@ -156,23 +156,6 @@ def delete_context(path: Path, name: str) -> bool:
     return config.current == name
 
 
-def rename_context(path: Path, name: str, new: str) -> None:
-    """Gives a context another name; where it is the current one, it stays so.
-
-    Raises InputError for a context that is not there, a name that is taken, and where the file cannot be written.
-    """
-    config = read_config(path)
-    config.context(name)
-    if new in config.contexts:
-        raise InputError(f"{path}: there is a context {new!r} already", hint="delete it first, or choose another name")
-    entry = read_document(path, "config")["contexts"][name]
-    _read_context(path, new, entry)
-    edits: dict[Steps, Any] = {("contexts", name): REMOVED, ("contexts", new): entry}
-    if config.current == name:
-        edits["current-context",] = new
-    _edit(path, edits)
-
-
 def _make(path: Path, document: Document) -> None:
     """Writes a new file, which only its owner reads."""
     try:

@@ -157,16 +157,6 @@ def delete_context(name: str) -> None:
         warn(f"{name} was the current context: choose another with 'kquota config use-context NAME'")
 
 
-@command.command("rename-context")
-@click.argument("name", shell_complete=params.completed_by("context_names"))
-@click.argument("new")
-def rename_context(name: str, new: str) -> None:
-    """Give a context another name."""
-    path = _existing()
-    file.rename_context(path, name, new)
-    note(f"renamed context {name} to {new} in {path}")
-
-
 def _existing() -> Path:
     """The path of the configuration file. Raises InputError where there is none."""
     path = config_path()
