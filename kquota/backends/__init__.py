@@ -6,7 +6,7 @@ backend is a subclass, so that `help` shows the docstrings here on the object th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -91,6 +91,13 @@ class QuotaBackend(Closable, Protocol):
     def elsewhere(self) -> str | None:
         """The place where brokers are, where none ever was at this one. Raises Unreachable or Unauthorized."""
         return None
+
+    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
+        """The mechanisms (`SCRAM-SHA-256`) per user that matches and has credentials beside the quotas.
+
+        Their content is not in it. Raises Unreachable or Unauthorized.
+        """
+        return {}
 
     def journal(self) -> JournalStore | None:
         """The journal that the cluster keeps for all hosts, made for its first entry; None where it keeps none."""

@@ -26,6 +26,7 @@ CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
 """Written anew whenever a broker becomes the controller, or KRaft takes over."""
 CLIENTS = "clients"
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 """The keys under which a user's node holds credentials, beside the quotas."""
 ENTITY_ROOTS = {entity_type: f"{CONFIG}/{entity_type.plural}" for entity_type in EntityType}
 
@@ -228,6 +229,11 @@ class NodeConfig:
         if not isinstance(config, dict):
             return cls(unreadable='"config" is not a JSON object')
         return cls(config)
+
+    @property
+    def scram_mechanisms(self) -> tuple[str, ...]:
+        """The mechanisms that credentials are there for; the credentials themselves are not shown."""
+        return tuple(name for name in SCRAM_MECHANISMS if name in self.entries)
 
     def values(self, entity: Entity) -> Values:
         """The quotas of the entity that a broker can parse."""

@@ -400,9 +400,36 @@ def test_scram_credentials_are_never_printed(kquota: Kquota, chroot: str, znodes
 
     ran = [
         kquota("--debug", *alter),
-        *(kquota("describe", "--zookeeper", chroot, "-o", o) for o in ("table", "wide", "json", "yaml", "csv")),
+        *(kquota("describe", "--zookeeper", chroot, "-o", o) for o in ("table", "json", "yaml", "csv")),
     ]
 
-    assert [done.code for done in ran] == [0] * 6
+    assert [done.code for done in ran] == [0] * 5
     assert not any(word in done.out + done.err for done in ran for word in ("SCRAM", "c2FsdA", "stored_key"))
     assert json.loads(znodes.get("/config/users/alice")[0])["config"]["SCRAM-SHA-256"] == secret
+
+
+def test_wide_says_who_has_which_credentials(kquota: Kquota, chroot: str, znodes: Any) -> None:
+    """By mechanism, also of users without quotas, and nothing of the keys."""
+    secret = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
+    for user, mechanisms in (("alice", ("512",)), ("bob", ("512", "256")), ("CN%3Dcarol", ("256",)), ("dave", ())):
+        config = {f"SCRAM-SHA-{bits}": secret for bits in mechanisms}
+        data = json.dumps({"version": 1, "config": config | {"foo": secret}}).encode()
+        znodes.create(f"/config/users/{user}", data, makepath=True)
+    kquota("alter", "--zookeeper", chroot, "--user", "alice", "--add-config", "producer_byte_rate=1MB")
+    kquota("alter", "--zookeeper", chroot, "--user", "erin", "--add-config", "consumer_byte_rate=1MB")
+    describe = ("describe", "--zookeeper", chroot, "-o", "wide")
+
+    done = kquota(*describe)
+
+    assert (done.code, done.err) == (0, "")
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["ENTITY", "PRODUCER_BYTE_RATE", "CONSUMER_BYTE_RATE", "SCRAM"],
+        ['user="CN=carol"', "-", "-", "SCRAM-SHA-256"],
+        ["user=alice", "1", "MB/s", "-", "SCRAM-SHA-512"],
+        ["user=bob", "-", "-", "SCRAM-SHA-256,SCRAM-SHA-512"],
+        ["user=erin", "-", "1", "MB/s", "-"],
+    ]
+    bob = kquota(*describe, "--user", "bob").out.split()
+    assert bob == ["ENTITY", "SCRAM", "user=bob", "SCRAM-SHA-256,SCRAM-SHA-512"]
+    assert kquota(*describe, "--user", "dave").out == ""
+    assert kquota(*describe, "--entity-type", "clients").out == ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
@@ -53,6 +54,9 @@ class ZooKeeperBackend(QuotaBackend):
 
     def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
         return _Reader(self._open, filter).describe()
+
+    def scram_mechanisms(self, filter: QuotaFilter = EVERYTHING) -> Mapping[Entity, tuple[str, ...]]:
+        return _Reader(self._open, filter).scram_mechanisms()
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         return Writer(self._open, validate_only=validate_only).alter(alterations)
@@ -152,6 +156,19 @@ class _Reader:
             elif values or entity in quotas:
                 quotas[entity] = values
         return QuotaSnapshot(quotas, tuple(problems), tuple(ignored))
+
+    def scram_mechanisms(self) -> dict[Entity, tuple[str, ...]]:
+        """The mechanisms that each user who matches has credentials for; no user without any."""
+        shapes = _shapes(self._filter) & {_USER_LEVEL}
+        by_user: dict[Entity, tuple[str, ...]] = {}
+        for path, node in self._nodes(self._connect(), shapes) if shapes else ():
+            mechanisms = NodeConfig.decode(node.data).scram_mechanisms
+            if mechanisms:
+                with contextlib.suppress(InputError):  # a problem, which describe tells
+                    entity = znode.entity_of(path)
+                    if self._filter.matches(entity):
+                        by_user[entity] = mechanisms
+        return by_user
 
     def _nodes(self, session: Session, shapes: frozenset[frozenset[EntityType]]) -> Iterator[tuple[str, Node]]:
         """The nodes that can match, in bulk: names first, then data, then what is below users."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
@@ -37,7 +38,8 @@ def command(
 
     Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
     means all of them; --entity-type users is every user and the default; --entity-type users --entity-type clients is
-    every <user, client-id> pair.
+    every <user, client-id> pair. On ZooKeeper -o wide also says which users have SCRAM credentials, by mechanism; keys
+    are never shown.
 
     Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
     settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
@@ -66,22 +68,27 @@ def command(
     filters = selection.filters(strict=strict)
     with session.open_quotas(source) as backend:
         parts = [backend.describe(wanted) for wanted in filters]
+        mechanisms: dict[Entity, Sequence[str]] = {}
+        if output == "wide":
+            for wanted in filters:
+                mechanisms.update(backend.scram_mechanisms(wanted))
         # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
         missing = [
             wanted
             for wanted, part in zip(filters, parts, strict=True)
-            if not part and any(isinstance(match, str) for match in wanted.components.values())
+            if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
         ]
         others = backend.describe() if missing else None
         pairs = _pairs_of(backend, filters, parts) if output in ("table", "wide") else 0
         snapshot = merged(parts).part(match.matches)
         leases = leases_of(backend).shown_in(snapshot)
+    mechanisms = {entity: names for entity, names in mechanisms.items() if match.matches(entity)}
     for wanted in filters:
         session.warn_misnomers(wanted.components)
     session.warn_problems(snapshot.problems)
     where = params.there(source.access) if source.file is None else f" --quotas {shlex.quote(str(source.file))}"
     without = f"no entity with quotas has a name like {match}" if match else _nothing(filters, where)
-    view = described(snapshot, without)
+    view = described(snapshot, mechanisms, without)
     if others is None and not leases and not pairs:
         return view
     show(view, output)
@@ -135,8 +142,15 @@ def _nothing(filters: Sequence[QuotaFilter], where: str) -> str:
     return f"no quotas are set for {entity}; 'kquota resolve {options}{where}' shows the quota that governs it"
 
 
-def described(snapshot: QuotaSnapshot, without: str) -> View:
-    """A snapshot in describe's formats; `without` is the note of a snapshot without quotas."""
+def described(
+    snapshot: QuotaSnapshot,
+    mechanisms: Mapping[Entity, Sequence[str]] = MappingProxyType({}),
+    without: str = "no quotas are set",
+) -> View:
+    """A snapshot in describe's formats.
+
+    `mechanisms` are the users' SCRAM credentials, for `wide`; `without` is the note of a snapshot without quotas.
+    """
 
     def document() -> Document:
         from kquota.documents.quotas import quotas_document
@@ -163,16 +177,21 @@ def described(snapshot: QuotaSnapshot, without: str) -> View:
         return [Table(columns, rows)]
 
     def wide() -> Sequence[Part]:
-        if not snapshot:
+        if not snapshot and not mechanisms:
             return nothing
         keys = [key for key in QuotaKey if any(key in values for values in snapshot.values())]
         columns = [Column("ENTITY", style="cyan", whole=True)]
         columns += [Column(key.value.upper(), number=True) for key in keys]
+        columns += [Column("SCRAM", whole=True)] if mechanisms else []
 
         def row(entity: Entity) -> list[str]:
-            values = snapshot[entity]
-            return [entity_text(entity), *(limit_text(key, values[key]) if key in values else "-" for key in keys)]
+            values = snapshot.get(entity, {})
+            cells = [limit_text(key, values[key]) if key in values else "-" for key in keys]
+            credentials = [",".join(mechanisms.get(entity, "-"))] if mechanisms else []
+            return [entity_text(entity), *cells, *credentials]
 
-        return [Table(columns, map(row, snapshot))]
+        # A user with credentials may have no quotas.
+        entities = sorted({*snapshot, *mechanisms}, key=lambda entity: entity.sort_key) if mechanisms else snapshot
+        return [Table(columns, map(row, entities))]
 
     return View(screen=table, document=document, csv=csv, others={"wide": wide, "name": lambda: map(safe, snapshot)})
