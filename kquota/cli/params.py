@@ -381,7 +381,7 @@ class Writing:
     def open_journal(
         self, file: Path | None = None, planned: str | None = None, *, needs_reason: bool = True
     ) -> Journal:
-        """The journal for a write: with the message of the command line, and the quotas file.
+        """The journal for a write: with the message of the command line, and the quotas file with its commit.
 
         Without a message there, the message of the kept plan counts (`planned`).
 
@@ -393,7 +393,23 @@ class Writing:
             whose = " (its rule is the cluster's, also by the address of a server)" if access.context is None else ""
             raise click.UsageError(f"the context {context} requires a reason: give -m TEXT, such as a ticket{whose}")
         book = session.journal(self.journal, access)
-        return replace(book, message=why, file=None if file is None else str(file))
+        return replace(book, message=why, file=None if file is None else _with_commit(file))
+
+
+def _with_commit(file: Path) -> str:
+    """The file, and the commit that has it as it is, where git knows one."""
+    import subprocess
+
+    git = ["git", "-c", "core.fsmonitor=false", "-C", str(file.absolute().parent)]
+    try:
+        for rest in (["diff", "--no-ext-diff", "--no-textconv", "--quiet", "HEAD"], ["log", "-1", "--format=%h"]):
+            done = subprocess.run(
+                [*git, *rest, "--", file.name], capture_output=True, text=True, timeout=2, check=True, errors="replace"
+            )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return str(file)
+    commit = done.stdout.strip()
+    return f"{file} ({commit})" if commit else str(file)
 
 
 def writing(**instead: Any) -> Any:

@@ -77,7 +77,7 @@ class Entry:
     message: str | None = None
     """Why it was done, in the words of who did it: a ticket, a reason."""
     file: str | None = None
-    """The quotas file that it was done by."""
+    """The quotas file that it was done by, and its commit where git knows it."""
     known: Cluster | None = None
     """Of an entry without a cluster id, the cluster that other entries of the journal know at its address."""
 

@@ -1,6 +1,7 @@
-"""Why somebody writes: `-m`, and the quotas file, in the journal and in the history."""
+"""Why somebody writes: `-m`, the quotas file and its commit, in the journal and in the history."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ def test_a_reason_with_apply_replaces_that_of_the_plan(kquota: Kquota, there: di
     shown = kquota("apply", "plan.json", "--yes", "-m", "OPS-2", **there).err
     assert ("why: OPS-2\n" in shown, "OPS-1" in shown) == (True, False)
     assert [entry["message"] for entry in entries(kquota, there)] == ["OPS-2"]
+
+
+def test_the_file_has_its_commit(kquota: Kquota, there: dict[str, str], tmp_path: Path) -> None:
+    """A file that was changed since the commit has none."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    file = folder / "quotas.yaml"
+    file.write_text(FILE)
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "x"], ["log", "-1", "--format=%h"]):
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True)
+    assert kquota("apply", str(file), "--yes", **there).code == 0
+    file.write_text(FILE.replace("5", "6"))
+    assert kquota("alter", "--file", str(file), **there).code == 0
+    assert [entry["file"] for entry in entries(kquota, there)] == [f"{file} ({done.stdout.strip()})", str(file)]
 
 
 def test_a_context_can_require_a_reason(kquota: Kquota, there: dict[str, str], tmp_path: Path) -> None:
