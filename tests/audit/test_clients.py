@@ -89,6 +89,8 @@ def test_chance_decides_how_a_few_large_requests_share_what_is_sent_at_once() ->
     assert {len(again.sizes) for again in drawn} == {5, 6}
     assert len({int(again.sizes[0]) for again in drawn}) == 20
     assert all({100_279, 1_000} <= set(again.sizes.tolist()) for again in drawn)
+    (empty,) = producer(_requests(times, 0)).guesses
+    assert redrawn(empty, np.random.default_rng(0)).sizes.tolist() == [0] * 6
 
 
 def test_what_waits_too_long_is_sent_again_at_once() -> None:

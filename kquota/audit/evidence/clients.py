@@ -326,17 +326,17 @@ def _cut_anew(guess: Guess, draw: np.random.Generator) -> Guess:
 
     How many records wait when the first request goes out is chance, and a few requests show no more of it.
     """
-    sizes: list[int] = []
-    for burst in np.split(guess.sizes, np.flatnonzero(np.diff(guess.times) > _AT_ONCE_MS) + 1):
-        count, total = len(burst), int(burst.sum())
+    kept, sizes = [], []
+    for burst in np.split(np.arange(len(guess.times)), np.flatnonzero(np.diff(guess.times) > _AT_ONCE_MS) + 1):
+        shares, count = guess.sizes[burst], len(burst)
+        total = int(shares.sum())
         if total > MESSAGE_BYTES and count > 1:
-            requests = int(draw.integers(min(-(-total // MESSAGE_BYTES), count), count, endpoint=True))
-            cuts = np.sort(draw.integers(0, total, requests - 1))
-            burst = np.append(np.diff([0, *cuts, total]), np.zeros(count - requests, np.int64))
-        sizes += burst.tolist()
-    kept = np.array(sizes) > 0
-    columns = {name: getattr(guess, name)[kept] for name in ("times", "thinks", "partitions")}
-    return guess._replace(sizes=np.array(sizes, np.int64)[kept], **columns)
+            requests = draw.integers(min(-(-total // MESSAGE_BYTES), count), count, endpoint=True)
+            shares = np.diff([0, *np.unique(draw.integers(1, total, requests - 1)), total])
+        kept.append(burst[: len(shares)])
+        sizes.append(shares)
+    columns = {name: getattr(guess, name)[np.concatenate(kept)] for name in ("times", "thinks", "partitions")}
+    return guess._replace(sizes=np.concatenate(sizes).astype(np.int64), **columns)
 
 
 def _filled_in_turn(sizes: Int64s, partitions: Int64s, saves: int) -> Int64s:
