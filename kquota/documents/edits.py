@@ -85,25 +85,21 @@ class _Splices:
         self._pieces: list[tuple[int, int, str]] = []
 
     def made(self) -> str:
-        """The text with the pieces replaced; what is added may stand in a piece that goes. Raises _Unfit for others."""
+        """The text with the pieces replaced; what is added may stand in a piece that goes."""
         out, position = [], 0
         for start, end, new in sorted(self._pieces, key=lambda piece: piece[:2]):
-            if start < position and start < end:
-                raise _Unfit
             out += [self._text[position:start], new]
             position = max(position, end)
         return "".join([*out, self._text[position:]])
 
     def edit(self, node: Node, edits: Mapping[Steps, Any], key: Node | None = None) -> None:
         """Takes down the edits of everything below a node; the key is that which the node stands at."""
-        if not isinstance(node.value, dict | list):
-            raise _Unfit
         if node.flow or not node.parts:
             self._write_anew(node, edits)
             return
         here, below = _divided(edits)
         for step, inner in below.items():
-            if step not in node.parts or step in here:
+            if step not in node.parts:  # it is merged from elsewhere
                 raise _Unfit
             self.edit(node.parts[step][1], inner, node.parts[step][0])
         if here:
@@ -138,8 +134,6 @@ class _Splices:
             self._pieces.append((colon, colon, " []" if isinstance(node.value, list) else " {}"))
 
     def _replace(self, key: Node, value: Node, new: Any) -> None:
-        if value is key:  # an item of a list
-            raise _Unfit
         start, end = value.start.index, value.end
         if not value.flow:
             start = key.end + 1  # behind the colon

@@ -68,16 +68,15 @@ class FolderStore:
         file = self._folder / name
         with self._complaints():
             try:
-                if file not in _held:
-                    _held[file] = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-                begun = _read(_held[file]).rstrip()
-                os.lseek(_held[file], len(begun), os.SEEK_SET)
-                _write(_held[file], b"\n" + data + b"\n")
-                os.ftruncate(_held[file], len(begun) + len(data) + 2)
-                os.fsync(_held[file])
+                descriptor = _held[file]
+                begun = _read(descriptor).rstrip()
+                os.lseek(descriptor, len(begun), os.SEEK_SET)
+                _write(descriptor, b"\n" + data + b"\n")
+                os.ftruncate(descriptor, len(begun) + len(data) + 2)
+                os.fsync(descriptor)
                 with contextlib.suppress(OSError):
-                    os.lseek(_held[file], 0, os.SEEK_SET)
-                    _write(_held[file], b" " * len(begun))
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    _write(descriptor, b" " * len(begun))
             finally:
                 self.release(name)
 
@@ -129,7 +128,7 @@ class FolderStore:
             os.fsync(descriptor)
             with contextlib.suppress(OSError):  # where nothing can be locked, nobody sees who writes
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _link(unnamed, self._folder / name)
+            os.link(unnamed, self._folder / name)
             keep_name(self._folder)
         except BaseException:
             os.close(descriptor)
@@ -179,18 +178,3 @@ def _write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _link(unnamed: Path, file: Path) -> None:
-    """Gives a whole file its name. Raises FileExistsError where there is such a file, and OSError."""
-    try:
-        os.link(unnamed, file)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        try:
-            unnamed.replace(file)
-        except OSError:
-            file.unlink()
-            raise
