@@ -24,7 +24,7 @@ LAWS := tests/core tests/documents tests/differential tests/backends/test_wire.p
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean compiled python prerequisites maven shell-tools prepared
+.PHONY: help env demo check test quick nightly generate docs zipapp bench record clean compiled archives python prerequisites maven shell-tools prepared
 
 help:
 	@sed -n 's/^# \([a-z]* .*\)/make \1/p' Makefile
@@ -67,18 +67,20 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two at a time: downloads need no core, and the checks need one. Then the workers find machine code for the kernel, and
-# JVMs their classes.
+# Several at a time: downloads need no core, and JVMs wait. Then the workers find machine code for the kernel, and JVMs
+# their classes.
 test: maven
 	$(MAKE) --jobs=2 shell-tools env
-	$(MAKE) --jobs=2 check prepared
+	$(MAKE) --jobs=3 check prepared
 	$(BIN)/python -m pytest --workers=$(JOBS) --daily
 
 compiled: python $(STAMP)
 	$(BIN)/python -m tests.support.compiled
 
-prepared: compiled
+archives: python $(STAMP)
 	$(BIN)/python -m tests.support.archives
+
+prepared: compiled archives
 
 quick: python $(STAMP)
 	$(BIN)/python -m pytest --workers=$(QUICK_JOBS) --daily --without-servers
