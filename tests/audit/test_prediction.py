@@ -27,7 +27,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.recorded import Mutating, run_mutations
 from kquota.core.simulation.workload import Client, Workload
-from tests.support.enforcement import ProduceSensor
+from tests.support.enforcement import ProduceSensor, RequestSensor
 
 START_MS = 1_700_000_000_000
 Row = tuple[int, str, int, int, str]
@@ -117,6 +117,23 @@ def test_whoever_may_wait_for_answers_at_random_has_it_in_the_interval(tmp_path:
     for think in thinks:
         delay = max(sensor.produce(START_MS + now, size).throttle_ms, 0)
         total, now = total + delay, now + max(delay, think)
+    assert prediction.throttle_time_ms.low is not None
+    assert prediction.throttle_time_ms.high is not None
+    assert 0.9 * prediction.throttle_time_ms.low <= total <= 1.1 * prediction.throttle_time_ms.high
+
+
+def test_a_consumer_under_a_quota_on_thread_time_alone_fetches_all_that_waits_at_once(tmp_path: Path) -> None:
+    """Data comes each 100 ms. Nobody knows the bytes; as many fetches as were recorded are far too many."""
+    path, limit, nanos, end = tmp_path / "time.csv", 4, 12_000_000, 60_000
+    lines = [f"{START_MS + ms},alice,app,fetch,600,a,{nanos}" for ms in range(0, end, 100)]
+    path.write_text("\n".join(["time_ms,user,client_id,api,bytes,connection,request_time_ns", *lines, ""]))
+    result = local.audit(plan_splits([str(path)], "usage"), AuditSettings(quotas(TIME, limit)), "rows", processes=1)
+
+    sensor, now, total = RequestSensor(limit), 0, 0
+    while now < end:
+        delay = max(sensor.request(START_MS + now, nanos).throttle_ms, 0)
+        total, now = total + delay, max(now + delay, 100 * (now // 100 + 1) * (delay < 100))
+    (prediction,) = result.predictions.values()
     assert prediction.throttle_time_ms.low is not None
     assert prediction.throttle_time_ms.high is not None
     assert 0.9 * prediction.throttle_time_ms.low <= total <= 1.1 * prediction.throttle_time_ms.high
