@@ -512,6 +512,22 @@ def test_what_comes_after_another_quota_throttles_needs_connections(
     assert (quota.reason or "").endswith(reason or "")
 
 
+def test_a_quota_that_never_throttles_slows_nobody_down(tmp_path: Path) -> None:
+    """Somebody else is throttled, and alice has two quotas without connections, of which none ever throttles."""
+    rows = [f"{START_MS + 50 * n},alice,app,fetch,2000,0,,2000000" for n in range(600)]
+    rows += [f"{START_MS + 50 * n},bob,app,produce,2000,0,,2000000" for n in range(600)]
+    (tmp_path / "both.csv").write_text("\n".join([HEAD, *rows, ""]))
+    values: dict[Entity, dict[QuotaKey, Value]] = {
+        Entity(user="alice"): {CONSUMER: 10**9, TIME: 500.0},
+        Entity(user="bob"): {PRODUCER: 20_000},
+    }
+    settings = AuditSettings(QuotaHistory.of(QuotaSnapshot(values)))
+    result = local.audit(plan_splits([str(tmp_path / "both.csv")], "usage"), settings, "rows", processes=1)
+    verdicts = {quota.key: quota.verdict for quota in result.quotas}
+    calm = Verdict.NOT_THROTTLED
+    assert verdicts == {CONSUMER: calm, TIME: calm, PRODUCER: Verdict.THROTTLED}
+
+
 def test_the_reason_of_one_quota_is_not_that_of_another(tmp_path: Path) -> None:
     """Bob was held back, and alice has two quotas."""
     bob = [(50 * n + 1, "bob", 30 if n % 3 == 0 else 0, "b") for n in range(1200)]

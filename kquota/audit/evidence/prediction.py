@@ -196,7 +196,7 @@ class _Predicting:
                     reason = f"{OTHER_QUOTA} {SLOWED if slowed else BURSTS}"
                     prediction = _without_model(Verdict.UNDETERMINED, self._in_force.recorded_under(judged), reason)
                     by_variant[ref.variant].update({ref.name: prediction})
-            for _, ref, is_time in group:
+            for _, ref, is_time in (one for one in group if self._throttles[one[0]]):
                 slowing[ref.variant, ref.broker, is_time].add(ref.sensor)
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
