@@ -207,10 +207,11 @@ class Overlays:
 
     @classmethod
     def of(cls, document: Document, cluster: str | None) -> Overlays:
-        clusters = document.get("clusters", {})
+        clusters = {str(name): own for name, own in document.get("clusters", {}).items()}
         if cluster is not None and cluster not in clusters:
             raise InputError(f"no cluster {cluster!r} in it", hint=_choices(cluster, clusters, "clusters"))
-        variables = {**document.get("variables", {}), **clusters.get(cluster, {}).get("variables", {})}
+        chosen = {} if cluster is None else clusters[cluster].get("variables", {})
+        variables = {**document.get("variables", {}), **chosen}
         return cls(cluster, frozenset(clusters), {str(name): str(value) for name, value in variables.items()})
 
     def values(self, entry: Document, entity: Entity) -> dict[QuotaKey, Value] | None:
@@ -219,7 +220,7 @@ class Overlays:
         Raises InputError with all its mistakes.
         """
         raws: Document = dict(entry["values"])
-        for cluster, overlay in entry.get("clusters", {}).items():
+        for cluster, overlay in ((str(name), own) for name, own in entry.get("clusters", {}).items()):
             if cluster not in self.clusters:
                 raise InputError(f"unknown cluster {cluster!r}", hint=_choices(cluster, self.clusters, "clusters"))
             if cluster != self.cluster:
@@ -255,7 +256,7 @@ class Overlays:
 
 
 def _choices(name: str, known: Iterable[str], what: str) -> str:
-    names = sorted(map(str, known))
+    names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -98,12 +98,21 @@ def test_a_key_that_is_no_text() -> None:
 
 
 def test_names_that_are_numbers(tmp_path: Path) -> None:
-    quotas = "quotas: [{entity: {user: a}, values: {producer_byte_rate: '${7}'}}]"
-    (tmp_path / "q.yaml").write_text(f"{HEAD}variables: {{7: 5MB}}\nclusters: {{1.5: {{}}}}\n{quotas}\n")
-    (values,) = read_quotas(tmp_path / "q.yaml").values()
-    assert [*values.values()] == [5_000_000]
+    quotas = (
+        "quotas: [{entity: {user: a}, values: {producer_byte_rate: '${7}'}, clusters: {9: {producer_byte_rate: 1}}}]"
+    )
+    (tmp_path / "q.yaml").write_text(
+        f"{HEAD}variables: {{7: 5MB}}\nclusters: {{1.5: {{}}, 9: {{}}, b: {{}}}}\n{quotas}\n"
+    )
+    for cluster, rate in ((None, 5_000_000), ("1.5", 5_000_000), ("9", 1)):
+        file = read_quota_file(tmp_path / "q.yaml", cluster)
+        assert file.clusters == {"1.5", "9", "b"}
+        assert [[*values.values()] for values in file.desired.values()] == [[rate]]
     with pytest.raises(InputError, match="no cluster 'prod' in it"):
         read_quota_file(tmp_path / "q.yaml", "prod")
+    (tmp_path / "q.yaml").write_text(f"{HEAD}variables: {{7: 5MB}}\nclusters: {{b: {{}}}}\n{quotas}\n")
+    with pytest.raises(InputError, match="unknown cluster '9'"):
+        read_quotas(tmp_path / "q.yaml")
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path: Path) -> None:
