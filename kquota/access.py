@@ -117,7 +117,7 @@ def config_path() -> Path:
     """Where the configuration file is, or would be. Raises InputError where the user has no home folder."""
     named = os.environ.get("KQUOTA_CONFIG")
     if named:
-        return Path(named).expanduser()
+        return Path(os.path.expanduser(named))
     return own_folder("config", "KQUOTA_CONFIG") / "config.yaml"
 
 

@@ -1,5 +1,6 @@
 """How much a request log has grown: by the file, across rotations, and by the counters of metrics pages."""
 
+import socket
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def test_a_page_is_read_over_http() -> None:
         assert meter.read() == Reading(0, 0, exact=False)
     with pytest.raises(Unreachable, match="cannot read"):
         meter.read()
+
+
+def test_a_server_that_is_silent_once_it_is_connected() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+        with pytest.raises(Unreachable, match="metrics: timed out"):
+            PageMeter(url, timeout_s=0.1).start()
 
 
 def test_pages_that_are_none() -> None:

@@ -61,7 +61,7 @@ def reason_of(error: BaseException) -> str:
         words = error.reason or re.sub(r"\s*\(_ssl\.c:\d+\)", "", str(error))
         return f"TLS: {words.replace('_', ' ').lower()}"
     if isinstance(error, TimeoutError):
-        return "connecting timed out"
+        return "timed out"
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     line = text.splitlines()[0]
     return line[:1].lower() + line[1:]

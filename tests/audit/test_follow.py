@@ -23,6 +23,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, blocks, plan_splits
 from kquota.core.change.history import QuotaHistory
+from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.findings.finding import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -351,6 +352,15 @@ def test_what_comes_between_two_runs_is_followed(tmp_path: Path) -> None:
     follower = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=tmp_path / ".state")
     quality = followed_to_its_end(follower, []).quality
     assert (quality.outside, quality.events) == (1, 3)
+
+
+def test_no_counters_are_read_back_compiled_and_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+    for mode in (Mode.PLAIN, Mode.COMPILED, Mode.PLAIN):
+        monkeypatch.setattr(counters, "kernel", lambda auto, mode=mode: kernel(mode))
+        none = counters.Counters(AuditSettings(TIGHT), SETTLE_MS)
+        kept.append(none.dumps())
+        assert [counters.Counters.loads(data, none.settings, SETTLE_MS).refs for data in kept] == [[]] * len(kept)
 
 
 def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> None:

@@ -133,6 +133,14 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
         ("describe", {"KQUOTA_CONTEXT": "prd"}, 3, "(contexts: prod, old, both)"),
         ("config use-context prd", {}, 3, "(contexts: prod, old, both)"),
         ("describe", {"KQUOTA_CONFIG": "/nowhere/config.yaml"}, 3, "/nowhere/config.yaml: no such file"),
+        (
+            "describe --zookeeper localhost:1 --timeout inf",
+            {},
+            3,
+            "a time-out of inf s is not between 0 and 1,000,000 s",
+        ),
+        ("describe --bootstrap-server localhost:1 --timeout 12d", {}, 3, "a time-out of 1.0368e+06 s is not between"),
+        ("describe", {"KQUOTA_CONFIG": "~nobody-at-all/config.yaml"}, 3, "~nobody-at-all/config.yaml: no such file"),
         ("describe --context both", {}, 2, "two addresses are set: choose one by --bootstrap-server or --zookeeper"),
         (
             "describe",

@@ -121,6 +121,10 @@ def test_a_mistake_of_many_rows_is_named_once_with_their_lines() -> None:
         "a row that names no client; also in line 36 (fill it in, or delete a row of totals)",
         "producer_byte_rate: '-' is not a number (a positive number of bytes/s; an empty cell sets no value)",
     ]
+    for cell in ("", "n/a"):
+        with pytest.raises(InputError) as refused:
+            read("t", f"user,key,value\na,producer_byte_rate,{cell}\n")
+        assert refused.value.hint == "a positive number of bytes/s", "an empty cell is no value there"
 
 
 def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:

@@ -62,6 +62,14 @@ def test_until_idle_prints_the_document_of_the_batch_audit(
     assert names == {each["id"] for each in episodes if each["state"] == "began"}
 
 
+def test_a_checkpoint_says_that_another_since_counts(kquota: Kquota, log: Path, tmp_path: Path) -> None:
+    arguments = ("follow", str(log), "--quotas", QUOTAS, "--checkpoint", str(tmp_path / "kept"), "--until-idle", "1s")
+    since = ("--since", "2026-11-20T14:23:15")
+    assert "going on" not in kquota(*arguments, *since).err
+    for options, said in (((), "checkpoint, with the --since of its first start\n"), (since, "checkpoint\n")):
+        assert f"going on from the {said}" in kquota(*arguments, *options).err
+
+
 def test_sigterm_ends_it_with_the_findings_so_far(log: Path, tmp_path: Path) -> None:
     with started(["follow", log, "--quotas", QUOTAS, "-o", "json"], tmp_path) as process:
         assert process.stdout is not None

@@ -361,7 +361,7 @@ class Counters:
             if isinstance(table, list):
                 for row, old in zip(table, rows, strict=False):
                     row[:] = as_list(values[old])
-            else:
+            elif rows:  # a list of no rows has no width
                 table[: len(rows)] = values[rows]
 
     def forget(self) -> None:

@@ -53,8 +53,8 @@ class Session:
     """
 
     def __init__(self, servers: Servers, timeout_s: float, security: KafkaSecurity, *, patient: bool = False) -> None:
-        if not timeout_s > 0:
-            raise InputError(f"a time-out of {timeout_s:g} s is not positive")
+        if not 0 < timeout_s <= 1e6:
+            raise InputError(f"a time-out of {timeout_s:g} s is not between 0 and 1,000,000 s")
         servers.check(security.protocol)
         self._servers = servers.servers
         self._timeout_s = timeout_s

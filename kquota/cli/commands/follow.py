@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -275,8 +274,8 @@ def _follow(
             if not Path(name).exists():
                 warn(f"{name}: no such file or folder yet; waiting for it")
         if follower.restarted:
-            limited = settings.read.since_ms > -math.inf
-            note(f"going on from the checkpoint{', with the --since of its first start' if limited else ''}")
+            kept = follower.settings.read.since_ms != settings.read.since_ms
+            note(f"going on from the checkpoint{', with the --since of its first start' if kept else ''}")
         if quotas is not None:
             quotas.begin(follower, following.checkpoint)
 

@@ -231,7 +231,7 @@ def _add(
         unit = row.get("unit", "").strip() or ("" if re.search("[a-zA-Z%]", text) else units.get(column, ""))
         try:
             with within(column):
-                value = _value(key, text, unit, decimal_comma)
+                value = _value(key, text, unit, decimal_comma, wide=column != "value")
             with within(named):
                 Alteration(entity, {key: value})
                 if key in held:
@@ -243,7 +243,7 @@ def _add(
     return entity
 
 
-def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
+def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool, *, wide: bool) -> Value:
     if decimal_comma and re.match(r"[1-9]\d{0,2}(\.\d{3})+(?![\d,])", text):
         raise InputError(
             f"{key}: in {text} a point may stand before thousands or decimals",
@@ -270,5 +270,5 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool) -> Value:
     try:
         return parse_value(key, text + behind)
     except InputError as error:  # which quotes the number as it is read
-        hint = error.hint if re.search(r"\d", text) else f"{error.hint}; an empty cell sets no value"
+        hint = f"{error.hint}; an empty cell sets no value" if wide and not re.search(r"\d", text) else error.hint
         raise InputError(error.message.replace(text, cell), hint=hint) from None
