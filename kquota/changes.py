@@ -289,7 +289,7 @@ def governing_of(quotas: QuotaSnapshot, entity: Entity, key: QuotaKey) -> Resolu
 def unwritten(error: KquotaError) -> KquotaError:
     """The error of what came before the first write, which says so where people would wonder."""
     if isinstance(error, Unreachable) and not isinstance(error, Uncertain):
-        error.message += ". Nothing was written."
+        error.message = f"{error.message.removeprefix('nothing was written: ').rstrip('.')}. Nothing was written."
     return error
 
 

@@ -13,7 +13,7 @@ import kquota
 from kquota import Alteration, Entity, QuotaKey, Refused, changes, reconcile
 from kquota.backends.memory import MemoryBackend
 from kquota.changes import Altered, Rehearsal, alter
-from kquota.core.change.plan import Plan
+from kquota.core.change.plan import Change, Plan
 from kquota.core.change.recording import Level, LevelChange
 from kquota.core.change.review import Guards
 from kquota.core.quotas.alteration import AlterResult
@@ -191,6 +191,17 @@ def test_a_refusal_in_each_batch_keeps_no_other_from_being_altered(
     altered = all_altered(cluster, USERS, tmp_path, monkeypatch)
     assert [str(each.error) for each in altered.results] == ["no", "None"] * 25
     assert len(altered.entries) > changes._ATTEMPTS
+
+
+def test_that_nothing_was_written_is_said_once() -> None:
+    class Leaderless(MemoryBackend):
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+            return tuple(AlterResult(each.entity, {}, {}, Unreachable("No controller.")) for each in alterations)
+
+    wish = Plan((Change(USERS[0], {}, {PRODUCER: MB}),))
+    with pytest.raises(Unreachable) as raised:
+        reconcile.rehearsed(wish, Leaderless(), False)
+    assert str(changes.unwritten(raised.value)) == "No controller. Nothing was written."
 
 
 def test_what_an_endless_race_left_untried_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,15 +15,7 @@ from typing import Any
 
 from kquota.core.change.review import Guards
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.quota import (
-    LONG_MAX,
-    QuotaKey,
-    Value,
-    canonical,
-    check_value,
-    humanize,
-    parse_value,
-)
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, canonical, check_value, humanize, parse_value
 from kquota.core.quotas.selector import Pattern, Selector, expression
 from kquota.core.quotas.snapshot import Problem, QuotaSnapshot, Values
 from kquota.documents.derive import plain

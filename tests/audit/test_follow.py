@@ -23,7 +23,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, blocks, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement.kernel import Mode, kernel
+from kquota.core.enforcement import Mode, kernel
 from kquota.core.findings.finding import Episode, State
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey
@@ -33,6 +33,7 @@ from kquota.errors import InputError, Refused
 from tests.audit import oracle
 from tests.audit.test_cuts import ALL_LIMITED, rows, write
 from tests.audit.test_requests import QUOTAS, whole_log
+from tests.support.compiled import modes
 from tests.support.scheduling import examples
 
 
@@ -354,13 +355,22 @@ def test_what_comes_between_two_runs_is_followed(tmp_path: Path) -> None:
     assert (quality.outside, quality.events) == (1, 3)
 
 
-def test_no_counters_are_read_back_compiled_and_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = []
-    for mode in (Mode.PLAIN, Mode.COMPILED, Mode.PLAIN):
-        monkeypatch.setattr(counters, "kernel", lambda auto, mode=mode: kernel(mode))
-        none = counters.Counters(AuditSettings(TIGHT), SETTLE_MS)
-        kept.append(none.dumps())
-        assert [counters.Counters.loads(data, none.settings, SETTLE_MS).refs for data in kept] == [[]] * len(kept)
+def test_either_kernel_goes_on_from_what_the_other_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also from no counters at all."""
+    audit_settings, none = AuditSettings(TIGHT), []
+    found: dict[str, list[Episode]] = {"one": [], "both": []}
+    for second, mode in enumerate([*modes(), *modes()]):
+        for name, using in (("one", Mode.PLAIN), ("both", mode)):
+            monkeypatch.setattr(counters, "kernel", lambda auto, using=using: kernel(using))
+            none.append(counters.Counters(audit_settings, SETTLE_MS).dumps())
+            assert all(not counters.Counters.loads(data, audit_settings, SETTLE_MS).refs for data in none)
+            with open(tmp_path / f"{name}.jsonl", "a") as file:
+                file.write(lines(*(row(20_000 * second + 100 * number) for number in range(20))))
+            follower = Follower([str(tmp_path / f"{name}.jsonl")], audit_settings, checkpoint_folder=tmp_path / name)
+            found[name] += follower.turn().episodes
+            follower.save()
+            follower.close()
+    assert found["one"] == found["both"] != []
 
 
 def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> None:
@@ -471,6 +481,11 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
     saved = (folder / "checkpoint").read_bytes()
     (folder / "checkpoint").write_bytes(saved[: len(saved) // 2])
     with pytest.raises(InputError, match="damaged"):
+        again(AuditSettings(TIGHT))
+    version = f'[{{"tuple":[{counters.VERSION},'.encode()
+    assert version in saved
+    (folder / "checkpoint").write_bytes(saved.replace(version, version.replace(b",", b";")))
+    with pytest.raises(InputError, match="the counters of the stream are damaged"):
         again(AuditSettings(TIGHT))
     (folder / "checkpoint").write_bytes(b"something\n")
     with pytest.raises(InputError, match="not written by kquota"):

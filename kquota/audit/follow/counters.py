@@ -335,8 +335,13 @@ class Counters:
 
     @classmethod
     def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
-        """The counters that `dumps` wrote. Raises InputError for counters of another version."""
-        version, *values = decode(data)
+        """The counters that `dumps` wrote. Raises InputError where they are damaged, or of another version."""
+        try:
+            version, *values = decode(data)
+        except ValueError as error:
+            raise InputError(
+                f"the counters of the stream are damaged: {error}", hint="begin anew without them"
+            ) from None
         if version != VERSION:
             raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
         self = cls(settings, settle_ms)
