@@ -156,10 +156,10 @@ def producer(requests: Requests) -> Seen:
     thinks = _thinks(gaps, waited, free)
     why = "requests come a steady time after the answer before"
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
-    has_bytes = sizes.max() > 1
-    between = [_between_mutes(queue, waited)] if held_back and has_bytes else []
+    unsized = sizes.max() == 1  # so a request counts whose bytes are not known
+    between = [_between_mutes(queue, waited)] if held_back and not unsized else []
     if len(times) < _ENOUGH:
-        return Seen([queue, *(between if has_bytes else [waits])], held_back, drained)
+        return Seen([queue, *([waits] if unsized else between)], held_back, drained)
     eager = waits._replace(kind=SATURATING, thinks=np.minimum(thinks, 0), why="requests come back to back")
     # Of the gaps the least, and the usual one.
     least, typical = np.quantile(free, [0.05, 0.5]).tolist() if len(free) else (0.0, 0.0)
@@ -189,8 +189,8 @@ def producer(requests: Requests) -> Seen:
         guesses = [queue, waits]
     if not requests.answered:
         guesses = [guess for guess in guesses if guess.kind != SYNCHRONOUS]
-    # Without bytes nobody knows whether what waits goes out in one request, or in as many as were recorded.
-    elif not has_bytes and all(guess.kind == PACED for guess in guesses):
+    # Without sizes nobody knows whether what waits goes out in one request, or in as many as were recorded.
+    elif unsized and all(guess.kind == PACED for guess in guesses):
         guesses.append(waits)
     return Seen(guesses, held_back, drained)
 
