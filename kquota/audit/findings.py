@@ -99,12 +99,18 @@ class Findings(Sequence[Finding]):
         return finding
 
     def __iter__(self) -> Iterator[Finding]:
-        entities: dict[str, Entity] = {}
         for first in range(0, len(self), ROWS_AT_ONCE):
             rows = self._table.take(self._order[first : first + ROWS_AT_ONCE])
             for row in rows.to_pylist():
                 prediction = self._predictions.get((row["broker"], row["key"], row["sensor"]))
-                yield _finding(row, entities, prediction)
+                yield _finding(row, prediction)
+
+    def doubtful(self) -> Findings:
+        """Those that are decided, and have a reason to be doubted all the same."""
+        table = self._table.select(["verdict", "reason"]).take(self._order)
+        is_decided = pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value)
+        rows = pc.and_(is_decided, pc.is_valid(table.column("reason")))
+        return Findings(self._table, self._predictions, self._order[np.flatnonzero(rows)])
 
     def ranked(self) -> Findings:
         """Throttled counters first, then undetermined counters; each group by harm, the rest by peak and name."""
@@ -133,12 +139,11 @@ class Findings(Sequence[Finding]):
                 yield Harm.of(self._predictions.get((broker, key, sensor)), longest_ms)
 
 
-def _finding(row: dict[str, Any], entities: dict[str, Entity], prediction: Prediction | None) -> Finding:
-    text, logged = row["entity"], row["logged_throttled_events"]
-    if text not in entities:
-        entities[text] = Entity.parse(text)
+def _finding(row: dict[str, Any], prediction: Prediction | None) -> Finding:
+    logged = row["logged_throttled_events"]
     made = {name: kind(row[name]) for name, kind in _ENUMS}
-    made["entity"], made["clients"] = entities[text], tuple(Client(**client) for client in row["clients"])
+    made["entity"] = Entity.parse(row["entity"])
+    made["clients"] = tuple(Client(**client) for client in row["clients"])
     made["logged"] = None if logged is None else Logged(*(row[f"logged_{name}"] for name in types(Logged)))
     return Finding(**{name: row[name] for name in _PLAIN}, **made, prediction=prediction)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from kquota.audit.batch import Reject, Tally
 from kquota.audit.findings import Findings, naming
-from kquota.core.findings.finding import Finding
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import Rows, Tabular, tabulated
@@ -61,7 +60,7 @@ class AuditResult(Tabular):
         return tuple(self.quality.rejects)
 
     @property
-    def found(self) -> Sequence[Finding]:
+    def found(self) -> Findings:
         """The findings as values, ranked by the harm to clients (`kquota.core.findings.finding`)."""
         return Findings(self.findings, self.predictions).ranked()
 

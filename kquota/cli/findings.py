@@ -38,6 +38,7 @@ from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
     from kquota.audit.batch import Tally
+    from kquota.audit.findings import Findings
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
@@ -192,7 +193,7 @@ def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tupl
 def _screen(
     result: AuditResult,
     settings: AuditSettings,
-    findings: Sequence[Finding],
+    findings: Findings,
     quotas_from: str,
     *,
     show_all: bool,
@@ -239,8 +240,7 @@ def _screen(
         of += [f"of {_named(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    doubtful = [finding for finding in findings if finding.reason is not None and not finding.undetermined]
-    doubts = grouped(doubtful, lambda finding: finding.reason)
+    doubts = grouped(findings.doubtful(), lambda finding: finding.reason)
     for doubt, doubted in [*doubts.items()][:2]:
         yield Note(safe(f"{_named(doubted)}: {doubt}"), by=warn)
     yield Note(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -217,7 +216,7 @@ class _Side:
         row = self.unnamed.get(client)
         if row is None:
             return standing
-        return replace(standing, sensor=row["sensor"], entity=_entity(row["entity"]), limit=row["limit"])
+        return replace(standing, sensor=row["sensor"], entity=Entity.parse(row["entity"]), limit=row["limit"])
 
     def delivering(self, client: _Client, standing: Standing, broker: str | None) -> Standing:
         """The same with what its counter delivers on that broker."""
@@ -225,10 +224,6 @@ class _Side:
             return standing
         prediction = self.predictions.get((broker, client[0], standing.sensor))
         return standing if prediction is None else replace(standing, delivered=prediction.delivered_per_s)
-
-
-_entity = lru_cache(maxsize=100_000)(Entity.parse)
-"""Most counters have the entity of many others."""
 
 
 def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:

@@ -282,14 +282,15 @@ def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "
 
     `recommend` is the command that proposes limits.
     """
-    kinds = {finding.entity.types for finding in findings if finding.throttled}
-    if not kinds:
+    throttled, _ = of_concern(findings)
+    if not throttled:
         return None
+    kinds = {finding.entity.types for finding in throttled}
     steps = [] if reported else ["--report FILE.html shows when and who"]
     scopes = [scope for scope in Scope if scope.default.types in kinds]
     if scopes and Scope.USERS not in scopes:  # which are the entities that it looks at by default
         recommend += f" --entities {scopes[0].value}"
-    if not any(finding.basis in (Basis.RATES, Basis.TOTALS) for finding in findings):
+    if not any(finding.basis in (Basis.RATES, Basis.TOTALS) for finding in throttled):
         steps.append(f"'{recommend}' proposes limits that are enough")
     return "; ".join(steps) or None
 

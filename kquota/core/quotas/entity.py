@@ -11,7 +11,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from kquota.errors import InputError, InvalidRequest
@@ -123,6 +123,7 @@ class Entity(_Names):
         return cls(names.get(EntityType.USER), names.get(EntityType.CLIENT_ID), names.get(EntityType.IP))
 
     @classmethod
+    @lru_cache(maxsize=10_000)  # most counters have the entity of many others
     def parse(cls, text: str) -> Self:
         """Reads the text form `TYPE=NAME[,TYPE=NAME]`.
 
