@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from kquota.access import Access
 from kquota.backends.kafka.turns import Turns
-from kquota.cli.commands import config, history
+from kquota.cli.commands import config, doctor, history
 from kquota.cli.contexts import requiring_reason
 from kquota.errors import InputError
 from kquota.state import journal_folder, state_folder
@@ -43,3 +43,7 @@ def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> 
         pass
     monkeypatch.setenv("KQUOTA_JOURNAL", "/somewhere")
     assert journal_folder() == Path("/somewhere")
+    view = (config.command, "view", "--zookeeper", "localhost")
+    for command, *words in ((doctor.command,), view, (*view, "-o", "json")):
+        done = CliRunner().invoke(command, words)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception

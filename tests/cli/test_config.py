@@ -282,7 +282,8 @@ def test_contexts_are_made_changed_and_deleted(kquota: Kquota, tmp_path: Path) -
         "timeout": ("5", "context dev"),
     }
     assert str(tmp_path / "dev.properties") in file.read_text()
-    kquota("config", "set-context", "dev", "--command-config", "", "--comment", "")
+    kquota("config", "set-context", "dev", "--command-config", "", "--comment", "", "--timeout", "500ms")
+    assert view(kquota, "")["timeout"] == ("0.5", "context dev")
     assert contexts_of(kquota) == ("dev", {"dev": {"bootstrap-server": "dev:9092", "comment": ""}})
 
     done = kquota("config", "delete-context", "dev")

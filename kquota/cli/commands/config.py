@@ -10,7 +10,7 @@ from kquota.access import config_path, load_config
 from kquota.backends.addresses import Address, Servers, without_scheme
 from kquota.cli import contexts, params
 from kquota.cli.grammar import Group
-from kquota.cli.options import declared, flag
+from kquota.cli.options import Seconds, declared, flag
 from kquota.cli.streams import note, warn
 from kquota.cli.text import Column
 from kquota.cli.views import Note, Part, View, shown_as, table_of
@@ -96,7 +96,7 @@ def use_context(name: str) -> None:
 @click.option("--zk-jaas-file", metavar="FILE", help="A JAAS file with the login to ZooKeeper.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     metavar="SECONDS",
     help="How long to wait for the connection, and then for each answer.",
 )
@@ -183,7 +183,7 @@ def view(
 ) -> View:
     """Show the cluster's settings in effect, with the same options and environment as any other command."""
     context, effective = given.in_effect()
-    place = config_path()
+    place = load_config().path
     if not any(effective[address].value for address in contexts.ADDRESSES):
         note(f"no cluster is named{contexts.choices()}")
     settings = (*effective.values(), *contexts.of_writes(given.both()))

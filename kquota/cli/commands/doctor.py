@@ -85,15 +85,15 @@ def _of_the_cluster(given: Given, journal: Path, named: Callable[[Access], None]
     yield doctor.check_journal(journal)
     if journal != CLUSTER:
         yield from doctor.check_leases(Journal(journal), now())
-    path = config_path()
     try:
         config = load_config()
+        path = config.path
         current = f", current {config.current}" if config.current else ""
         message = f"{len(config.contexts)} contexts{current}" if path.exists() else "none yet; options name the cluster"
         yield ok("settings", str(path), message)
         access = given.access()
     except KquotaError as error:
-        yield failure("settings", str(path), error)
+        yield failure("settings", str(config_path()), error)
         return
     except click.UsageError as error:
         yield failure("settings", "cluster", InputError(error.message))
