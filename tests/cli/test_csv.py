@@ -127,6 +127,12 @@ def test_a_mistake_of_many_rows_is_named_once_with_their_lines() -> None:
         assert refused.value.hint == "a positive number of bytes/s", "an empty cell is no value there"
 
 
+@pytest.mark.parametrize("title", ["", "Quotas", "Quotas;;", "Quotas, as agreed", "\n\nQuotas\tof, 2026\n"])
+def test_a_title_does_not_say_what_separates_columns(title: str) -> None:
+    quotas = read("t", f"{title}\nuser;producer_byte_rate (kB/s)\nalice;1,5\n")
+    assert quotas == QuotaSnapshot({Entity(user="alice"): {PRODUCER: 1500}})
+
+
 def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:
     """A share may have three decimals, and bytes per second have none."""
     rows = "a;1,5 MBit;2,500;3,500\nb;2,500 MB;0,5;1\n"

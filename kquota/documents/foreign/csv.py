@@ -76,12 +76,13 @@ def is_table(name: object, text: str) -> bool:
     """Whether a file is meant as such a table: by its name, or by a heading in a first line that is no YAML or JSON."""
     if str(name).lower().endswith((".csv", ".tsv")):
         return True
-    cells = re.split(r"[,;\t]", _TOP.sub("", text).lstrip().partition("\n")[0])
-    return (
-        len(cells) > 1
-        and not re.search("[#:{]", "".join(cells))
-        and any(_heading(cell) in _READ.values() for cell in cells)
-    )
+    first = _TOP.sub("", text).lstrip().partition("\n")[0]
+    return not re.search("[#:{]", first) and _has_headings(first)
+
+
+def _has_headings(line: str) -> bool:
+    cells = re.split(r"[,;\t]", line)
+    return len(cells) > 1 and any(_heading(cell) in _READ.values() for cell in cells)
 
 
 def _heading(cell: str) -> str:
@@ -98,7 +99,8 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
     With semicolons, numbers may have a decimal comma. Raises InputError naming the line and the column of each mistake.
     """
     text = _TOP.sub(lambda match: "\n" * match[0].count("\n"), text)
-    separator = max(",;\t", key=text.lstrip().partition("\n")[0].count)
+    head = next(filter(_has_headings, io.StringIO(text)), text.lstrip().partition("\n")[0])  # a title comes before it
+    separator = max(",;\t", key=head.count)
     quotas: Quotas = {}
     first: dict[Entity, int] = {}
     mistakes: list[InputError] = []
