@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from kquota.audit.batch import API_KINDS, Batch, Column
+from kquota.audit.evidence.simulate import OTHER_QUOTA
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
@@ -138,7 +139,8 @@ def as_expected(
     """A findings table in the oracle's form.
 
     Where nothing is throttled, and the log shows that it was while it was recorded, the findings leave the counts open,
-    or have the log's: where nothing is throttled in what was `replayed`.
+    or have the log's: where nothing is throttled in what was `replayed`. They are open as well where the log has no
+    connections, and a quota of another kind throttles on the same broker.
     """
     found = {}
     for row in table.to_pylist():
@@ -153,6 +155,15 @@ def as_expected(
             assert (row["throttled_events"] is None) == (row["first_throttled_ms"] is None)
             row |= {"throttled_events": 0, "throttle_time_ms": 0, "throttle_time_max_ms": 0}
             row |= {"first_throttled_ms": None, "last_throttled_ms": None}
+        elif replayed and str(row["reason"]).startswith(OTHER_QUOTA):
+            others = [
+                each for (broker, key, _), each in replayed.items() if broker == row["broker"] and key != row["key"]
+            ]
+            assert any(other.throttled for other in others)
+            assert row["throttled_events"] is None
+            row |= {f"{which}_throttled_ms": getattr(replayed[name], f"{which}_ms") for which in ("first", "last")}
+            row |= {"throttled_events": replayed[name].throttled, "throttle_time_ms": replayed[name].total_ms}
+            row["throttle_time_max_ms"] = replayed[name].max_ms
         found[name] = Expected(
             limit=row["limit"],
             events=row["events"],
