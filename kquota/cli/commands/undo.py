@@ -141,7 +141,7 @@ def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, a
     already = {change.entity for change in back.changes if change.is_made(current.get(change.entity, {}))}
     if len(already) == len(back.changes) and not terms.writing.dry_run:
         # Also where it was no value, which is not restored: the journal knows from now on that nothing is left.
-        reconcile.apply(back, backend, terms)
+        reconcile.apply(replace(back, changes=()), backend, terms)
     return carry_out(with_freezes(back, backend), backend, terms, {}, already=already)
 
 
