@@ -89,7 +89,10 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(sorted(self.commands))}.", ctx)
+            names = sorted(self.commands)
+            near = [name for name in names if name.startswith(f"{args[0]}-")]
+            there = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(names)}."
+            raise click.UsageError(f"No such command {args[0]!r}. {there}", ctx)
         return super().resolve_command(ctx, args)
 
 

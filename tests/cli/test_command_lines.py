@@ -62,6 +62,8 @@ USAGE = [
     ("resolve --principal alice", "Did you mean '--user'?"),
     ("audit a.log --user alice", "so all are judged: 'kquota help verdicts' has a gate for one of them"),
     ("drift quotas.yaml", "Did you mean 'diff'?"),
+    ("config use prod", "No such command 'use'. Did you mean 'use-context'?"),
+    ("config list", "Commands: delete-context, get-contexts, set-context, use-context, view."),
     ("help drift", "Did you mean 'diff'?"),
     ("audit a.log --from 12:00", "Did you mean '--since'?"),
     ("resolve --entity user=alice", "Did you mean '--who'?"),
