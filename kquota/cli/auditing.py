@@ -105,8 +105,8 @@ def warn_of_log(quality: Tally, zone: str) -> None:
 
 
 def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
-    """What may be brokers, times without ms, and each hour that clocks of a log's time zone showed twice."""
-    from kquota.audit.sources import WHOLE_SECONDS
+    """What may be brokers, times without ms, a clock that was set back, and hours that a zone had twice."""
+    from kquota.audit.sources import SET_BACK, WHOLE_SECONDS
     from kquota.audit.sources.origins import doubted
     from kquota.audit.sources.request_line import repeated_hours
 
@@ -116,6 +116,11 @@ def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
         yield (
             "times of the log are whole seconds: rates and throttle times near a limit are rough, and a verdict there"
             " may be wrong (log4j's %d writes ms)"
+        )
+    if any(SET_BACK in shown for shown in quality.noted.values()):
+        yield (
+            "the broker's clock was set back during the recording: requests of after stand among those of before, and a"
+            " verdict may be wrong (cut the log there, and audit each part)"
         )
     if quality.first_ms is None or quality.last_ms is None:
         return

@@ -23,7 +23,7 @@ from kquota.audit.engines import local
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
-from kquota.audit.sources import ReadSettings, plan_splits, request_log
+from kquota.audit.sources import SET_BACK, ReadSettings, plan_splits, request_log
 from kquota.audit.sources.lost import ANY, notes
 from kquota.audit.sources.requests import Requests, check, identity, missing
 from kquota.core.change.history import QuotaHistory
@@ -424,6 +424,16 @@ def test_a_clock_of_half_a_day_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the clock has 12 hours"):
         audit(written(tmp_path, lines))
     assert verdicts(audit(written(tmp_path, [lines[-1].replace("01:00", "00:30"), *lines]))) == WHOLE
+
+
+def test_a_clock_that_was_set_back_is_said(tmp_path: Path) -> None:
+    """Requests of before and after stood at the same times without a word. A log from back to front has none."""
+    lines = whole_log()
+    half = len(lines) // 2
+    back = [*lines[:half], *(line.replace(" 10:20:", " 10:19:", 1) for line in lines[half:])]
+    for text, is_set_back in ((lines, False), (lines[::-1], False), (back, True)):
+        noted = audit(written(tmp_path, text)).quality.noted
+        assert any(SET_BACK in shown for shown in noted.values()) is is_set_back
 
 
 def test_a_line_that_cannot_be_read_is_outside_by_its_own_time(tmp_path: Path) -> None:

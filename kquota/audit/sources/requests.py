@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from kquota.audit.batch import Bools, Int64s
-from kquota.audit.sources import WHOLE_SECONDS
+from kquota.audit.sources import SET_BACK, WHOLE_SECONDS
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import UnreadableFile
 from kquota.audit.sources.lost import SEQUENCE, Gap, gap
@@ -57,6 +57,8 @@ _PAIRED: Final = 16
 """How many connections of a client are compared with each other; and logs in one file."""
 _TOGETHER: Final = 20_000
 """So many requests of a file that is followed tell together what none of its pieces tells."""
+_SET_BACK_MS = 2000
+"""A clock is set back by so much at least: the requests of a connection are charged one after the other."""
 _SOON_MS, _WHILE_MS = 10, 5000
 """A request is charged so little before the time of its line; a part of a log so long tells whether times have ms."""
 _WHOLE, _SPARSE = 0.95, 0.12
@@ -240,6 +242,8 @@ class Requests:
         yield from gap(self.brokers.get(path, ""), len(columns), missing(connection, number, own == 1))
         if are_seconds(time_ms):
             yield WHOLE_SECONDS
+        if is_set_back(connection, number, time_ms):
+            yield SET_BACK
 
     def sketch(self) -> set[tuple[int, int, str]]:
         """What other tasks are to know of them: (part, identity, file)."""
@@ -274,6 +278,20 @@ def are_seconds(time_ms: Int64s) -> bool:
     """Whether times have no ms; a burst may have one time by chance."""
     is_while = len(time_ms) >= ENOUGH and np.ptp(time_ms) >= _WHILE_MS
     return bool(is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9)
+
+
+def is_set_back(connection: Int64s, number: Int64s, time_ms: Int64s) -> bool:
+    """Whether a broker's clock was set back: where times fall, most connections go on with times of long before."""
+    steps = np.diff(time_ms)
+    if steps.min(initial=0) > -_SET_BACK_MS:
+        return False
+    fall = int(steps.argmin()) + 1
+    connections, ends = np.unique(connection[fall - 1 :: -1], return_index=True)
+    others, starts = np.unique(connection[fall:], return_index=True)
+    _, before, after = np.intersect1d(connections, others, assume_unique=True, return_indices=True)
+    before, after = fall - 1 - ends[before], fall + starts[after]
+    falls = (number[after] > number[before]) & (time_ms[after] <= time_ms[before] - _SET_BACK_MS)
+    return bool(2 * np.count_nonzero(falls) > len(falls))
 
 
 def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool:
