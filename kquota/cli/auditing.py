@@ -15,7 +15,7 @@ from kquota.audit.run import Audit, Usage
 from kquota.cli import params, security
 from kquota.cli.progress import progress
 from kquota.cli.streams import note, warn
-from kquota.cli.text import first_of, many
+from kquota.cli.text import first_of, many, moment
 from kquota.core.enforcement.kernel import is_compiling
 from kquota.documents.derive import picked
 from kquota.documents.encoding import to_json_line
@@ -117,10 +117,11 @@ def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
             "times of the log are whole seconds: rates and throttle times near a limit are rough, and a verdict there"
             " may be wrong (log4j's %d writes ms)"
         )
-    if any(SET_BACK in shown for shown in quality.noted.values()):
+    tuples = (shown for notes in quality.noted.values() for shown in notes if isinstance(shown, tuple))
+    for at_ms in sorted(shown[1] for shown in tuples if shown[0] == SET_BACK):
         yield (
-            "the broker's clock was set back during the recording: requests of after stand among those of before, and a"
-            " verdict may be wrong (cut the log there, and audit each part)"
+            f"the broker's clock was set back at {moment(at_ms)} UTC: requests of after stand among those of before,"
+            " and a verdict may be wrong (cut the log behind the last line of that time, and audit each part)"
         )
     if quality.first_ms is None or quality.last_ms is None:
         return

@@ -59,7 +59,7 @@ CONTROLLER: Final = "controller"
 WHOLE_SECONDS: Final = "whole seconds"
 """Noted of a request log whose times have no ms."""
 SET_BACK: Final = "a clock that was set back"
-"""Noted of a request log in which later requests of connections have times of long before."""
+"""Noted, with the epoch ms, of a request log in which later requests of connections have times of long before."""
 
 _NO_SAMPLE: Final = {QuotaKey.CONNECTION_CREATION_RATE: "samples hold no connections of ips"}
 SAMPLED_SIGHT: Final[Sight] = {key: Need(((key.value, _NO_SAMPLE.get(key, "no sample is of it")),)) for key in QuotaKey}

@@ -207,7 +207,7 @@ class Requests:
         if np.count_nonzero((repeats > 1) & (repeats < FEW)) >= max(ENOUGH, _MANY * len(repeats)):
             raise UnreadableFile(f"{path}: the same requests are there twice, with other times", hint=_ONCE)
 
-    def shown(self, columns: Int64s, path: str) -> Iterator[Gap | str]:
+    def shown(self, columns: Int64s, path: str) -> Iterator[Gap | str | tuple[str, int]]:
         """What to note of some requests of a file (`COLUMNS`), by all of them together.
 
         Raises UnreadableFile where they have the time of something else.
@@ -222,7 +222,7 @@ class Requests:
         self._meet(columns, path)
         yield from self._notes(columns, path)
 
-    def left(self) -> Iterator[Gap | str]:
+    def left(self) -> Iterator[Gap | str | tuple[str, int]]:
         """What to note so far of requests that are few."""
         for path, columns in self._waiting.items():
             yield from self._notes(columns, path)
@@ -237,13 +237,13 @@ class Requests:
             raise UnreadableFile(f"{path}: {_AT_ONCE}", hint=_NO_OTHER)
         self._met.add(path)
 
-    def _notes(self, columns: Int64s, path: str) -> Iterator[Gap | str]:
+    def _notes(self, columns: Int64s, path: str) -> Iterator[Gap | str | tuple[str, int]]:
         connection, number, own, _, time_ms = columns.T
         yield from gap(self.brokers.get(path, ""), len(columns), missing(connection, number, own == 1))
         if are_seconds(time_ms):
             yield WHOLE_SECONDS
-        if is_set_back(connection, number, time_ms):
-            yield SET_BACK
+        if (at_ms := set_back_at(connection, number, time_ms)) is not None:
+            yield SET_BACK, at_ms
 
     def sketch(self) -> set[tuple[int, int, str]]:
         """What other tasks are to know of them: (part, identity, file)."""
@@ -280,18 +280,18 @@ def are_seconds(time_ms: Int64s) -> bool:
     return bool(is_while and np.mean((time_ms + _SOON_MS) % 500 <= _SOON_MS) > 0.9)
 
 
-def is_set_back(connection: Int64s, number: Int64s, time_ms: Int64s) -> bool:
-    """Whether a broker's clock was set back: where times fall, most connections go on with times of long before."""
+def set_back_at(connection: Int64s, number: Int64s, time_ms: Int64s) -> int | None:
+    """When a broker's clock was set back: where times fall, most connections go on with times of long before."""
     steps = np.diff(time_ms)
     if steps.min(initial=0) > -_SET_BACK_MS:
-        return False
+        return None
     fall = int(steps.argmin()) + 1
     connections, ends = np.unique(connection[fall - 1 :: -1], return_index=True)
     others, starts = np.unique(connection[fall:], return_index=True)
     _, before, after = np.intersect1d(connections, others, assume_unique=True, return_indices=True)
     before, after = fall - 1 - ends[before], fall + starts[after]
     falls = (number[after] > number[before]) & (time_ms[after] <= time_ms[before] - _SET_BACK_MS)
-    return bool(2 * np.count_nonzero(falls) > len(falls))
+    return int(time_ms[fall - 1]) if 2 * np.count_nonzero(falls) > len(falls) else None
 
 
 def are_at_once(connection: Int64s, time_ms: Int64s, request_ns: Int64s) -> bool:
