@@ -1,8 +1,10 @@
 """The audit on a Spark Connect server, whose executors have no kquota until it is sent there."""
 
+import signal
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kquota.audit.engines import spark
 from kquota.errors import Unreachable
@@ -25,3 +27,15 @@ def test_nobody_listens(remote: str, says: str) -> None:
     """One line, at once."""
     with pytest.raises(Unreachable, match=says):
         spark.open_session(remote)
+
+
+def test_an_interrupt_that_spark_takes_for_a_failure_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """py4j answers a second Ctrl-C with an error of its own."""
+
+    def start(_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+    with pytest.raises(KeyboardInterrupt):
+        spark.open_session("local")

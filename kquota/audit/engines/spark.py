@@ -296,6 +296,8 @@ def open_session(master: str | None = None) -> Any:
             try:
                 session = builder.getOrCreate()
             except Exception as error:
+                if interrupted():  # py4j makes an error of its own of a second Ctrl-C
+                    raise KeyboardInterrupt from None
                 raise _launch_error(error, output()) from error
         if not is_remote(session):
             session.sparkContext.setLogLevel("FATAL")
