@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -105,11 +106,25 @@ class Findings(Sequence[Finding]):
                 prediction = self._predictions.get((row["broker"], row["key"], row["sensor"]))
                 yield _finding(row, prediction)
 
+    def counted(self, name: str) -> Counter[Any]:
+        """The values that these findings have in a column of the table, and how often."""
+        values = self._table.column(name).take(self._order).value_counts()
+        return Counter({pair["values"]: pair["counts"] for pair in values.to_pylist()})
+
     def doubtful(self) -> Findings:
         """Those that are decided, and have a reason to be doubted all the same."""
         table = self._table.select(["verdict", "reason"]).take(self._order)
         is_decided = pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value)
-        rows = pc.and_(is_decided, pc.is_valid(table.column("reason")))
+        return self._where(pc.and_(is_decided, pc.is_valid(table.column("reason"))))
+
+    def fold(self) -> tuple[Findings, Findings]:
+        """(the others, those whose clients the log shows unthrottled, with ips that it shows no connection of)."""
+        table = self._table.select(["events", "logged_throttled_events"]).take(self._order)
+        logged = pc.fill_null(table.column("logged_throttled_events"), -1)
+        unmet = pc.or_(pc.equal(logged, 0), pc.and_(pc.less(logged, 0), pc.equal(table.column("events"), 0)))
+        return self._where(pc.invert(unmet)), self._where(unmet)
+
+    def _where(self, rows: Any) -> Findings:
         return Findings(self._table, self._predictions, self._order[np.flatnonzero(rows)])
 
     def ranked(self) -> Findings:
@@ -133,10 +148,14 @@ class Findings(Sequence[Finding]):
         return Findings(self._table, self._predictions, self._order[order.to_numpy()])
 
     def _harms(self, table: pa.Table) -> Iterator[Harm]:
-        """The harm of each row, without the rest of its finding."""
+        """The harm of each row, without the rest of its finding. Neighbours often share their prediction."""
+        last, harm = None, Harm(0, 0, 0)
         for rows in table.select([*_NAME, "throttle_time_max_ms"]).to_batches(ROWS_AT_ONCE):
             for broker, key, sensor, longest_ms in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                yield Harm.of(self._predictions.get((broker, key, sensor)), longest_ms)
+                prediction = self._predictions.get((broker, key, sensor))
+                if prediction is None or prediction is not last:
+                    last, harm = prediction, Harm.of(prediction, longest_ms)
+                yield harm
 
 
 def _finding(row: dict[str, Any], prediction: Prediction | None) -> Finding:

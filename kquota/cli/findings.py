@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, mar
 from kquota.core.findings.finding import Basis, Finding, of_concern
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import grouped
 from kquota.documents.audit import audit_document
@@ -109,7 +109,9 @@ def audited_view(
 
     def screen(*, wide: bool = False) -> Iterator[Part]:
         yield from _screen(result, settings, findings, quotas_from, show_all=show_all, wide=wide)
-        step = words.next_step(findings, reported=reported, recommend=recommend)
+        throttled, _ = of_concern(findings)
+        entities = map(Entity.parse, throttled.counted("entity"))
+        step = words.next_step(entities, throttled.counted("basis"), reported=reported, recommend=recommend)
         if step is not None:
             yield Note(f"next: {step}")
         yield from _how_on_spark(result)
@@ -173,23 +175,6 @@ def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, st
     return [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
 
 
-def _fold(throttled: Sequence[Finding], undetermined: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """The undetermined counters (in a table, that it leaves out beside counters that somebody met).
-
-    Left out are counters whose clients the log shows unthrottled, and ips that it shows no connection of.
-    """
-
-    def met(finding: Finding) -> bool:
-        return finding.logged is not None and finding.logged.throttled_events > 0
-
-    def unmet(finding: Finding) -> bool:
-        return not met(finding) and (finding.logged is not None or finding.events == 0)
-
-    if not throttled and not any(map(met, undetermined)):
-        return undetermined, ()
-    return [finding for finding in undetermined if not unmet(finding)], [*filter(unmet, undetermined)]
-
-
 def _screen(
     result: AuditResult,
     settings: AuditSettings,
@@ -202,9 +187,11 @@ def _screen(
     """The answer in a sentence, the counters, and what is behind them."""
     quality = result.quality
     throttled, undetermined = of_concern(findings)
-    undetermined = [*undetermined]
     most = len(findings) if show_all or layout().sort_by else MOST_SHOWN
-    left, folded = (undetermined, ()) if show_all else _fold(throttled, undetermined)
+    left, folded = undetermined, findings[:0]
+    # Beside counters that somebody met, the others are no news.
+    if not show_all and (throttled or undetermined.counted("logged_throttled_events").keys() - {None, 0}):
+        left, folded = undetermined.fold()
     shown = [*findings] if show_all else [*throttled[:most], *left[:most]][:most]
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
@@ -230,8 +217,10 @@ def _screen(
     if any(finding.prediction is not None for finding in shown):
         yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
     reasons = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
-    if any((finding.reason or "") not in reasons for finding in undetermined):
-        yield Note(f"undetermined: {_why_undetermined(undetermined)}")
+    why = undetermined.counted("reason")
+    if any((reason or "") not in reasons for reason in why):
+        texts = [f"{count}: {reason}" if len(why) > 1 else reason or "" for reason, count in why.most_common()]
+        yield Note(f"undetermined: {'; '.join(texts)}")
     answered = findings if quality.answers else ()
     logged = [finding for finding in answered if finding.logged is not None and finding.logged.throttled_events > 0]
     if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
@@ -348,14 +337,6 @@ def _unread(quality: Tally) -> str:
     text += f"; {many(quality.repeated, 'request')} twice in the log, and counted once" if quality.repeated else ""
     files = len(quality.unread_files)
     return f"{text}; {many(files, 'file')} not read to the end" if files else text
-
-
-def _why_undetermined(findings: Sequence[Finding]) -> str:
-    """Why counters are undetermined."""
-    counts = Counter(finding.reason or "" for finding in findings)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return "; ".join(f"{count}: {reason}" for reason, count in counts.most_common())
 
 
 def _peak(finding: Finding) -> tuple[str, str]:

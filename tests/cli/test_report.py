@@ -27,7 +27,6 @@ from kquota.cli.report.page import write_report
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.findings.finding import Basis
 from kquota.core.findings.prediction import Interval
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
 from kquota.core.quotas.entity import Entity
@@ -95,17 +94,16 @@ def test_the_page_in_a_browser(page: Path, browser: Browser, width: int) -> None
 
 
 def test_the_next_step_names_the_kind_of_entities_that_recommend_has_to_look_at() -> None:
-    worst = next(found for found in recorded()[0].found if found.throttled)
-    of_pair = replace(worst, entity=Entity("alice", "billing-1"))
+    pair, user = Entity("alice", "billing-1"), Entity("alice")
     command = "'kquota recommend --entities user-clients'"
-    assert words.next_step([of_pair], reported=True) == f"{command} proposes limits that are enough"
-    assert words.next_step([of_pair, replace(worst, entity=Entity("alice"))], reported=True) == (
+    assert words.next_step([pair], ["requests"], reported=True) == f"{command} proposes limits that are enough"
+    assert words.next_step([pair, user], ["requests"], reported=True) == (
         "'kquota recommend' proposes limits that are enough"
     )
     # Of samples it recommends nothing.
-    sampled = replace(worst, basis=Basis.RATES)
-    assert words.next_step([sampled], reported=False) == "--report FILE.html shows when and who"
-    assert words.next_step([sampled], reported=True) is None
+    assert words.next_step([pair], ["rates"], reported=False) == "--report FILE.html shows when and who"
+    assert words.next_step([pair], ["rates"], reported=True) is None
+    assert words.next_step([], [], reported=False) is None
 
 
 def test_what_the_page_tells(page: Path, browser: Browser) -> None:
@@ -128,7 +126,8 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     assert f"{recorded()[0].quality.events:,} requests" in text
     assert "kquota audit x.log" in text
     # The next step is the one that the table has, without the page that is there already.
-    step = words.next_step(recorded()[0].found, reported=True)
+    throttled = [found for found in recorded()[0].found if found.throttled]
+    step = words.next_step({found.entity for found in throttled}, ["requests"], reported=True)
     assert step == "'kquota recommend' proposes limits that are enough"
     assert f"Next: {step.replace(chr(39), '')}. 2026-11-20" in text
     assert browser.evaluate("[...document.querySelectorAll('header code')].map(one => one.textContent)") == [

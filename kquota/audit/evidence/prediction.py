@@ -182,6 +182,8 @@ class _Predicting:
         slowing: dict[tuple[int, str, bool], Sensors] = defaultdict(Sensors)
         """By variant, broker, and whether they count thread time, the counters that have throttled so far."""
         both = (kinds == REQUEST).any() and (bare & self._throttles).any()
+        known = [self._in_force.of_calm(variant) for variant in range(len(by_variant))]
+        alike: dict[tuple[int, bool, RecordedUnder], list[CounterName]] = defaultdict(list)
         first = list(zip(self._first_ms.tolist(), (kinds == FETCH).tolist(), strict=True))
         order = sorted(np.flatnonzero(bare & both).tolist(), key=first.__getitem__)
         for _, numbers in groupby(order, key=first.__getitem__):
@@ -189,15 +191,20 @@ class _Predicting:
             for number, ref, is_time in group:
                 if not slowing[ref.variant, ref.broker, not is_time].meet(*tags(ref.sensor)):
                     continue
-                judged, slowed = self._judged(number), bool(self._throttles[number])
-                # A fetch brings all that waits.
-                may = slowed or kinds[number] == FETCH or throttles(0, judged.peak_rate, judged.limits) is None
-                if may and not self._in_force.holds(judged):
-                    reason = f"{OTHER_QUOTA} {SLOWED if slowed else BURSTS}"
-                    prediction = _without_model(Verdict.UNDETERMINED, self._in_force.recorded_under(judged), reason)
-                    by_variant[ref.variant].update({ref.name: prediction})
+                recorded, holds = known[ref.variant] or (RecordedUnder(), True)
+                slowed = bool(self._throttles[number])
+                if holds or not (slowed or kinds[number] == FETCH):  # a fetch brings all that waits
+                    judged = self._judged(number)
+                    may = slowed or kinds[number] == FETCH or throttles(0, judged.peak_rate, judged.limits) is None
+                    if not may or self._in_force.holds(judged):
+                        continue
+                    recorded = self._in_force.recorded_under(judged)
+                alike[ref.variant, slowed, recorded].append(ref.name)
             for _, ref, is_time in (one for one in group if self._throttles[one[0]]):
                 slowing[ref.variant, ref.broker, is_time].add(ref.sensor)
+        for (variant, slowed, recorded), names in alike.items():
+            reason = f"{OTHER_QUOTA} {SLOWED if slowed else BURSTS}"
+            by_variant[variant].update(dict.fromkeys(names, _without_model(Verdict.UNDETERMINED, recorded, reason)))
 
     def _predict(self, counter: int) -> Prediction | SimulatedCounter:
         """The prediction of a counter, or that its clients have to be simulated."""

@@ -99,6 +99,7 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     calm = [row for row in rows if not row.throttled and not row.undetermined]
     near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
     bases = {row.basis.value for row in rows}
+    step = words.next_step({row.entity for row in throttled}, {row.basis.value for row in throttled}, reported=True)
     first, last = _period(quality)
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
@@ -112,7 +113,7 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "version": __version__,
         "totals": words.totals(rows),
         "answer": words.answer(rows, quality.answers),
-        "next_step": _with_commands(words.next_step(rows, reported=True) or ""),
+        "next_step": _with_commands(step or ""),
         "predicted": any(row.prediction is not None for row in rows),
         "period": period,
         "period_length": words.length(last - first),

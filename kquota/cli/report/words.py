@@ -1,6 +1,6 @@
 """Findings and verdicts in words, for tables, Markdown and the page: who, which quota, when, how bad."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
 from kquota.core.findings.recommendation import Scope
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict, of
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, humanize
 from kquota.core.resolve.resolver import encode_user
 from kquota.core.tabular import grouped
@@ -277,20 +278,21 @@ def answer(
     return text
 
 
-def next_step(findings: Sequence[Finding], *, reported: bool, recommend: str = "kquota recommend") -> str | None:
-    """What to do about the throttled counters; None where there is none. `reported`: the page exists already.
+def next_step(
+    entities: Iterable[Entity], bases: Iterable[str], *, reported: bool, recommend: str = "kquota recommend"
+) -> str | None:
+    """What to do about throttled counters, given whose quotas limit them and what their findings rest on, if anything.
 
-    `recommend` is the command that proposes limits.
+    `reported`: the page exists already. `recommend` is the command that proposes limits.
     """
-    throttled, _ = of_concern(findings)
-    if not throttled:
+    kinds = {entity.types for entity in entities}
+    if not kinds:
         return None
-    kinds = {finding.entity.types for finding in throttled}
     steps = [] if reported else ["--report FILE.html shows when and who"]
     scopes = [scope for scope in Scope if scope.default.types in kinds]
     if scopes and Scope.USERS not in scopes:  # which are the entities that it looks at by default
         recommend += f" --entities {scopes[0].value}"
-    if not any(finding.basis in (Basis.RATES, Basis.TOTALS) for finding in throttled):
+    if {Basis.RATES.value, Basis.TOTALS.value}.isdisjoint(bases):
         steps.append(f"'{recommend}' proposes limits that are enough")
     return "; ".join(steps) or None
 

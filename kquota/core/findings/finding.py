@@ -14,7 +14,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from kquota.core.findings.prediction import CounterName, Prediction
@@ -226,10 +226,14 @@ ORDER = (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED)
 """The verdicts of findings, in the order in which findings are shown."""
 
 
-def of_concern(findings: Sequence[Finding]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+_Findings = TypeVar("_Findings", bound=Sequence[Finding])
+
+
+def of_concern(findings: _Findings) -> tuple[_Findings, _Findings]:
     """(those that throttle somebody, those that may), of `AuditResult.found`. In its order few have to be looked at."""
     begin, end = (bisect_left(findings, place, key=lambda finding: ORDER.index(finding.verdict)) for place in (1, 2))
-    return findings[:begin], findings[begin:end]
+    some: Any = findings  # a slice of a sequence is one of its kind
+    return some[:begin], some[begin:end]
 
 
 class State(enum.Enum):

@@ -39,7 +39,9 @@ class Interval:
     @property
     def likely(self) -> float | None:
         """The most probable value, else a bound of it; None where nothing is known."""
-        return next((value for value in (self.estimate, self.low, self.high) if value is not None), None)
+        if self.estimate is not None:
+            return self.estimate
+        return self.high if self.low is None else self.low
 
 
 CounterName: TypeAlias = tuple[str, str, str]
