@@ -28,6 +28,7 @@ from kquota.audit.sources import MAX_LINE_BYTES, ReadSettings, Split, lines, pla
 from kquota.audit.sources.files import damage_of, open_text
 from kquota.audit.sources.usage import to_batches
 from kquota.core.change.history import QuotaHistory
+from kquota.core.findings.verdicts import Verdict
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -36,7 +37,9 @@ from tests.audit.oracle import START_MS
 from tests.audit.request_lines import fields, line
 from tests.support.scheduling import examples
 
-SETTINGS = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 100}})))
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+SETTINGS = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {PRODUCE: 100}})))
+SETTINGS_OF_PLENTY = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="alice"): {PRODUCE: 10**9}})))
 ROWS = 300
 
 
@@ -64,8 +67,8 @@ def csv_lines() -> bytes:
     return bytes(sink.getvalue())
 
 
-def audit(*paths: Path, processes: int = 1) -> AuditResult:
-    return local.audit(plan_splits(list(map(str, paths)), "auto"), SETTINGS, "usage", processes=processes)
+def audit(*paths: Path, processes: int = 1, under: AuditSettings = SETTINGS) -> AuditResult:
+    return local.audit(plan_splits(list(map(str, paths)), "auto"), under, "usage", processes=processes)
 
 
 def unread(result: AuditResult) -> dict[str, str]:
@@ -108,6 +111,8 @@ def test_no_good_line_is_lost_before_the_damage(
     else:
         assert reason in unread(result)[name]
         assert result.quality.rejected >= 1
+    (quota,) = audit(tmp_path / name, under=SETTINGS_OF_PLENTY).quotas
+    assert quota.verdict is (Verdict.NOT_THROTTLED if reason is None else Verdict.UNDETERMINED)
 
 
 @given(text=st.binary(max_size=300), place=st.integers(0, 10_000), byte=st.integers(0, 255), times=st.integers(1, 5))
@@ -301,6 +306,11 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(
     assert reason in unread(result)[name]
     assert result.quality.rejected == records
     assert result.quality.events == 2 * ROWS + (200 if write is damaged_parquet else 0)
+    (quota,) = audit(tmp_path, under=SETTINGS_OF_PLENTY).quotas
+    is_part = write in (damaged_parquet, bad_orc)
+    assert quota.verdict is (Verdict.UNDETERMINED if is_part else Verdict.NOT_THROTTLED), (
+        "others are none of the export"
+    )
     if write is not damaged_parquet:
         with pytest.raises(InputError, match=reason):
             audit(tmp_path / name)

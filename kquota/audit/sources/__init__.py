@@ -20,6 +20,7 @@ from typing import IO, Any, Final, TypeAlias
 import numpy as np
 
 from kquota.audit.batch import Batch, Tally, answers_in
+from kquota.audit.sources import lost
 from kquota.audit.sources.data_log import ConnectionLog, DataLog
 from kquota.audit.sources.files import File, UnreadableFile, brokers_of, damage_of, find, is_packed, open_text
 from kquota.audit.sources.mutations import TopicLog
@@ -207,7 +208,7 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
     finally:
         # A file that is none of the export, a README beside the logs, hides nothing.
         if tally.events + tally.exempt > before:
-            tally.note(split.dialect)
+            tally.note(split.dialect, *(lost.ANY if split.path in tally.unread else ()))
 
 
 def counted(batch: Batch, settings: ReadSettings, tally: Tally) -> Batch:

@@ -114,6 +114,7 @@ def _up_to_the_damage(split: Split, tables: Iterator[pa.RecordBatch], tally: Tal
         what = "row group" if _format(name_of(split.path)) == "parquet" else "stripe"
         reason = f"{what} {split.start + 1} is damaged: {first_line(error)}"
         tally.leave(split.path, f"{what} {split.start + 1}", reason, max(split.rows - rows, 1))
+        tally.note(DIALECT, *lost.ANY)
 
 
 def to_batches(
