@@ -92,6 +92,20 @@ def test_an_alert_begins_goes_on_and_is_resolved(alertmanager: Alertmanager, mon
     assert ended["annotations"]["peak"] == "1.24 MB/s"
 
 
+def test_an_alert_of_a_silent_log_is_left_to_end(alertmanager: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be sent for ever after a recording that is over."""
+    now, said = [0.0], list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    sink = sinks.open_sink(alertmanager.url, said.append)
+    sink.put([episode(State.BEGAN)], 500.0)
+    for now[0], idle_s in ((100.0, 100.0), (200.0, 200.0), (300.0, 300.0)):
+        sink.put([], idle_s)
+    assert (len(alertmanager.got), len(said)) == (2, 1)
+    now[0] = 400.0
+    sink.put([])
+    assert len(alertmanager.got) == 3, "lines come again, and the episode goes on"
+
+
 def test_alerts_wait_while_nobody_takes_them(alertmanager: Alertmanager, monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -23,6 +23,7 @@ quotas:
   - {entity: {user: {default: true}}, values: {producer_byte_rate: 30kB}}
 """
 START_MS = 1_773_219_600_000
+USERS = {"alice": 900, "bob": 100, "carol": 80, "dave": 60}
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def files(tmp_path: Path) -> None:
     rows = ["time_ms,broker,user,client_id,api,bytes,throttle_time_ms"]
     for second in range(900):
         wave = 100 + (second * 37) % 60 + (300 if second % 200 < 30 else 0)
-        for number, (user, size) in enumerate({"alice": 900, "bob": 100, "carol": 80, "dave": 60}.items()):
+        for number, (user, size) in enumerate(USERS.items()):
             for broker in (1, 2):
                 time_ms = START_MS + 1000 * second + 100 * number + broker
                 held = 400 if user == "bob" and wave > 150 else 0
@@ -121,7 +122,7 @@ def test_what_is_left_out_is_named(kquota: Kquota, tmp_path: Path) -> None:
     ]
 
 
-def test_a_default(kquota: Kquota, golden: Golden) -> None:
+def test_a_default(kquota: Kquota, golden: Golden, tmp_path: Path) -> None:
     """With lines for those that need more, and those that have one."""
     command = ["recommend", "usage.csv", "--quotas", "none.yaml", "--entities", "default-user", "--covers", "75%"]
     done = kquota(*command, "--key", "producer_byte_rate", "-o", "yaml")
@@ -134,6 +135,11 @@ def test_a_default(kquota: Kquota, golden: Golden) -> None:
     assert default["entity"] == {"user": {"default": True}}
     assert default["default_for"]["entities"] == 4
     assert 3 <= default["default_for"]["covered"] <= 4
+
+    own = [f"  - {{entity: {{user: {name}}}, values: {{producer_byte_rate: 9MB}}}}" for name in USERS]
+    (tmp_path / "own.yaml").write_text("\n".join(["kind: kquota.quotas", "version: 1", "quotas:", *own, ""]))
+    done = kquota("recommend", "usage.csv", "--quotas", "own.yaml", "--entities", "default-user")
+    assert "warning: no producer_byte_rate for user=<default>: all that were seen have quotas of their own" in done.err
 
 
 @pytest.mark.parametrize("scope", ["users", "user-clients"])

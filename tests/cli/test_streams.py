@@ -57,11 +57,12 @@ COLOURED = (
             "nobody throttled by 1 limit (2 quotas set: 1 not throttled, 1 nobody seen)\n"
             "quotas: quotas.yaml (2 set)\n"
             "1 request read, 0 without a quota, 0 exempt (local engine)\n"
-            "nobody seen under user=<default> consumer_byte_rate\n",
+            "nobody seen whom these govern: user=<default> consumer_byte_rate\n",
         ),
         (
             ("recommend", "usage.csv", "--quotas", "quotas.yaml", "--key", "producer_byte_rate"),
-            "1 quota: 1 kept; every value holds per broker\nnobody seen under user=<default> consumer_byte_rate\n"
+            "1 quota: 1 kept; every value holds per broker\n"
+            "nobody seen whom these govern: user=<default> consumer_byte_rate\n"
             "next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it\n",
         ),
         (("sandbox", "stop", "--dir", "sandbox"), "not running\n"),

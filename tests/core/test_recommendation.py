@@ -99,6 +99,7 @@ def test_a_default_covers_most_and_everybody_has_enough(
             assert values.get(entity, default.value) >= one.estimate.at_least
     if current is not None and not policy.lower:
         assert default.value >= current
+    assert policy.covers < 1 or default.high is None, "nobody knows what those want who were not seen"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ Say = Callable[[str], None]
 
 _EVERY_S: Final = 60.0
 """How often an alert that goes on is sent to Alertmanager again, which forgets it after five minutes."""
+_QUIET_S: Final = 120.0
+"""After so long without a line of the log nobody knows whether an alert goes on."""
 _TIMEOUT_S: Final = 5.0
 
 
@@ -37,8 +39,8 @@ class Sink(Protocol):
     forgets: ClassVar[bool] = False
     """Whether the target forgets an episode that goes on, unless it is sent again."""
 
-    def put(self, episodes: Sequence[Episode]) -> None:
-        """Takes the episodes of a turn, or none."""
+    def put(self, episodes: Sequence[Episode], idle_s: float = 0.0) -> None:
+        """Takes the episodes of a turn, or none; no line of the log came for so long."""
 
     def close(self) -> None:
         """Passes on what still waits."""
@@ -74,7 +76,7 @@ class JsonLines(Sink):
         with _written(path):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - `close` closes it
 
-    def put(self, episodes: Sequence[Episode]) -> None:
+    def put(self, episodes: Sequence[Episode], idle_s: float = 0.0) -> None:
         """Appends a line each; they are in the file when this returns. Raises InputError."""
         with _written(self._path):
             for episode in episodes:
@@ -103,13 +105,18 @@ class Alertmanager(Sink):
         self._url, self._say = f"{url.rstrip('/')}/api/v2/alerts", say
         self._alerts: dict[str, dict[str, Any]] = {}
         self._sent_at: float | None = None
-        self._changed = self._failed = False
+        self._changed = self._failed = self._quiet = False
 
-    def put(self, episodes: Sequence[Episode]) -> None:
-        """Sends what changed, and once a minute the alerts that go on."""
+    def put(self, episodes: Sequence[Episode], idle_s: float = 0.0) -> None:
+        """Sends what changed, and once a minute the alerts that go on; none without lines."""
         for episode in episodes:
             self._alerts[episode.name] = _alert(episode)
             self._changed = True
+        was_quiet, self._quiet = self._quiet, idle_s >= _QUIET_S and not self._changed
+        if self._quiet:
+            if self._alerts and not was_quiet:
+                self._say(f"no lines for {_QUIET_S:.0f} s: alerts that go on are not sent again, and end by themselves")
+            return
         now = time.monotonic()
         wait_s = _EVERY_S
         if self._changed:
@@ -122,7 +129,7 @@ class Alertmanager(Sink):
         if self._changed:
             self._send(time.monotonic())
             if self._failed:
-                self._say(f"{len(self._alerts)} alerts were not sent")
+                self._say(f"alerts that were not sent: {len(self._alerts)}")
 
     def _send(self, now: float) -> None:
         self._sent_at = now

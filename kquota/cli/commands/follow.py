@@ -279,12 +279,12 @@ def _follow(
         if quotas is not None:
             quotas.begin(follower, following.checkpoint)
 
-        def report(episodes: Sequence[Episode]) -> None:
+        def report(episodes: Sequence[Episode], idle_s: float = 0.0) -> None:
             if show is not None:
                 for episode in episodes:
                     show(episode)
             for target in targets:
-                target.put(episodes)
+                target.put(episodes, idle_s)
 
         def save() -> None:
             if following.checkpoint is not None:
@@ -297,7 +297,7 @@ def _follow(
             if quotas is not None:
                 quotas.changes(follower, following.checkpoint)
             turn = follower.turn()
-            report(turn.episodes)
+            report(turn.episodes, begun - idle_since)
             now = time.monotonic()
             troubles.turn(turn, now - begun)
             if turn.read_bytes or turn.unread_bytes != unread:

@@ -124,10 +124,18 @@ def command(
     auditing.keep_rejects(measured, asked.quarantine)
     auditing.warn_of_log(measured.quality, settings.read.zone)
 
+    def left_open() -> Iterator[Part]:
+        of_default = {quota.key.value for quota in recommended.quotas if quota.entities is not None}
+        for key in sorted({quota.key.value for quota in recommended.quotas if default} - of_default):
+            why = "all that were seen have quotas of their own"
+            hint = "--quotas FILE with 'quotas: []' recommends as if nothing was set"
+            yield Note(f"no {key} for {entity_text(recommended.scope.default)}: {why} ({hint})", by=warn)
+        yield from _left_open(recommended)
+
     def screen() -> Iterator[Part]:
         yield Note(_answer(recommended))
         yield _table(recommended)
-        yield from _left_open(recommended)
+        yield from left_open()
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
     def document() -> Document:
@@ -135,7 +143,7 @@ def command(
         return recommendation_document(recommended, auditing.data_of(measured.quality), enforcement, measured.engine)
 
     def counted(text: str) -> Sequence[Part]:
-        return [Raw(text), Note(_answer(recommended)), *_left_open(recommended)]
+        return [Raw(text), Note(_answer(recommended)), *left_open()]
 
     return View(
         screen=screen,

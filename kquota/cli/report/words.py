@@ -265,7 +265,7 @@ def answer(
     text = f"{len(throttled):,} of {many(count, 'limit')} throttled somebody"
     if not throttled:
         logged = throttled_clients(answers)
-        text = f"nobody throttled by {many(count, 'limit')}"
+        text = f"nobody throttled by {many(count, 'limit')}" if count else "nobody throttled: no client has a limit"
         if logged:
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
             text += f" none of {many(count, 'limit')} for certain" if count else " no client has a limit"
@@ -424,8 +424,9 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
     lines += [f"{reason}: {quota_names(group)}" for reason, group in remarks.items()]
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     if nobody:
-        several = f"under {len(nobody):,} quotas (-o json names them)"
-        lines.append(f"nobody seen {several if len(nobody) > _NAMED_QUOTAS else f'under {quota_names(nobody)}'}")
+        several = f"{len(nobody):,} quotas (-o json names them)"
+        whom = several if len(nobody) > _NAMED_QUOTAS else quota_names(nobody)
+        lines.append(f"nobody seen whom these govern: {whom}")
     return lines
 
 

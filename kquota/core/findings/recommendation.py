@@ -313,12 +313,15 @@ def recommend_default(
 
 
 def _between(needs: Sequence[float], policy: Policy) -> tuple[float | None, float | None]:
-    """The interval of the need that covers so many entities, were these drawn from many: order statistics."""
+    """The interval of the need that covers so many entities, were these drawn from many: order statistics.
+
+    Of all that there may be, the most is not known from some.
+    """
     count = len(needs)
     middle = policy.covers * count
     width = NormalDist().inv_cdf((1 + policy.confidence) / 2) * math.sqrt(count * policy.covers * (1 - policy.covers))
     low, high = math.floor(middle - width), math.ceil(middle + width)
-    return needs[low - 1] if low >= 1 else None, needs[high - 1] if high <= count else None
+    return needs[low - 1] if low >= 1 else None, needs[high - 1] if high <= count and policy.covers < 1 else None
 
 
 def rounded_up(key: QuotaKey, rate: float, digits: int = DIGITS) -> Value:
