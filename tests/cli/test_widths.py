@@ -233,12 +233,12 @@ def test_no_table_is_wider_than_the_terminal(
 @pytest.mark.parametrize(
     ("line", "headings"),
     [
-        ("top --metrics b1=page.prom --quotas sampled.json --once", "COUNTER KEY SET FOR LIMIT RATE"),
+        ("top --metrics b1=page.prom --quotas sampled.json --once", "COUNTER KEY SET FOR LIMIT THROTTLE"),
         (
             "top --metrics b1=page.prom --metrics b2=page.prom --quotas sampled.json --once",
-            "COUNTER KEY SET FOR LIMIT RATE",
+            "COUNTER KEY SET FOR LIMIT THROTTLE",
         ),
-        ("top --metrics b1=page.prom --quotas sampled.json --once --all", "STATE COUNTER KEY LIMIT RATE"),
+        ("top --metrics b1=page.prom --quotas sampled.json --once --all", "STATE COUNTER KEY LIMIT THROTTLE"),
         ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED WHEN"),
         ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
         ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELAYED"),
