@@ -367,10 +367,12 @@ def _logged(finding: Finding) -> tuple[str, ...]:
     """What the broker itself said."""
     if finding.logged is None:
         return ("-",)
-    most = words.length(finding.logged.throttle_time_max_ms)
+    count, most = finding.logged.throttled_events, words.length(finding.logged.throttle_time_max_ms)
     if finding.logged.throttle_time_ms is None:
-        return f"{finding.logged.throttled_events:,}", f"mean ≤ {most}"
-    return words.share(finding.logged.throttled_events, finding.events), f"≤ {most}"
+        cell = f"{count:,}", f"mean ≤ {most}"
+    else:
+        cell = words.share(count, finding.events), f"≤ {most}"
+    return cell if count else cell[:1]
 
 
 def _clients(finding: Finding) -> str:
