@@ -26,6 +26,7 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import MAX_LINE_BYTES, ReadSettings, Split, lines, plan_splits
 from kquota.audit.sources.files import damage_of, open_text
+from kquota.audit.sources.lost import ANY
 from kquota.audit.sources.usage import to_batches
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
@@ -190,6 +191,20 @@ def test_a_line_without_an_end_is_not_read_from_each_split(tmp_path: Path, monke
     assert bytes_read() - before < 3 * size
     assert [text for _, text in found] == [bytes(MAX_LINE_BYTES), *good.splitlines(keepends=True)]
     assert [place for place, _ in found][:2] == ["byte 0", f"byte {size + 1}"]
+
+
+def test_what_is_behind_the_end_of_a_long_line_may_be_anybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log store's answer of 20 MB in one line: clients of its last requests were nobody seen."""
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 4000)
+    path, tally = tmp_path / "answer.json", Tally()
+    path.write_text(json.dumps([{"line": line(fields(version=version)).strip()} for version in range(3, 9)]) + "\n")
+
+    for split in plan_splits([str(path)], "auto"):
+        assert [*sources.read(split, ReadSettings(), tally)]
+
+    assert 1 < tally.events < 6
+    assert tally.noted["request-log"] >= {*ANY}
+    assert "more than 16 MiB" in tally.rejects[-1].reason
 
 
 def bytes_read() -> int:

@@ -408,13 +408,18 @@ def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"MESSAGE":null}', '{"MESSAGE": [91, 50]}', "May 04 10:20:30 b kafka: [1.2K blob data]"]
+    "text", ['{"MESSAGE":null}', '{"MESSAGE": [91, 50', "May 04 10:20:30 b kafka: [1.2K blob data]"]
 )
 def test_a_message_that_journalctl_leaves_out_is_lost(text: str) -> None:
     """It may have been anybody's request."""
     with pytest.raises(ValueError, match="journalctl -o cat"):
         parse(text, "1", UTC)
     assert set(notes(text)) == {*ANY}
+
+
+def test_a_message_of_bytes_that_is_no_request_is_not_lost() -> None:
+    """Colours make bytes of each message, also of those of other loggers."""
+    assert not set(notes('{"MESSAGE": [91, 50], "PRIORITY": "6"}'))
 
 
 @pytest.mark.parametrize(
@@ -449,12 +454,27 @@ def test_a_domain_in_csv_is_no_letter() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["R&amp;D", "K#303#266ln", "K?ln", "K\ufffdln", "KÃ¶ln", "***@example.com", "[REDACTED]", "<email>", "DOM\\\\ann"],
+    [
+        *(
+            "R&amp;D",
+            "K#303#266ln",
+            "K?ln",
+            "K\ufffdln",
+            "KÃ¶ln",
+            "***@example.com",
+            "[REDACTED]",
+            "<email>",
+            "DOM\\\\ann",
+        ),
+        *("K├Âln", "K├╢ln", "Ð³Ñ€ÑƒÐ¿Ð¿Ð°", "K\\303\\266ln", "K<C3><B6>ln", "a\xa0b", "a\u200bb"),
+    ],
 )
 def test_names_that_lost_letters_are_refused(name: str) -> None:
-    """As web pages, rsyslog, other encodings and masks leave them: `Köln` was then nobody seen."""
+    """As web pages, rsyslog, less, other encodings and masks leave them: `Köln` was then nobody seen."""
     with pytest.raises(ValueError, match="lost or escaped letters"):
         row_of(parse_line(line(fields(principal=f"User:{name}")), "1", UTC), Names())
+    for good in ("Köln", "São João", "Ülo's café", "группа", "漢字"):
+        assert row_of(parse_line(line(fields(principal=f"User:{good}")), "1", UTC), Names())
 
 
 def test_holes_before_a_line_take_no_time() -> None:

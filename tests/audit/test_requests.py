@@ -126,6 +126,7 @@ MASKED: dict[str, Callable[[str, int], str]] = {
     "printed": lambda text, broker: json.dumps(
         {"logStreamName": f"b-{broker}", "type": "k8s", "message": text}, indent=4
     ),
+    "printed behind": lambda text, broker: json.dumps({"MESSAGE": text, "host": {"name": f"b-{broker}"}}, indent=4),
     "yaml": lambda text, broker: (
         f"---\nresource:\n  labels:\n    pod_name: b-{broker}\nseverity: INFO\ntextPayload: '{text}'"
     ),
@@ -151,6 +152,20 @@ def test_masked_brokers_are_told_apart_by_whatever_differs(tmp_path: Path, how: 
         for user, client in (("slow", 50000), ("fast", 51000))
     ]
     written(tmp_path, [MASKED[how](text, broker) for text, broker in texts])
+    with pytest.raises(InputError, match="lines of several brokers: they are from"):
+        audit(tmp_path)
+
+
+def test_masked_brokers_that_take_turns_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the lines that the compiled reader reads, each twelfth was looked at: they were of one broker."""
+    monkeypatch.setattr(request_log, "is_worth", lambda *_: True)
+    texts = [
+        MASKED["address"](log_line(n, user, client=client + broker).replace("10.0.0.1:9092-", "INTERNAL_IP-"), broker)
+        for n in range(96)
+        for broker in range(2)
+        for user, client in (("slow", 50000), ("fast", 51000))
+    ]
+    written(tmp_path, texts)
     with pytest.raises(InputError, match="lines of several brokers: they are from"):
         audit(tmp_path)
 
@@ -500,6 +515,11 @@ APP = CUT % '"app"'
         (APP[:90], 4, "app"),  # what it asked for is cut off, too
         (f"[{APP},{CUT % 1}", 4, ""),  # two in a line
         ("Completed request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=app, correlationId=3) -- {re", 2, "app"),
+        *(  # a name that a collector changed is another one
+            (f"Completed request:RequestHeader(apiKey=FETCH, clientId={name}, correlationId=3) -- {{re", 2, "")
+            for name in ('a ""b""', "a\\\\b", "&lt;b&gt;", "#303#266", "\ufffd")
+        ),
+        (CUT % '"\ufffdpp"', 2, ""),
         (
             "Completed request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=a, correlationId=3, correlationId=4",
             2,
@@ -513,6 +533,12 @@ APP = CUT % '"app"'
         ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
         ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
         ("[... 20,000 characters truncated ...]", 4, ""),
+        ("systemd-journald[81]: Forwarding to syslog missed 42 messages.", 4, ""),
+        ("kafka-request.log:12:[Omitted long line with 1 matches]", 4, ""),
+        ("12-[Omitted long context line]", 4, ""),
+        ("[... 12 lines omitted ...]", 4, ""),
+        ("Binary file kafka-request.log matches", 4, ""),
+        ("grep: kafka-request.log: binary file matches", 4, ""),
         ("[2026-05-04 10:20:30,456] INFO Truncated log orders-0 to 3", 0, ""),
         ("Dropping the data of 3 topics, skipped message formats", 0, ""),
         ("TRACE [KafkaApi-0] Handling request:RequestHeader(apiKey=FETCH, clientId=app) -- {},principal:User:a", 0, ""),

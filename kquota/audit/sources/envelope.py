@@ -69,8 +69,11 @@ NOT_A_LINE: Final = "not a line of a request log"
 CUT_OFF: Final = "a request that is cut off, at the end of a file or by a collector's limit of a line"
 SEVERAL_LINES: Final = "the request is printed over several lines: `jq -c .` writes each into one"
 SEVERAL_REQUESTS: Final = "several requests in one line: `jq -c .`, or `jq -c '.[]'` of a list, writes each into one"
+TOO_LONG: Final = (
+    "a line of more than 16 MiB, whose rest is not read: `jq -c '.[]'` of a list writes each request into one"
+)
 _SEVERAL_MEANINGS: Final = "a collector may have added backslashes or quotes to names: export the lines as JSON"
-LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[)|\[[0-9.]+[KMG]?B? blob data\]')
+LEFT_OUT: Final = re.compile(r'MESSAGE[\\"]*\s*:\s*(?:null|\[(?![\s0-9,]*\]))|\[[0-9.]+[KMG]?B? blob data\]')
 """What journalctl writes in place of a message; and how it begins a list of bytes, which may be cut off."""
 _JOURNAL: Final = "journalctl left the message out: `journalctl -o cat` writes it"
 

@@ -26,24 +26,26 @@ _OTHERS: Final = re.compile(r"\A(?!.*Completed request:).*(?:Handling request:|:
 """What other loggers of a broker say of requests, of which the request log has lines of its own."""
 _API: Final = re.compile(r'(?:requestApiKeyName[\\"]*\s*:\s*[\\"]*|apiKey=)([A-Z_]+)')
 _CLIENT: Final = re.compile(
-    r'(\\*"+)clientId\1\s*:\s*\1(?P<name>[^"\\]*)\1\s*[,}]'
-    r"|clientId=(?P<old>(?:(?!correlationId).)*?), correlationId=(?!.*correlationId)"
+    r'(\\*"+)clientId\1\s*:\s*\1(?P<name>[\w.@/: -]*)\1\s*[,}]'
+    r"|clientId=(?P<old>[\w.@/: -]*), correlationId=(?!.*correlationId)",
+    re.ASCII,
 )
-"""A client-id that stands there whole, and without escapes."""
+"""A client-id that stands there whole, and of letters that no collector escapes or loses."""
 _CHARGED: Final = {
     "PRODUCE": QuotaKey.PRODUCER_BYTE_RATE,
     **dict.fromkeys(("FETCH", "SHAREFETCH"), QuotaKey.CONSUMER_BYTE_RATE),
     **dict.fromkeys(("CREATETOPICS", "DELETETOPICS", "CREATEPARTITIONS"), QuotaKey.CONTROLLER_MUTATION_RATE),
 }
 """What a request is charged to besides thread time, by its API as `spelled` has it."""
-_GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt)"
+_GONE: Final = r"(?:suppress|dropp|discard|los[st]|omitt|missed)"
 _THINGS: Final = r"\d+\s+(?:log\s+)?(?:message|event|entr|line|record|callback)"
 _SUPPRESSED: Final = re.compile(
     rf"(?i){_GONE}\w*\W+{_THINGS}|{_THINGS}\w*\W+(?:\w+\W+){{0,2}}{_GONE}"
     r"|\b(?:drop|skip)\w*\s(?:lo\w+\s)?(?:messages|events|lines|data)\b|(?:message|event|line)(?:s|\(s\))\s+dropped"
-    r"|\A\W{0,8}[\w ,.]{0,40}\btruncated\b[\w ,.]{0,40}\W{0,8}\Z"
+    r"|(?:\A|[\[(<])\W{0,8}[\w ,.]{0,40}\b(?:truncated|omitted)\b[\w ,.]{0,40}\W{0,8}\Z"
+    r"|\bbinary file\b.{0,500}\bmatches\W*\Z"
 )
-"""What shippers and loggers write where they leave lines out."""
+"""What shippers, loggers and grep write where they leave lines out."""
 SEQUENCE: Final = 6
 """Of the numbers of one connection, or one client: its number, the first, the last, how many there are and how many are
 missing, and which percentage of them shows that none is."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
@@ -33,11 +34,12 @@ class Names:
 
 
 _ESCAPED: Final = re.compile(
-    r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|#[23][0-7]{2}#2[0-7]{2}"
-    r"|[?\ufffd]|\*\*|redacted|\A[\[<{]\w+[\]>}]\Z|\\\\",
+    r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);|[#\\][23][0-7]{2}[#\\]2[0-7]{2}|<[CDE][0-9A-F]><[89AB][0-9A-F]>"
+    r"|[?\ufffd\xa0\u200b\u2060\ufeff]|\*\*|redacted|\A[\[<{]\w+[\]>}]\Z|\\\\",
     re.IGNORECASE,
 )
-"""Letters as web pages and rsyslog escape them, backslashes that are there twice, and what stands for what is gone."""
+"""Letters as web pages, rsyslog and less escape them, blanks of web pages, backslashes that are there twice, and what
+stands for what is gone."""
 
 
 class _Numbers(dict[Any, int]):
@@ -58,11 +60,11 @@ class _Numbers(dict[Any, int]):
 
 
 def _is_read_twice(name: str) -> bool:
-    """Whether a name is UTF-8 that was read as Latin-1."""
-    try:
-        return not name.isascii() and bool(name.encode("latin-1").decode())
-    except ValueError:
-        return False
+    """Whether a name is UTF-8 that was read as Latin-1, or in the code page of a console, as PowerShell does."""
+    for page in () if name.isascii() else ("latin-1", "cp1252", "cp437", "cp850"):
+        with suppress(ValueError):
+            return bool(name.encode(page).decode())
+    return False
 
 
 class _Connections(dict[str, int]):

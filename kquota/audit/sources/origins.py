@@ -58,13 +58,17 @@ _REQUEST: Final = re.compile(
 """The names of members that tell of the request, in which clients differ."""
 
 
-def headed(known: Mapping[str, str], line: str) -> Mapping[str, str]:
-    """The signs of the lines before, and the signs in a line that is no request."""
-    member = _MEMBER.match(line)
+def headed(known: Mapping[str, str], line: str) -> tuple[Mapping[str, str], Mapping[str, str] | None]:
+    """The signs of the lines before, with those in a line that is no request; and its signs of the request before it.
+
+    Of a line that begins another record, the latter are None.
+    """
+    member, is_new = _MEMBER.match(line), _RECORD.match(line) is not None
     signs = origin_in({member[1]: member[2]}) if member and member[2] else origin_of(line, what="heading")
-    if _RECORD.match(line) or len(known) > _WORDS:  # members behind a request are not those of the next one
+    if is_new or len(known) > _WORDS:  # members behind a request are not those of the next one
         known = {sign: word for sign, word in known.items() if not sign.startswith(".")}
-    return {**known, **signs} if signs else known
+    behind = {f"behind {sign}": word for sign, word in signs.items() if sign.startswith(".")}
+    return {**known, **signs} if signs else known, None if is_new else behind
 
 
 def origin_of(before: str, after: str = "", what: str = "word") -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from kquota.audit import sources
 from kquota.audit.batch import OTHER_LIBRARY, Batch, Column, Int64s, Tally
 from kquota.audit.sources import CONTROLLER, PADDING, Block, ReadSettings, Split, blocks, broker_of, line_splits
 from kquota.audit.sources.data_log import DATA_APIS, OPENING_API, ConnectionLog, DataLog
-from kquota.audit.sources.envelope import COMPLETED, START, OtherZone, Pieces, message_in, parted
+from kquota.audit.sources.envelope import COMPLETED, START, TOO_LONG, OtherZone, Pieces, message_in, parted
 from kquota.audit.sources.event import client_address
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import ANY, Gap, gap, notes
@@ -151,6 +151,8 @@ class _Rows:
         self._names, self._tally, self._pieces = Names(), tally, pieces
         self.rows = bytearray()
         self._origins = Origins(broker)
+        self._last: Line | None = None
+        """The request whose members the next lines may have."""
         self._numbers: list[Any] = [np.zeros((0, COLUMNS), np.int64)]
         self._halves = 0
         """How many more ends of requests than beginnings could not be read."""
@@ -194,7 +196,7 @@ class _Rows:
                 if self._pieces.heading is not heads[-1]:
                     headings, heads = [*headings, line], [*heads, self._pieces.heading]
             few = np.flatnonzero(np.isin(usual.rows[:, 7], np.unique(usual.rows[:, 7])[:_LOOKED_AT]))
-            few = few[:: max(1, len(few) // _LOOKED_AT)]
+            few = np.sort(np.random.default_rng(0).permutation(few)[:_LOOKED_AT])  # brokers may take turns
             for line, begin in zip(usual.lines[few].tolist(), usual.begins[few].tolist(), strict=True):
                 data = wrapped[number + line] if wrapped else text[begin : text.index(b"\n", begin)]
                 before, start, rest = data.decode().partition(START)
@@ -222,11 +224,15 @@ class _Rows:
             self.reject(line.decode(errors="replace"), "not UTF-8 text", place(), path)
             return
         if text is not None:
-            for part in parted(text):
+            parts = parted(text)
+            for part in parts:
                 try:
                     self._take(parse(part, self._broker, self._zone), path)
                 except ValueError as error:
                     self.reject(part, str(error), place(), path)
+            if len(parts) > 1 and len(line) >= sources.MAX_LINE_BYTES:
+                self._tally.reject(path, place(), TOO_LONG, "")
+                self._tally.note(DIALECT, *ANY)
 
     def _take(self, parsed: Line, path: str) -> None:
         """Adds a request. Raises ValueError for a number that is out of range, or a text that is no name."""
@@ -243,6 +249,7 @@ class _Rows:
         if self._connections is not None:
             self._connections.add(event.ip, event.connection, event.time_ms, opens=event.api == OPENING_API)
         self._see(parsed)
+        self._last = parsed
         reason = event.exemption
         if reason is None:
             self.rows += row
@@ -275,7 +282,11 @@ class _Rows:
         elif _END.search(text):
             self._halves += place not in ("line 1", "byte 0")  # where a log begins, no request of it is lost
         elif len(text) <= _HEADING and STAMP.search(text) is None:  # a line with a time is of another logger
-            self._pieces.heading = headed(self._pieces.heading, text)
+            self._pieces.heading, behind = headed(self._pieces.heading, text)
+            if behind is None:
+                self._last = None
+            elif self._last is not None:
+                self._sign(behind, self._last)
 
     def _see(self, line: Line) -> None:
         """Adds what a line shows of the data; nothing of one that is damaged."""
