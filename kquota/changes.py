@@ -219,7 +219,8 @@ def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool
     whom = "" if about is None else " of these entities"
     raise InputError(
         f"nothing{whom} to undo at {cluster.address} in the journal {pages.folder}",
-        hint="'kquota history' lists what was done; --journal names another journal, such as 'cluster'",
+        hint="'kquota history' lists what was done; --journal names another journal, such as "
+        + ("a folder" if pages.folder == CLUSTER else "'cluster'"),
     )
 
 

@@ -155,7 +155,7 @@ def check_leases(journal: Journal, now: int) -> Iterator[Check]:
                 "settings",
                 subject,
                 f"{len(overdue)} of {len(leases.on)} are overdue",
-                "run 'kquota reconcile' there, by cron: 'kquota history --leases' lists them",
+                f"run 'kquota reconcile --journal {journal.folder}' there, by cron; 'kquota history' lists them",
             )
         else:
             yield ok("settings", subject, f"{len(leases.on)}, none overdue")

@@ -152,8 +152,8 @@ def crontab_line(access: Access | None, journal: Path) -> str:
     # Cron looks for programs in few folders.
     program = "kquota" if shutil.which("kquota", path=_PATH_OF_CRON) else shutil.which("kquota") or "kquota"
     words = [program, "reconcile", "--quiet", *cluster_words(access)]
-    if journal != Path.home() / ".local" / "state" / "kquota" / "journal":
-        words += ["--journal", str(journal if journal == CLUSTER else journal.absolute())]
+    # Also the usual journal: a context may name another one before the lease is over.
+    words += ["--journal", str(journal if journal == CLUSTER else journal.absolute())]
     # Cron takes an unescaped % for the end of the line.
     return safe(f"*/5 * * * * {shlex.join(words)}".replace("%", "\\%"))
 

@@ -17,7 +17,7 @@ from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, session
-from kquota.cli.contexts import Given, requiring_reason
+from kquota.cli.contexts import Given, journal_folder, requiring_reason
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import Seconds, by, choice, flag, group, lasting, option, path, value, values
 from kquota.cli.views import shown_as
@@ -60,8 +60,13 @@ def there(access: Access | None) -> str:
 
 def way_back(entry: str, access: Access | None, journal: Journal) -> str:
     """The command that takes the entry of that name back, as `'kquota undo 2 --journal cluster'`."""
-    named = f" --journal {shlex.quote(str(journal.folder))}" if on_command_line("journal") else ""
-    return f"'kquota undo {entry}{there(access)}{named}'"
+    named = on_command_line("journal") or journal.folder != journal_folder()
+    return f"'kquota undo {entry}{there(access)}{in_journal(journal.folder) if named else ''}'"
+
+
+def in_journal(folder: Path) -> str:
+    """The journal for a command to type next."""
+    return f" --journal {shlex.quote(str(folder))}"
 
 
 # --- Which entity ---------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Kquota, quotas
+from tests.cli.test_leases import let_time_pass
 from tests.support.waiting import until
 
 
@@ -77,6 +78,50 @@ def test_a_write_needs_the_rules_of_the_contexts(
     assert "'contexts' is given twice" in done.complaint
     assert kquota("history", "--zookeeper", chroot, **prod).code == 3
     assert kquota(*alter, "-m", "OPS-1", "--journal", str(tmp_path / "j"), **prod).code == 0
+
+
+def test_leases_in_the_usual_folder_are_named_beside_another_journal(
+    kquota: Kquota, chroot: str, prod: dict[str, str], tmp_path: Path
+) -> None:
+    """A context may name another journal while leases are on, and a line for cron may be older than that."""
+    alter, live = ("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB"), ("--zookeeper", chroot)
+    usual = tmp_path / ".state" / "kquota" / "journal"
+    line = kquota(*alter, "--for", "1h", *live).err.splitlines()[-1]
+    assert line.endswith(f"reconcile --quiet --zookeeper {chroot} --journal {usual}")
+    reconcile = f"'kquota reconcile --zookeeper {chroot} --journal {usual}'"
+    said = f"the journal {usual} has 1 lease of this cluster, which {reconcile} ends\n"
+    assert said in kquota("reconcile", *live, **prod).err
+    assert kquota("reconcile", "--quiet", *live, **prod).err == ""
+    assert ": 1, none overdue" in kquota("doctor", **prod).out
+
+    let_time_pass(usual)
+    assert kquota("reconcile", "--quiet", *live, **prod).err == f"kquota: warning: {said}"
+    doctor = kquota("doctor", **prod).out
+    assert "1 of 1 are overdue" in doctor
+    assert f"run 'kquota reconcile --journal {usual}'" in doctor
+    assert kquota("reconcile", *live, "--journal", str(usual), **prod).code == 0
+    assert kquota("reconcile", "--quiet", *live, **prod).err == ""
+
+
+def test_an_undo_knows_newer_writes_in_the_usual_folder(
+    kquota: Kquota, chroot: str, prod: dict[str, str], tmp_path: Path
+) -> None:
+    """There the drop-in keeps its writes, whatever the journal of the context."""
+    assert kquota("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", **prod).code == 0
+    drop_in = ("kafka-configs", "--zookeeper", chroot, "--alter", "--user", "bob", "--add-config")
+    assert kquota(*drop_in, "producer_byte_rate=2000000", **prod).code == 0
+    folder = tmp_path / ".state" / "kquota" / "journal"
+
+    refused = kquota("undo", "--yes", **prod)
+    assert (refused.code, kquota("describe", "-o", "name", **prod).out.split()) == (8, ["user=alice", "user=bob"])
+    assert refused.complaint.startswith("kquota: refused: the last write, entry 1: kafka-configs of ")
+    assert f"is in the journal {folder}; an undo here goes further back, to entry 1: alter of" in refused.complaint
+    hint = f"('kquota undo 1' if you mean it; 'kquota undo 1 --journal {folder}' reverts the last one)"
+    assert refused.complaint.endswith(hint)
+    assert "goes further back\n" in kquota("undo", "--dry-run", **prod).err
+    assert kquota("undo", "--yes", "--user", "alice", **prod).code == 0
+    nothing = kquota("undo", "--yes", **prod).complaint
+    assert nothing.endswith("--journal names another journal, such as a folder)")
 
 
 def test_without_a_cluster_its_journal_is_an_error(kquota: Kquota) -> None:

@@ -23,7 +23,7 @@ from kquota.documents.clusters import doctor_document
 from kquota.documents.journal import Journal
 from kquota.errors import InputError, KquotaError
 from kquota.reconcile import now
-from kquota.state import CLUSTER
+from kquota.state import CLUSTER, usual_beside
 
 
 @grammar.command("doctor")
@@ -85,6 +85,8 @@ def _of_the_cluster(given: Given, journal: Path, named: Callable[[Access], None]
     yield doctor.check_journal(journal)
     if journal != CLUSTER:
         yield from doctor.check_leases(Journal(journal), now())
+    if usual := usual_beside(journal):
+        yield from doctor.check_leases(Journal(usual), now())
     try:
         config = load_config()
         path = config.path

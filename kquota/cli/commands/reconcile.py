@@ -8,16 +8,18 @@ from kquota.backends import QuotaBackend, describe_entities
 from kquota.changes import place_of, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import SIGNALS, ExitCode, exit_code_of
+from kquota.cli.leases import known_leases, shown
 from kquota.cli.leases import named as name_of
-from kquota.cli.leases import shown
-from kquota.cli.streams import note, say
+from kquota.cli.streams import note, say, warn
 from kquota.cli.text import many, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
-from kquota.documents.journal import Entry
+from kquota.core.change.plan import Cluster
+from kquota.documents.journal import Entry, Journal
 from kquota.errors import KquotaError, Unauthorized, Unreachable
 from kquota.leases import Lease, Leases, by_place, ending, read_leases
 from kquota.reconcile import now
+from kquota.state import usual_beside
 
 
 @grammar.command("reconcile")
@@ -51,6 +53,12 @@ def command(
     recordings = [entry for entry in pages.entries if entry.levels and pages.can_be_undone(entry)]
     over = [entry for entry in recordings if is_due(entry, book, time)]
     leased = [leases for _, leases in by_place(pages.entries)]
+    if usual := usual_beside(book.folder):  # which cron lines of before mean, and the drop-in writes to
+        beside = known_leases(Journal(usual), lambda: Cluster(terms.cluster)).on
+        command = f"'kquota reconcile{params.there(writing.access)}{params.in_journal(usual)}'"
+        if beside:
+            by = warn if any(lease.is_overdue(time) for lease in beside) else note
+            by(f"the journal {usual} has {many(len(beside), 'lease')} of this cluster, which {command} ends")
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK
     if not over and not any(leases.overdue(time) for leases in leased):

@@ -1,13 +1,14 @@
 """`kquota undo`."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import click
 
 from kquota import reconcile
 from kquota.backends import QuotaBackend, describe_entities
-from kquota.changes import check_cluster, place_of, to_undo, with_freezes
+from kquota.changes import check_cluster, last_standing, place_of, to_undo, with_freezes
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import few, named, shown
@@ -17,13 +18,15 @@ from kquota.cli.text import age, moment, safe
 from kquota.cli.views import DRY_RUN
 from kquota.cli.writing import Terms, carry_out, switch_back, terms_of
 from kquota.core.change.plan import Cluster, Plan, still_due
+from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import differ
 from kquota.core.quotas.selector import QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Entry, Pages, name_of
+from kquota.documents.journal import Entry, Journal, Pages, name_of
 from kquota.errors import Conflict, InputError, Refused
 from kquota.leases import Fate, Leases
 from kquota.reconcile import now
+from kquota.state import usual_beside
 
 
 @grammar.command("undo")
@@ -66,6 +69,7 @@ def command(
         meant = about.covers if about else None
         entries = {entry.id: entry for entry in (to_undo(pages, id, here, meant) for id in ids or (None,))}
         if not ids:
+            _heed_newer(next(iter(entries.values())), here, terms, meant)
             _heed_repeated(next(iter(entries.values())), pages, here, terms, about)
         order = {entry.id: place for place, entry in enumerate(pages.entries)}
         for entry in sorted(entries.values(), key=lambda entry: order[entry.id], reverse=True):
@@ -98,14 +102,27 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
         return
     undone = f"entry {name_of(str(last.undoes))}"
     message = f"the last write, entry {last.name}, was an undo of {undone}; one more goes further back"
+    again = params.way_back(last.name, terms.writing.access, terms.journal)
+    _heed(message, entry, terms, f"{again} brings {undone} back")
+
+
+def _heed_newer(entry: Entry, here: Cluster, terms: Terms, about: Callable[[Entity], bool] | None) -> None:
+    """As for a repeated undo, where a newer write is in this user's usual journal: the drop-in's, for one."""
+    usual = usual_beside(terms.journal.folder)
+    with contextlib.suppress(InputError):  # nothing stands there
+        last = None if usual is None else last_standing(Journal(usual).read(), here, about)
+        if last is not None and usual is not None and last.started > entry.started:
+            where = f"{_described(last, now())}, is in the journal {usual}; an undo here goes further back"
+            command = f"'kquota undo {last.name}{params.there(terms.writing.access)}{params.in_journal(usual)}'"
+            _heed(f"the last write, {where}", entry, terms, f"{command} reverts the last one")
+
+
+def _heed(message: str, entry: Entry, terms: Terms, other: str) -> None:
     if terms.writing.dry_run or (not terms.writing.yes and on_terminal()):
         say(message)
         return
-    further, again = (params.way_back(name, terms.writing.access, terms.journal) for name in (entry.name, last.name))
-    raise Refused(
-        f"refused: {message}, to {_described(entry, now())}",
-        hint=f"{further} if you mean it; {again} brings {undone} back",
-    )
+    meant = params.way_back(entry.name, terms.writing.access, terms.journal)
+    raise Refused(f"refused: {message}, to {_described(entry, now())}", hint=f"{meant} if you mean it; {other}")
 
 
 def take_back(entry: Entry, pages: Pages, backend: QuotaBackend, terms: Terms, about: params.Selection) -> int:
