@@ -140,6 +140,7 @@ def test_the_review(
     done = run(path, REVIEW)
 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert "exit code 1, as --exit-code asks" not in done.stderr
     headings = ["Quota plan: nothing changes"]
     if plan is not None:
         created, updated, deleted = plan
@@ -162,11 +163,14 @@ def test_the_review(
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, changed: str, script: str, code: int, says: str) -> None:
-    """With another exit code than that of a harmful change."""
-    done = run(repository(tmp_path, BASE, changed), script)
+    """With another exit code than that of a harmful change, and in the comment, where kquota was asked at all."""
+    path = repository(tmp_path, BASE, changed)
+    done = run(path, script)
 
     assert done.returncode == code
     assert says in done.stderr
+    comment = path / "comment.md"
+    assert (says in comment.read_text()) if code == 3 else not comment.exists()
 
 
 @pytest.mark.parametrize(("changed", "code"), [(HARMLESS, 0), (HARMFUL, 1)])

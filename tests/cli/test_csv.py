@@ -107,7 +107,7 @@ GERMAN = "user;key;value;unit\na;producer_byte_rate;"
 )
 def test_a_mistake_is_named_with_line_and_column(table: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
-        csv.read("t", f"{table}\n", ["tenant"])
+        csv.read("t", f"{table}\n", ["Tenant"] if table.startswith("tenant") else [])
     assert raised.value.message.startswith(f"t, line {said}")
 
 
@@ -169,6 +169,18 @@ def test_a_heading_may_have_the_unit_of_its_numbers() -> None:
         assert words == QuotaSnapshot({Entity("a"): {PRODUCER: 1_500_000, REQUEST: 20.0}})
 
 
+def test_blanks_of_a_spreadsheets_format_are_read() -> None:
+    """French and ISO set thousands apart by them, and before a unit they may not break."""
+    table = "user;producer_byte_rate;Consumer MB/s\na;5\xa0MB/s;2\u202f500,5\nb;2 500;\n"
+    rates = {
+        Entity("a"): {PRODUCER: 5_000_000, QuotaKey.CONSUMER_BYTE_RATE: 2_500_500_000},
+        Entity("b"): {PRODUCER: 2500},
+    }
+    assert read("t", table) == QuotaSnapshot(rates)
+    with pytest.raises(InputError, match="unknown unit '5000'"):
+        read("t", "user;producer_byte_rate\na;2 5000\n")
+
+
 def test_a_file_with_overlays_says_that_none_is_used(kquota: Kquota, tmp_path: Path) -> None:
     head = "kind: kquota.quotas\nversion: 1\nclusters: {prod: {}, dev: {}}\nquotas: []\n"
     (tmp_path / "q.yaml").write_text(head)
@@ -191,7 +203,11 @@ def test_other_columns_are_left_out_by_name(kquota: Kquota, tmp_path: Path) -> N
     assert "--ignore-column 'Department'" in kquota("lint", "t.csv").complaint
     others = ("--ignore-column", "Department", "--ignore-column", "Notes")
     assert kquota("lint", "t.csv", *others).complaint == "nothing found"
-    assert kquota("import", "t.csv", *others).out.count("producer_byte_rate") == 2
+    assert kquota("import", "t.csv", "--ignore-column", "notes", *others[:2]).out.count("producer_byte_rate") == 2
+    unknown = kquota("lint", "t.csv", *others, "--ignore-column", "Owner").complaint
+    assert (
+        "line 1: there is no column 'Owner' to ignore; the headings are user, client-id, produce rate MB/s" in unknown
+    )
     (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
     assert "b" in kquota("plan", "t.csv", *others, "--quotas", "none.yaml").out
     assert kquota("import", "none.yaml").complaint.startswith("kquota: none.yaml: whose format is it? (--from kafka-")

@@ -69,12 +69,13 @@ def test_a_value_that_is_nearly_right_gets_a_suggestion_that_is_right(key: Quota
     parse_value(key, meant)
 
 
-@pytest.mark.parametrize("text", ["10Mb", "10Gib", "10 Mbit/s", "10mbps", "10 parsecs"])
+@pytest.mark.parametrize("text", ["10Mb", "500 kb/s", "1 mb/s", "10Gib", "10 Mbit/s", "10mbps", "10 parsecs"])
 def test_a_unit_that_may_mean_bits_gets_no_suggestion(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_value(PRODUCE, text)
     assert caught.value.hint is not None
     assert "did you mean" not in caught.value.hint
+    assert ("may mean bits" in caught.value.hint) == ("parsecs" not in text)
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,15 @@ def test_scripts_of_kafka_configs() -> None:
         "quotas.sh", "kafka-configs --alter --user a --entity-type topics --entity-name t --add-config a=b"
     )
     assert [problem.message for problem in mixed.problems] == ["not about users, clients or ips"]
+    command = "kafka-configs --alter --user never --add-config producer_byte_rate"
+    branch = kafka_configs.read("quotas.sh", f"if false; then {command}=5\nfi\n{command}=6\n")
+    within = [(problem.where, problem.message) for problem in branch.problems]
+    assert within == [("quotas.sh, line 1", "read as if it ran: it is within a branch or a loop")]
+    units = "kafka-configs reads no units: write producer_byte_rate=10000000"
+    for wrong, hint in (("=10MB", units), ("=$RATE", "run it against 'kquota sandbox start --broker'")):
+        with pytest.raises(InputError) as raised:
+            kafka_configs.read("quotas.sh", command + wrong)
+        assert (raised.value.hint or "").startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`--add-config`, `--add-config-file` and `--delete-config`: what is to be set and deleted, as texts."""
 
-import contextlib
 import re
 from collections.abc import Iterable
 from decimal import Decimal
@@ -9,8 +8,7 @@ from pathlib import Path
 from kquota.backends.properties import read_properties
 from kquota.cli.kafka_configs.options import Options, Refusal
 from kquota.core.java import hash_order, string_hash
-from kquota.core.quotas.quota import QuotaKey, format_value, parse_stored, parse_value
-from kquota.errors import InputError
+from kquota.core.quotas.quota import QuotaKey, parse_stored, without_unit
 
 _OUTSIDE = r"(?=[^\]]*(?:\[|\Z))"
 """A separator counts where the next bracket, if there is any, opens."""
@@ -59,10 +57,8 @@ def parse_double(text: str) -> float | None:
 
 def advice(key: str, text: str) -> str:
     """What to write for a value with a unit, which Kafka's tool does not read; nothing for another text."""
-    with contextlib.suppress(InputError):
-        quota = QuotaKey.parse(key)
-        return f" (kafka-configs reads no units: write {key}={format_value(quota, parse_value(quota, text))})"
-    return ""
+    hint = without_unit(key, text)
+    return "" if hint is None else f" ({hint})"
 
 
 def double_text(number: float) -> str:

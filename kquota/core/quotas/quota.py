@@ -5,6 +5,7 @@ Sources: `org.apache.kafka.server.config.QuotaConfig` and `QuotaConfigs` (types 
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import re
@@ -170,14 +171,16 @@ def _multiplier(key: QuotaKey, unit: str | None, text: str) -> int:
 
 
 _NEARLY_BYTES = re.compile(r"(?P<prefix>[kmgt])(?P<binary>i?)(?:b|bytes?)?(?:/s(?:ec)?|ps)?", re.ASCII | re.I)
-_BITS = re.compile(r"[KMGT]i?b(?!y)|[kmgt]bps", re.ASCII)
-"""`Mb` and `mbps` are how people write megabits, which may be meant."""
+_BITS = re.compile(r"[kKMGT]i?b(?!y)|[mgt]b(?:ps|/s)", re.ASCII)
+"""`Mb`, `kb` and `mbps` are how people write bits, which may be meant."""
 
 
 def _meant(text: str, unit: str) -> str | None:
     """A question that names the unit which an almost correct unit of bytes stands for; None where none is near."""
     match = _NEARLY_BYTES.fullmatch(unit)
-    if match is None or _BITS.match(unit):
+    if _BITS.match(unit):
+        return "it may mean bits: write bytes, such as 10MB or 10MiB"
+    if match is None:
         return None
     prefix = match["prefix"].upper() if match["binary"] or match["prefix"] not in "kK" else "k"
     meant = f"{prefix}{'i' if match['binary'] else ''}B"
@@ -214,6 +217,14 @@ def parse_value(key: QuotaKey, text: str) -> Value:
         raise InputError(f"{key}: a number of {len(match['number'])} characters is not a quota")
     number = _EXACT.multiply(Decimal(match["number"]), Decimal(_multiplier(key, match["unit"], text)))
     return check_value(key, number, text.strip())
+
+
+def without_unit(key: QuotaKey | str, text: str) -> str | None:
+    """What to write for a value with a unit, which Kafka's tool does not read; None for another text."""
+    with contextlib.suppress(InputError):
+        quota = QuotaKey.parse(str(key))
+        return f"kafka-configs reads no units: write {quota}={format_value(quota, parse_value(quota, text))}"
+    return None
 
 
 def check_value(key: QuotaKey, number: Decimal | int | float, typed: str = "") -> Value:

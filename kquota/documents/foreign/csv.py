@@ -160,14 +160,18 @@ def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: l
 
     A heading that is not read becomes one of `mistakes`. Nothing is given where the others make no table.
     """
-    columns = ["" if cell.strip() in ignored else _heading(cell) for cell in cells]
+    names = [cell.strip() for cell in cells]
+    left_out = [name.casefold() for name in ignored]
+    columns = ["" if name.casefold() in left_out else _heading(name) for name in names]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
-    headings = f"the headings are {', '.join(filter(None, columns))}"
+    headings = f"the headings are {', '.join(name for name in names if name and name.casefold() not in left_out)}"
+    for name in [name for name in ignored if name.casefold() not in map(str.casefold, names)][:1]:
+        mistakes.append(InputError(f"{where}: there is no column {name!r} to ignore; {headings}"))
     wrong = [
         number
         for number, column in enumerate(columns)
-        if cells[number].strip() not in ignored and any(columns[number:])
+        if names[number].casefold() not in left_out and any(columns[number:])
         if column not in read or column in columns[:number]
     ]
     rest = [column for number, column in enumerate(columns) if number not in wrong]
@@ -176,7 +180,7 @@ def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: l
         what = "stands twice" if column in columns[:number] else "is not a column of quotas"
         meant = close_to(column, [name for name in read if name not in columns])
         hint = f"{meant} Else" if meant else f"{_HINT};"
-        leave = " --ignore-column ".join(map(repr, [column] if meant else unknown or [column]))
+        leave = " --ignore-column ".join(map(repr, [names[number]] if meant else unknown or [names[number]]))
         hint += f" plan, apply, lint and import leave others out by --ignore-column {leave}"
         if not {*_NAMES} & {*columns} or (wide and not {*map(str, QuotaKey)} & {*columns}):  # none may be left out
             hint = meant or (_HINT if {*_NAMES} & {*columns} else f"{_HINT.split(';')[0]}: call that column so")
@@ -229,7 +233,7 @@ def _add(
     else:
         given = [(key, key.value, key.value) for key in QuotaKey if row.get(key.value, "").strip()]
     for key, named, column in given:
-        text = row.get(column, "").strip()
+        text = " ".join(row.get(column, "").split())  # also blanks that do not break
         unit = row.get("unit", "").strip() or ("" if re.search("[a-zA-Z%]", text) else units.get(column, ""))
         try:
             with within(column):
@@ -257,6 +261,7 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool, *, wide: bo
             f"{key}: in {text} a comma may stand before thousands or decimals", hint=f"write {text.replace(',', '')}"
         )
     cell = text
+    text = re.sub(r"\A[1-9]\d{0,2}(?: \d{3})+(?!\d)", lambda match: match[0].replace(" ", ""), text)
     if decimal_comma and (whole := re.match(r"(\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if not decimal_comma and re.match(r"\d+,\d", text):

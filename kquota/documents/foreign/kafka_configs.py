@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterator
 
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType, Name
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value, ValueType, check_value, format_value, parse_stored
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value, held, parse_stored, without_unit
+from kquota.core.quotas.snapshot import Problem, QuotaSnapshot
 from kquota.documents.foreign import Exported, Found, Unread, as_double, divided
 from kquota.errors import InputError
 
@@ -144,26 +144,30 @@ def _value(key: QuotaKey, text: str) -> Value:
     if number is None:
         # The current tool prints whole numbers as doubles, such as 1.0E7; this key is of that type.
         number = parse_stored(QuotaKey.REQUEST_PERCENTAGE, text)
-        if number == 2.0**63 and key.value_type is ValueType.LONG:
-            number = LONG_MAX  # as a double, the greatest whole number is this one
+        if number == 2.0**63:
+            number = held(int(number))  # as a double, the greatest whole number is this one
     if number is None:
-        raise InputError(f"{key}: not a number")
+        raise InputError(f"{key}: not a number", hint=without_unit(key, text))
     return check_value(key, number)
 
 
 def _commanded(name: str, text: str) -> QuotaSnapshot:
-    reading, understood = Found(), text.startswith(_HEAD)
+    reading, understood, within = Found(), text.startswith(_HEAD), 0
     for number, words, bare in _commands(name, text):
+        head = next((word for word in words if word not in ("then", "do", "else")), "")
+        within += (head in _OPEN) - (head in _CLOSE)
         tool = next((index for index, word in enumerate(words) if _TOOL.search(word)), None)
         if tool is None and not _alters_quotas(words):
             continue
-        with reading.at(f"{name}, line {number}"):
+        with reading.at(where := f"{name}, line {number}"):
             if _TYPOGRAPHIC.search(bare):
                 raise Unread("typographic dashes, blanks or quotation marks: type ordinary ones")
             altered = _altered(words if tool is None else words[tool + 1 :])
             if altered is None:
                 continue
             understood = True
+            if within:
+                reading.problems.append(Problem(where, "read as if it ran: it is within a branch or a loop"))
             entity, add, delete = altered
             values = reading.quotas.setdefault(entity, {})
             values.update(_values(_GIVEN_SCRAM.sub("", add)))
@@ -183,6 +187,7 @@ def _alters_quotas(words: list[str]) -> bool:
 _OPTION = re.compile(r"--?([a-z]+(?:-[a-z]+)*)(?==|\Z)")
 """Kafka's tool takes one dash as well."""
 _OPTION_ALTER = re.compile(r"(?:^|\s)--?alter\b")
+_OPEN, _CLOSE = {"if", "for", "while", "until", "case"}, {"fi", "done", "esac"}
 _TYPOGRAPHIC = re.compile("[\u2010-\u2015‘’“”\xa0]")
 """What word processors and web pages make of dashes, of quotation marks, and of blanks."""
 _Options = list[tuple[str, str]]
@@ -253,7 +258,7 @@ def _texts(options: _Options, *wanted: str) -> list[str]:
     given = [(option, word) for option, word in options if option in wanted]
     for option, word in given:
         if _expands(word):
-            hint = "run the script, and import what 'kafka-configs --describe' prints"
+            hint = "run it against 'kquota sandbox start --broker', and import what --describe prints there"
             raise InputError(f"--{option} has a variable in it", hint=hint)
     return [word.translate(_SHOWN) for _, word in given]
 
