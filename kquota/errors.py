@@ -20,6 +20,11 @@ class KquotaError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def whole(self) -> str:
+        """The message, and the hint behind it."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class InputError(KquotaError):
     """A file, an entity, a quota key or a value that cannot be used as given.
@@ -35,8 +40,7 @@ class InputError(KquotaError):
 def together(errors: Sequence[InputError]) -> InputError:
     """The first of some mistakes, with the next ones in its `others`."""
     first, *more = errors
-    others = (f"{error.message} ({error.hint})" if error.hint else error.message for error in more)
-    return InputError(first.message, hint=first.hint, others=[*others])
+    return InputError(first.message, hint=first.hint, others=[error.whole for error in more])
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from kquota.backends import QuotaBackend, describe_entities
 from kquota.core.change.plan import ApplyReport, Change, Plan, still_due
-from kquota.core.quotas.alteration import Alteration, AlterResult
+from kquota.core.quotas.alteration import Alteration, AlterResult, unexpected
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, differ, limit_text
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.quota import differ
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.tabular import grouped
 from kquota.documents.journal import Command, Entry, Journal, Kept
 from kquota.errors import Conflict, InputError, KquotaError, Stopped, Uncertain
@@ -161,13 +161,11 @@ def rehearsed(
     if conflicts:
         first = next(change for change in plan.changes if change.entity in conflicts)
         values = current.get(first.entity, {})
-        is_now = [
-            f"{key} is {_said(key, values)} and not {_said(key, first.before)}" for key in first.unexpected_in(values)
-        ]
+        is_now = unexpected(values, first.before, first.unexpected_in(values))
         more = f"; and so were {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
         raise Conflict(
-            f"{first.entity} was changed since the plan was made: {', '.join(is_now)}{more}; nothing is written",
-            hint="plan anew; 'kquota history' knows whether kquota changed it",
+            f"{first.entity} was changed since the plan was made: {is_now}{more}; nothing is written",
+            hint="plan anew; 'kquota history' shows the write, if this journal has it",
         )
     pending = {change.entity for change in due.changes}
     already = tuple(change.entity for change in plan.changes if change.entity not in pending)
@@ -178,10 +176,6 @@ def rehearsed(
     elif unwritable:
         raise next(iter(unwritable.values()))
     return due, already, unwritable
-
-
-def _said(key: QuotaKey, values: Values) -> str:
-    return limit_text(key, values[key]) if key in values else "not set"
 
 
 def _validated(due: Plan, backend: QuotaBackend, undoing: bool) -> tuple[Plan, dict[Entity, KquotaError]]:

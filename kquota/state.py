@@ -31,17 +31,12 @@ def state_folder(name: str, setting: str) -> Path:
 
 def journal_folder() -> Path:
     """`$KQUOTA_JOURNAL`, else the journal beside the state of other programs. Raises InputError."""
-    return Path(os.environ.get("KQUOTA_JOURNAL") or usual_journal())
-
-
-def usual_journal() -> Path:
-    """The journal of this user on this host, where nothing names another one. Raises InputError."""
-    return state_folder("journal", "KQUOTA_JOURNAL")
+    return Path(os.environ.get("KQUOTA_JOURNAL") or state_folder("journal", "KQUOTA_JOURNAL"))
 
 
 def usual_beside(folder: Path) -> Path | None:
-    """That journal, where it is there and the one in use is another `folder`."""
+    """This user's journal where nothing names another one, if it is there and the one in use is another `folder`."""
     with contextlib.suppress(InputError):  # a user without a home folder has none
-        usual = usual_journal()
+        usual = state_folder("journal", "KQUOTA_JOURNAL")
         return usual if usual != folder.absolute() and usual.is_dir() else None
     return None

@@ -39,11 +39,8 @@ def named(lease: Lease) -> str:
 
 def end_of(lease: Lease, now: int) -> str:
     """When a lease that is on ends, and what follows."""
-    then, entry = f"{shown(lease.key, lease.then)} again", f"(entry {lease.entry.name})"
-    if not lease.is_overdue(now):
-        return f"{_until(lease)}, then {then} {entry}"
-    since = f"{shown(lease.key, lease.value)} is overdue since {moment(lease.ends)} UTC"
-    return f"{named(lease)}: {since}: 'kquota reconcile' sets {then} {entry}"
+    follows = ": 'kquota reconcile' sets" if lease.is_overdue(now) else ", then"
+    return f"{_until(lease, now)}{follows} {shown(lease.key, lease.then)} again (entry {lease.entry.name})"
 
 
 def known_leases(journal: Journal, cluster: Callable[[], Cluster | None]) -> Leases:
@@ -117,22 +114,24 @@ def note_ends(leases: Sequence[Lease]) -> None:
         note(line)
 
 
-def note_changed(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None) -> None:
+def note_changed(kept: Sequence[Lease], ended: Sequence[Lease], expires: int | None, permanent: str = "") -> None:
     """Says on stderr what a write, or a plan, means for the leases that are on, and when their values end."""
+    from kquota.reconcile import now
 
     def then(lease: Lease) -> str:
         if expires is None:
-            return "this makes it permanent"
+            return permanent or "this makes it permanent"
         return f"with this it ends {moment(expires)} UTC, then {shown(lease.key, lease.back)} again"
 
-    for line in few(f"{_until(lease)} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
+    for line in few(f"{_until(lease, now())} (entry {lease.entry.name}); {then(lease)}" for lease in kept):
         note(line)
-    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease)}" for lease in ended):
+    for line in few(f"this ends the lease of entry {lease.entry.name}: {_until(lease, now())}" for lease in ended):
         note(line)
 
 
-def _until(lease: Lease) -> str:
-    return f"{named(lease)}: {shown(lease.key, lease.value)} until {moment(lease.ends)} UTC"
+def _until(lease: Lease, now: int) -> str:
+    when = "is overdue since" if lease.is_overdue(now) else "until"
+    return f"{named(lease)}: {shown(lease.key, lease.value)} {when} {moment(lease.ends)} UTC"
 
 
 def note_end(expires: int, then: Sequence[str], access: Access | None, journal: Path, *, dry_run: bool) -> None:

@@ -17,7 +17,7 @@ from kquota import state
 from kquota.access import Access
 from kquota.brokers import BrokerFacts
 from kquota.cli import grammar, session
-from kquota.cli.contexts import Given, journal_folder, requiring_reason
+from kquota.cli.contexts import Given, requiring_reason
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import Seconds, by, choice, flag, group, lasting, option, path, value, values
 from kquota.cli.views import shown_as
@@ -51,22 +51,16 @@ def on_command_line(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def there(access: Access | None) -> str:
-    """The cluster for a command to type next, as ` --context prod`; empty where it was not named by hand."""
-    if access is None or not any(map(on_command_line, _CLUSTER)):
-        return ""
-    return "".join(f" {shlex.quote(word)}" for word in cluster_words(access))
+def there(access: Access | None, journal: Path | None = None) -> str:
+    """The cluster for a command to type next, as ` --context prod`, unless it was not named by hand; and a journal."""
+    words = [] if access is None or not any(map(on_command_line, _CLUSTER)) else cluster_words(access)
+    words += [] if journal is None else ["--journal", str(journal)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def way_back(entry: str, access: Access | None, journal: Journal) -> str:
     """The command that takes the entry of that name back, as `'kquota undo 2 --journal cluster'`."""
-    named = on_command_line("journal") or journal.folder != journal_folder()
-    return f"'kquota undo {entry}{there(access)}{in_journal(journal.folder) if named else ''}'"
-
-
-def in_journal(folder: Path) -> str:
-    """The journal for a command to type next."""
-    return f" --journal {shlex.quote(str(folder))}"
+    return f"'kquota undo {entry}{there(access, journal.folder if on_command_line('journal') else None)}'"
 
 
 # --- Which entity ---------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
 
     `back` is the command that takes it back.
     """
-    complaints = [(entity, safe(error.message)) for entity, error in report.failed]
+    complaints = [(who, safe(error.whole.removeprefix(str(who)).lstrip(": "))) for who, error in report.failed]
     known = {entity for entity, _ in complaints}
     for what, entities in (("unknown", report.unknown), ("written, but not shown", report.unverified)):
         complaints += [(entity, what) for entity in entities if entity not in known]

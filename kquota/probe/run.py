@@ -14,7 +14,7 @@ from kquota.backends.kafka.nodes import Nodes
 from kquota.brokers import BrokerFacts
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.findings.probe import Comparison, Exchange, Limits, Load, Probe, compare
-from kquota.core.quotas.quota import QuotaKey, humanize, parse_value
+from kquota.core.quotas.quota import QuotaKey, limit_text, parse_value
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolution, resolve
 from kquota.errors import InputError, KquotaError, Refused, Unauthorized, Unreachable
@@ -298,7 +298,7 @@ class _Run:
         other = by_key[QuotaKey.REQUEST_PERCENTAGE]
         if self._request.kind.key is not other.key and other.limit is not None:
             self._listener.warn(
-                f"{other.key} ({humanize(other.key, other.limit)}) also applies to this client; if it throttles, you"
+                f"{other.key} ({limit_text(other.key, other.limit)}) also applies to this client; if it throttles, you"
                 " see it under 'observed' only"
             )
         return by_key[self._request.kind.key]

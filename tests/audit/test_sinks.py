@@ -116,11 +116,13 @@ def test_alerts_wait_while_nobody_takes_them(alertmanager: Alertmanager, monkeyp
     now[0] = 6.0
     sink.put([])
     assert (len(alertmanager.got), len(said)) == (2, 1)
+    sink.close()
+    assert said[-1] == "alerts that were not sent: 1"
     alertmanager.status = 200
     now[0] = 12.0
     sink.put([episode(State.ENDED)])
     sink.close()
-    assert (len(alertmanager.got), len(said)) == (3, 1)
+    assert (len(alertmanager.got), len(said)) == (4, 2)
     assert "endsAt" in alertmanager.got[-1][1][0]
 
 

@@ -242,10 +242,8 @@ def test_a_plan_is_refused_when_the_cluster_changed(cluster: Cluster) -> None:
     for option in ("--yes", "--dry-run"):
         done = cluster("apply", "plan.json", option)
         assert done.code == 7
-        assert (
-            "user=alice was changed since the plan was made: producer_byte_rate is 7 MB/s and not 5 MB/s; nothing"
-            in done.err
-        )
+        is_now = "producer_byte_rate is 7 MB/s, and was 5 MB/s when planned; nothing is written (plan anew; "
+        assert f"user=alice was changed since the plan was made: {is_now}" in done.err
     assert cluster.quotas() == before
 
 

@@ -92,7 +92,8 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         assert "alice" in kquota("describe", **there).out
         told = kquota("sandbox", "status", "--dir", json.loads(again.out)["directory"]).err
         assert "broker.log" in told, "which of the two it is shows the folder"
-        assert f"its requests: kquota record --log {json.loads(again.out)['request_log']}\n" in told
+        log, metrics = (json.loads(again.out)[name] for name in ("request_log", "metrics"))
+        assert f"its requests: kquota record --log {log} --metrics {metrics}\n" in told
         other = kquota("sandbox", "start", KQUOTA_SANDBOX="here")
         assert (other.code, other.out) == (8, ""), "a broker's address is none for --zookeeper"
         top = kquota("top", "--once", "--metrics", json.loads(again.out)["metrics"], **there)

@@ -85,8 +85,9 @@ def test_unmanaged_entities_are_left_to_others() -> None:
 
 def test_an_alteration_expects_what_the_plan_saw() -> None:
     change = Change(ALICE, {PRODUCER: 1}, {PRODUCER: 2})
-    with pytest.raises(Conflict, match="user=alice was changed by somebody else"):
+    with pytest.raises(Conflict, match="user=alice was changed by somebody else") as raised:
         change.alteration.applied_to({PRODUCER: 1, CONSUMER: 1})
+    assert raised.value.message.endswith(": consumer_byte_rate is 1 B/s, and was not set when planned")
     merged = change.alteration.then(Alteration(ALICE, {CONSUMER: 5}))
     assert merged.applied_to({PRODUCER: 1}) == {PRODUCER: 2, CONSUMER: 5}
     with pytest.raises(Conflict):

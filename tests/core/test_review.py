@@ -11,7 +11,7 @@ from kquota.core.change.lint import lint
 from kquota.core.change.plan import Change, Cluster, Objection, Plan, Severity, plan
 from kquota.core.change.review import Guards, related, review, standing, with_review
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import LONG_MAX, QuotaKey
 from kquota.core.quotas.selector import Selector
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve_ip
@@ -45,6 +45,8 @@ def test_a_users_first_quota_takes_the_place_of_a_client_ids() -> None:
     assert found.message == (
         "user=<default>,client-id=etl: producer_byte_rate 500 kB/s will not govern the clients of user=alice and 1 more"
     )
+    lifted = QuotaSnapshot({etl: {PRODUCER: LONG_MAX}})
+    assert "producer_byte_rate unlimited (Long.MAX_VALUE) will not" in str(review(plan(lifted, wanted), lifted))
     assert "takes-over" not in names(plan(current, {BOB: {CONSUMER: MB}}), current)
     known = QuotaSnapshot({**current, pair: {PRODUCER: MB}})
     assert "takes-over" not in names(plan(known, {BOB: {PRODUCER: MB}}), known)

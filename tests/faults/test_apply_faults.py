@@ -180,7 +180,7 @@ def test_a_second_writer_makes_it_roll_back_and_keeps_its_own(cluster: Cluster) 
             assert entry.outcome == "applied"
             assert after == dict.fromkeys(after, 2000) | {rival.user: 77}
         else:
-            assert "was changed by somebody else" in err
+            assert f"kquota: {rival}: was changed by somebody else: {KEY} is 77 B/s, and was " in err
             assert after == before | {rival.user: 77}
             # All that this apply wrote is taken back, and the other value is known to be another's.
             assert (process.returncode, entry.outcome) == (7, "rolled back")

@@ -30,7 +30,7 @@ def command(
     ),
     add_config: tuple[str, ...] = values(
         "KEY=VALUE[,…]",
-        "Values to set; units are understood: 10MB, 10MiB, 50%.",
+        "Values to set; units are understood: 10MB, 10MiB, 50%; unlimited lifts a limit.",
         shell_complete=params.completed_by("additions"),
     ),
     delete_config: tuple[str, ...] = values(

@@ -156,7 +156,7 @@ def _head(named: str) -> str:
 
 def _explained(text: str, error: InputError) -> str:
     """The file with its mistakes in comments at the top, in the place of those of the try before."""
-    lines = [f"{error.message} ({error.hint})" if error.hint else error.message, *error.others]
+    lines = [error.whole, *error.others]
     comments = [f"{_MARK}{safe(' '.join(line.split()))}\n" for line in lines]
     rest = [line for line in text.splitlines(keepends=True) if not line.startswith(_MARK)]
     return "".join((*comments, *rest))

@@ -115,7 +115,7 @@ _UNREADABLE = Rule("unreadable", Severity.ERROR, "A mistake for which a file is 
 
 def _unreadable(error: InputError, file: Path) -> View:
     """The mistakes of a file that is not read: said as everywhere, and for programs as findings."""
-    texts = (f"{error.message} ({error.hint})" if error.hint else error.message, *error.others)
+    texts = (error.whole, *error.others)
     findings: list[Finding] = []
     lines: list[int | None] = []
     for text in texts:

@@ -11,7 +11,7 @@ from kquota.cli import auditing, consent, grammar, leases, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import argument, choice, count, flag, path, values
 from kquota.cli.plans import Review, lines_of, plan_view
-from kquota.cli.streams import note, wrote
+from kquota.cli.streams import wrote
 from kquota.cli.text import code, safe
 from kquota.cli.usage import RECORDED_UNDER
 from kquota.cli.views import View, show, shown_as
@@ -103,9 +103,8 @@ def command(
     code = show(replace(plan_view(planned, quota_file.labels, review), asked=asked), output)
     if live.leases is not None:
         kept = live.leases.kept_by_quotas(quota_file.desired, current, prune=prune, unmanaged=quota_file.unmanaged)
-        leases.note_changed(kept, live.leases.ended_by(planned), None)
-        if kept and out is not None:
-            note(f"a plan that was kept makes nothing permanent: apply {safe(file)} for that")
+        by_file = f"an apply of {safe(file)} makes it permanent, and one of {safe(out)} does not" if out else ""
+        leases.note_changed(kept, live.leases.ended_by(planned), None, by_file)
     session.note_new_names(current, [change.entity for change in planned.changes if not change.before])
     consent.foretell(planned.objections)
     if auditing.fails(fail_on, answers) or code:

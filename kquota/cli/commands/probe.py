@@ -20,7 +20,7 @@ from kquota.cli.text import Column, amount_text, duration, range_text, rate_text
 from kquota.cli.views import Part, Table, View, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
 from kquota.core.findings.probe import Agreement, Load, Probe
-from kquota.core.quotas.quota import humanize
+from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.limits import probe_document
 from kquota.errors import Refused, placed
@@ -213,7 +213,7 @@ def _table(probe: ProbeResult) -> Table:
         [
             (
                 (f"observed on broker {probe.broker}", subject(kind.key, str(probe.resolution.sensor))),
-                "unlimited" if probe.resolution.limit is None else humanize(kind.key, probe.resolution.limit),
+                limit_text(kind.key, probe.resolution.limit),
                 (sent, charged),
                 seen.count,
                 duration(seen.total_ms),

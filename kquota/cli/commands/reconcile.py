@@ -55,9 +55,9 @@ def command(
     leased = [leases for _, leases in by_place(pages.entries)]
     if usual := usual_beside(book.folder):  # which cron lines of before mean, and the drop-in writes to
         beside = known_leases(Journal(usual), lambda: Cluster(terms.cluster)).on
-        command = f"'kquota reconcile{params.there(writing.access)}{params.in_journal(usual)}'"
         if beside:
             by = warn if any(lease.is_overdue(time) for lease in beside) else note
+            command = f"'kquota reconcile{params.there(writing.access, usual)}'"
             by(f"the journal {usual} has {many(len(beside), 'lease')} of this cluster, which {command} ends")
     # What cannot be read may be over as well.
     worst: int = ExitCode.INPUT if pages.unreadable else ExitCode.OK

@@ -143,7 +143,8 @@ def _running(state: SandboxState, server: Server) -> View:
     if state.metrics is not None:
         note(f"its metrics: kquota top --metrics {state.metrics}")
     if server.request_log is not None:
-        note(f"its requests: kquota record --log {Path(state.directory, server.request_log)}")
+        metrics = "" if state.metrics is None else f" --metrics {state.metrics}"
+        note(f"its requests: kquota record --log {Path(state.directory, server.request_log)}{metrics}")
     if users := _users(state):
         options = f"--bootstrap-server {state.login} --command-config {[*users.values()][-1]}"
         note(f"its users are {', '.join(users)}: kquota probe produce --topic load --create-topic {options}")

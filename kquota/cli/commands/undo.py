@@ -113,7 +113,7 @@ def _heed_newer(entry: Entry, here: Cluster, terms: Terms, about: Callable[[Enti
         last = None if usual is None else last_standing(Journal(usual).read(), here, about)
         if last is not None and usual is not None and last.started > entry.started:
             where = f"{_described(last, now())}, is in the journal {usual}; an undo here goes further back"
-            command = f"'kquota undo {last.name}{params.there(terms.writing.access)}{params.in_journal(usual)}'"
+            command = f"'kquota undo {last.name}{params.there(terms.writing.access, usual)}'"
             _heed(f"the last write, {where}", entry, terms, f"{command} reverts the last one")
 
 

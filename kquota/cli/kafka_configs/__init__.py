@@ -42,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         message = _PASSWORD.sub(r"\1********", str(refusal))
         _print(f"{message}\n{options.USAGE}" if refusal.usage else message, sys.stderr)
     except KquotaError as error:
-        _print(f"kquota: {error.message}" + (f" ({error.hint})" if error.hint else ""), sys.stderr)
+        _print(f"kquota: {error.whole}", sys.stderr)
     else:
         return 0
     return 1

@@ -14,7 +14,7 @@ from kquota.core.quotas.snapshot import Values
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import Uncertain
 from kquota.reconcile import now
-from kquota.state import CLUSTER, journal_folder, usual_journal
+from kquota.state import CLUSTER, journal_folder, state_folder
 
 _SETTING = "KQUOTA_KAFKA_CONFIGS_JOURNAL"
 Begin = Callable[[Entity, Values, Values], None]
@@ -36,7 +36,7 @@ def recording(cluster: str) -> Iterator[Begin]:
         with contextlib.suppress(Exception):
             folder = journal_folder()
             # Its login is that of Kafka's tool: an entry of it stays on this host.
-            book = Journal(usual_journal() if folder == CLUSTER else folder)
+            book = Journal(state_folder("journal", "KQUOTA_JOURNAL") if folder == CLUSTER else folder)
             plan = Plan((Change(entity, before, after, relative=True),))
             begun.append((book, book.begin(Entry("", cluster, "kafka-configs", now(), plan))))
 

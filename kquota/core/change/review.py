@@ -14,7 +14,7 @@ from kquota.core.change.plan import Action, Objection, Plan, Severity
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, address
-from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, humanize
+from kquota.core.quotas.quota import BYTE_RATES, CLIENT_KEYS, humanize, limit_text
 from kquota.core.quotas.selector import Selector, selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import DEFAULTS, Resolver
@@ -242,9 +242,9 @@ def related(entity: Entity) -> tuple[Entity, ...]:
 def _deleted_defaults(plan: Plan) -> Iterator[Objection]:
     for change in plan.changes:
         if DEFAULT in change.entity and not change.relative:
-            for key, before in change.before.items():
+            for key, old in change.before.items():
                 if key not in change.after:
-                    yield DELETED_DEFAULT.objection(f"{change.entity}: {key} {humanize(key, before)} would be deleted")
+                    yield DELETED_DEFAULT.objection(f"{change.entity}: {key} {limit_text(key, old)} would be deleted")
 
 
 def _deleted_spellings(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
@@ -281,7 +281,7 @@ def _taken_over(plan: Plan, current: QuotaSnapshot) -> Iterator[Objection]:
             if taken:
                 whose = f"{Entity(user=taken[0])}" + (f" and {len(taken) - 1} more" if len(taken) > 1 else "")
                 yield TAKES_OVER.objection(
-                    f"{entity}: {key} {humanize(key, values[key])} will not govern the clients of {whose}"
+                    f"{entity}: {key} {limit_text(key, values[key])} will not govern the clients of {whose}"
                 )
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, differ, parse_value
+from kquota.core.quotas.quota import QuotaKey, Value, check_value, differ, limit_text, parse_value
 from kquota.core.quotas.snapshot import Values, in_key_order
 from kquota.errors import Conflict, InputError, KquotaError
 
@@ -84,7 +84,7 @@ class Alteration:
     def check_revision(self, revision: int) -> None:
         """Raises Conflict when the entity's last write is another than expected."""
         if self.expect_revision is not None and revision != self.expect_revision:
-            raise Conflict(f"{self.entity} was written by somebody else", hint="read it again and decide anew")
+            raise Conflict(f"{self.entity} was written by somebody else", hint="plan anew")
 
     def applied_to(self, values: Values, unusable: Collection[QuotaKey] = ()) -> dict[QuotaKey, Value]:
         """The entity's values after the change. `unusable` are keys that are set, but to no value: `values` lacks them.
@@ -92,7 +92,9 @@ class Alteration:
         Raises InputError for a strict removal of what is not set, Conflict when the values are not those expected.
         """
         if self.expect is not None and not self.finds(values, self.expect):
-            raise Conflict(f"{self.entity} was changed by somebody else", hint="read it again and decide anew")
+            keys = (*self.set, *self.remove) if self.relative else QuotaKey
+            is_now = unexpected(values, self.expect, keys)
+            raise Conflict(f"{self.entity} was changed by somebody else: {is_now}", hint="plan anew")
         missing = sorted(str(key) for key in self.remove if key not in values and key not in unusable)
         if self.strict_remove and missing:
             raise InputError(f"{self.entity}: cannot delete {', '.join(missing)}: not set")
@@ -128,6 +130,16 @@ class Alteration:
             self.form,
             self.strict_any or later.strict_any,
         )
+
+
+def unexpected(values: Values, expected: Values, keys: Iterable[QuotaKey]) -> str:
+    """Which of the keys have other values than expected, for people: what is set now, and what was."""
+
+    def said(key: QuotaKey, values: Values) -> str:
+        return limit_text(key, values[key]) if key in values else "not set"
+
+    changed = [key for key in keys if differ(values.get(key), expected.get(key))]
+    return ", ".join(f"{key} is {said(key, values)}, and was {said(key, expected)} when planned" for key in changed)
 
 
 def merge(alterations: Iterable[Alteration]) -> tuple[Alteration, ...]:
