@@ -198,6 +198,19 @@ def test_masked_brokers_are_told_apart_by_the_files_of_one_folder(tmp_path: Path
         audit(tmp_path)
 
 
+def test_masked_brokers_are_told_apart_by_the_names_of_their_parts(tmp_path: Path) -> None:
+    """As MSK writes a file of each broker into one folder, each few minutes: rates of brokers added up in silence."""
+    lines = masked_lines(3, lambda n, broker: n)
+    for broker in range(3):
+        own = [text for each, text in lines if each == broker]
+        for part in range(4):
+            written(
+                tmp_path, own[30 * part : 30 * (part + 1)], f"Broker-{broker}_10-{20 + part}_ab{part}{broker}.log.gz"
+            )
+    with pytest.raises(InputError, match="lines of several brokers: word 2 of the file's name is 0, 1, 2"):
+        audit(tmp_path)
+
+
 def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp_path: Path) -> None:
     """As `zcat broker-*.gz` leaves them; the halves of one log in the wrong order are of one broker."""
     lines = masked_lines(2, lambda n, broker: n)

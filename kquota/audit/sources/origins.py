@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from kquota.audit.sources.event import UsageEvent
-from kquota.audit.sources.files import UnreadableFile
+from kquota.audit.sources.files import UnreadableFile, name_of
 from kquota.audit.sources.moments import STAMP
 
 HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
@@ -198,6 +198,8 @@ class Origins:
             self._span(f"port {local['port']} {of}is that of", local["host"], span._replace(again=_AGAIN))
         if is_anywhere(connection.name):
             self._span("file", path, span)
+            for place, word in enumerate(re.findall("[A-Za-z0-9]+", name_of(path)), 1):  # a broker's parts have one
+                self._span(f"word {place} of the file's name is", word, span)
 
     def _span(self, sign: str, value: str, span: _Span) -> None:
         spans = self._signs.setdefault(sign, {})
@@ -263,7 +265,9 @@ def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
             and (is_port or not one.clients.isdisjoint(other.clients))
         ]
         if sizes:
-            difference = f"{sign if is_port else 'they are from'} {', '.join(sorted(spans)[:3])}"
+            difference = (
+                f"{sign if is_port or sign.endswith(' is') else 'they are from'} {', '.join(sorted(spans)[:3])}"
+            )
             yield difference, is_port or (max(sizes) > 1 and sum(span.again for span in spans.values()) >= _AGAIN)
 
 
