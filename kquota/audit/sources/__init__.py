@@ -22,7 +22,16 @@ import numpy as np
 from kquota.audit.batch import Batch, Tally, answers_in
 from kquota.audit.sources import lost
 from kquota.audit.sources.data_log import ConnectionLog, DataLog
-from kquota.audit.sources.files import File, UnreadableFile, brokers_of, damage_of, find, is_packed, open_text
+from kquota.audit.sources.files import (
+    ClosedFile,
+    File,
+    UnreadableFile,
+    brokers_of,
+    damage_of,
+    find,
+    is_packed,
+    open_text,
+)
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.samples import Samples
 from kquota.core.findings.verdicts import Need, Sight
@@ -93,6 +102,8 @@ class Split:
     """The broker that wrote the file, by its folder; empty where the folders do not distinguish brokers."""
     fault: str = ""
     """Why the file cannot be read: nothing of it is."""
+    is_closed: bool = False
+    """Whether there may be usage in it all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +168,8 @@ def plan_splits(
                 raise
             except InputError as error:
                 faults.append(error)
-                pieces = [Split(kind, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
+                why, is_closed = error.message.removeprefix(f"{file.path}: "), isinstance(error, ClosedFile)
+                pieces = [Split(kind, file.path, 0, 0, fault=why, is_closed=is_closed)]
             splits += [replace(split, size=file.size // len(pieces)) for split in pieces]
     if not splits and others:
         raise InputError(f"{', '.join(paths)}: no usage events in it ({others[0][1].removeprefix('left out: ')})")
@@ -183,6 +195,8 @@ def read(split: Split, settings: ReadSettings, tally: Tally) -> Iterator[Piece]:
     """
     if split.fault:
         tally.leave(split.path, "file", split.fault)
+        if split.is_closed:
+            tally.note(split.dialect, *lost.ANY)
         return
     batches: Iterator[Piece] = module(split.dialect).read(split, settings, tally)
     before = tally.events + tally.exempt
@@ -269,9 +283,9 @@ def line_splits(dialect: str, file: File, bytes_per_row: int, *, whole: bool = F
         head = b"\xff\xfe"
     for magic, (form, command) in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(f"{file}: {form}, which is not read", hint=f"{command} makes a file that is")
+            raise ClosedFile(f"{file}: {form}, which is not read", hint=f"{command} makes a file that is")
     if file.name.endswith((".tar", ".tgz", ".tar.gz")) or head[257:262] == b"ustar":
-        raise InputError(
+        raise ClosedFile(
             f"{file}: an archive, whose members may be of several brokers",
             hint="unpack it, and give its folder: a folder for each broker",
         )

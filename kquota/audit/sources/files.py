@@ -77,6 +77,10 @@ class UnreadableFile(InputError):
     """A file that cannot be opened. Without it an audit would not be of what was asked for."""
 
 
+class ClosedFile(InputError):
+    """A file, such as an archive, that may hold usage and is not read. Beside others it does not end an audit."""
+
+
 def find(path: str) -> list[File]:
     """The file at a path, or all files below a folder in the order of their names.
 

@@ -41,7 +41,7 @@ from kquota.audit.batch import (
     is_text,
 )
 from kquota.audit.sources import ReadSettings, Split, blocks, line_splits, lines, lost
-from kquota.audit.sources.files import File, UnreadableFile, first_line, name_of, open_for_arrow
+from kquota.audit.sources.files import ClosedFile, File, UnreadableFile, first_line, name_of, open_for_arrow
 from kquota.audit.sources.names import connection_id
 from kquota.core.change.history import EARLIEST_MS, LATEST_MS
 from kquota.core.enforcement.apis import CLUSTER_AUTHORIZATION_FAILED, CONNECT_API, is_spared, spelled
@@ -168,7 +168,7 @@ def _arrow_splits(file: File, form: str) -> list[Split]:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise UnreadableFile(f"{file}: {os.strerror(error.errno)}") from None
-        raise InputError(f"{file}: not {_ARROW[form]} file: {first_line(error)}") from None
+        raise ClosedFile(f"{file}: not {_ARROW[form]} file: {first_line(error)}") from None
     require_columns(file, schema.names)
     for name in (*TEXTS, *FLAGS):
         if name in schema.names and pa.types.is_nested(schema.field(name).type):
