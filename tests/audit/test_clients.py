@@ -143,6 +143,16 @@ def test_who_had_gaps_before_the_first_mute_has_a_queue() -> None:
     assert SATURATING in {guess.kind for guess in seen.guesses}  # it may have stopped to wait
 
 
+def test_a_schedule_goes_on_at_its_pace_while_one_mute_follows_another() -> None:
+    """What is sent at once in the end had come in the time of all mutes, and not in that of the last."""
+    early, muted, burst = 100 * np.arange(60), 6000 + 1000 * np.arange(10), 16_000 + np.arange(91)
+    later = 16_100 + 100 * np.arange(50)
+    throttle = np.concatenate([np.zeros(60, np.int64), np.full(10, 1000), np.zeros(141, np.int64)])
+    seen = producer(_requests(np.concatenate([early, muted, burst, later]), 2000, throttle=throttle))
+    (kept,) = [guess.times for guess in seen.guesses if "keep the pace" in guess.why]
+    assert int(np.diff(kept).max()) <= 101
+
+
 def test_a_queue_without_keys_fills_one_partition_after_the_other() -> None:
     """Requests have a batch header less while they wait together, so that more of them make 16 kB."""
     sizes = 220

@@ -157,7 +157,9 @@ def producer(requests: Requests) -> Seen:
     why = "requests come a steady time after the answer before"
     waits = Guess(SYNCHRONOUS, times, sizes, thinks, requests.partitions, why)
     unsized = sizes.max() == 1  # so a request counts whose bytes are not known
-    between = [_between_mutes(queue, waited)] if held_back and not unsized else []
+    first = int(np.argmax(muted)) if muted.any() else 0
+    between = [_at_pace(queue, first) if first >= _ENOUGH else _between_mutes(queue, waited)]
+    between = between if held_back and not unsized else []
     if len(times) < _ENOUGH:
         return Seen([queue, *([waits] if unsized else between)], held_back, drained)
     eager = waits._replace(kind=SATURATING, thinks=np.minimum(thinks, 0), why="requests come back to back")
@@ -171,7 +173,7 @@ def producer(requests: Requests) -> Seen:
         runs = times[-1] - times[0] >= _BUSY_MS and int(slack.max()) < 1000 and (slack <= _LATE_MS).mean() > 0.8
         if runs and typical <= _LATE_MS:
             had_gaps = _had_gaps(gaps, muted)
-            guesses = [_at_pace(queue, int(np.argmax(muted))), eager] if had_gaps else [eager, queue]
+            guesses = [_at_pace(queue, first), eager] if had_gaps else [eager, queue]
         elif is_even and not overtakes:
             guesses = [*([waits, queue] if _stays_late(times, ~muted) else [queue, waits]), *between]
         else:
