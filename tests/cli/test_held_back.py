@@ -182,6 +182,15 @@ def test_what_was_in_force_can_be_said(kquota: Kquota, recorded: list[str], expe
     assert document["recorded_under"]["throttled"] is None
 
 
+def test_what_was_sent_after_mutes_is_no_burst_of_the_client(kquota: Kquota, tmp_path: Path) -> None:
+    """Without connections nobody can tell them apart, where the client stays below the limit on average."""
+    rows = [f"{START_MS + 20_000 * burst},alice,produce,1000,20000" for burst in range(5) for _ in range(20)]
+    (tmp_path / "bursts.csv").write_text("time_ms,user,api,bytes,throttle_time_ms\n" + "\n".join(rows) + "\n")
+    for limit, expected in ((1000, "throttled"), (1500, "undetermined")):
+        (tmp_path / "asked.json").write_text(quotas(alice=limit))
+        assert verdicts(audited(kquota, "bursts.csv", "--quotas", "asked.json")) == {"alice:": expected}
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [

@@ -61,6 +61,8 @@ _DETAILED: Final = (PRODUCE, MUTATION, REQUEST)
 """Those of which the detail matters: the library and the partition, that the request is permissive, or its kind."""
 _NOT_MODELLED: Final = "the clients of this quota are not modelled"
 _NO_CONNECTIONS: Final = "the recording has no connections"
+BELOW: Final = f"{_NO_CONNECTIONS}, and on average its clients stay below the limit"
+"""The basis of a prediction for clients that may exceed it only by what they sent after a mute."""
 CALM: Final = "twice the thread time of the handlers stays below the limit"
 """The basis of a prediction for clients of which a log has the handlers' time only, and which stay below the limit."""
 
@@ -87,6 +89,12 @@ class _Rows:
         scales = np.where(self.part.kinds[counters] == REQUEST, scale_of(QuotaKey.REQUEST_PERCENTAGE), 1)
         rates = self._totals[counters] / scales / (np.maximum(lengths, 1000) / 1000)
         return zip(lengths.tolist(), rates.tolist(), strict=True)
+
+    def why_bare(self, counters: Int64s) -> list[str]:
+        """Why each of these counters has no model, as it has no connections: `BELOW` its limit on average, or above."""
+        rates = np.array([rate for _, rate in self.traffic(counters)])
+        limits = self.part.limits[counters] / np.where(self.part.kinds[counters] == REQUEST, 100, 1)
+        return [BELOW if below else _NO_CONNECTIONS for below in rates <= limits]
 
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
@@ -148,8 +156,13 @@ class _Predicting:
                 recorded, holds = known
                 calm, bare = np.flatnonzero(left & is_calm), np.flatnonzero(left & is_bare & (not holds))
                 left[calm] = left[bare] = False
-                alike = _without_model(Verdict.THROTTLED, recorded, _NO_CONNECTIONS)
-                by_variant[-1].update({self._refs[number].name: alike for number in bare.tolist()})
+                why_bare = zip(bare.tolist(), rows.why_bare(bare), strict=True)
+                by_variant[-1].update(
+                    {
+                        self._refs[number].name: _without_model(Verdict.THROTTLED, recorded, why)
+                        for number, why in why_bare
+                    }
+                )
                 counters = zip(calm.tolist(), rows.traffic(calm), strict=True)
                 by_variant[-1].add_calm(
                     (
@@ -237,7 +250,7 @@ class _Predicting:
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
         if self._rows.bare[counter]:
-            return _unknown(judged, recorded, _NO_CONNECTIONS)
+            return _unknown(judged, recorded, *self._rows.why_bare(np.array([counter])))
         connections = np.unique(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.evidence.in_force import ENOUGH_HITS, are_in_force
-from kquota.audit.evidence.prediction import CALM
+from kquota.audit.evidence.prediction import BELOW, CALM
 from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
 from kquota.audit.result import AuditResult
@@ -332,7 +332,8 @@ def _shown(prediction: Prediction | None, verdict: Verdict) -> Verdict:
     """What a recording shows of clients that were held back: by simulation, else by the replay of what they got."""
     if prediction is not None and prediction.client_kind != "unknown" and prediction.recorded_under.held_back:
         return Verdict(prediction.verdict)
-    return Verdict.THROTTLED if verdict is Verdict.THROTTLED else Verdict.UNDETERMINED
+    after_mutes = prediction is not None and prediction.basis == BELOW
+    return Verdict.THROTTLED if verdict is Verdict.THROTTLED and not after_mutes else Verdict.UNDETERMINED
 
 
 def _agreeing(prediction: Prediction | None, verdict: Verdict, reason: str | None) -> Prediction | None:
