@@ -68,6 +68,12 @@ def findings_table(columns: Mapping[str, Any], count: int) -> pa.Table:
     return pa.table(arrays, schema=SCHEMA)
 
 
+def free_and_silent(table: pa.Table) -> int:
+    """How many counters are not throttled, of which the export does not say whether the brokers throttled them."""
+    free = pc.equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
+    return pc.sum(pc.and_(free, pc.is_null(table.column("logged_throttled_events")))).as_py() or 0
+
+
 _NAME = ["broker", "key", "sensor"]
 _RANKING = [*_NAME, "verdict", "limit", "peak_rate", "throttle_time_max_ms", "logged_throttle_time_max_ms"]
 """The columns that decide the rank of a finding."""

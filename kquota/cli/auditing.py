@@ -171,9 +171,18 @@ def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str,
 
 
 def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
-    """Warns where the usage contradicts `--recorded-under none`."""
+    """Warns where the usage contradicts `--recorded-under none`, and where nothing says whom a quota held back."""
+    from kquota.audit.evidence.in_force import are_in_force
     from kquota.audit.evidence.verdict import shows_throttling
+    from kquota.audit.findings import free_and_silent
 
     recorded = settings.recorded_under
     if recorded is not None and not any(recorded.snapshots) and shows_throttling(result):
         warn("--recorded-under none, but the usage shows throttling: these clients count as held back")
+    if recorded is not None or are_in_force(settings, settings.quotas, under_test=True):
+        return
+    if count := free_and_silent(result.findings):
+        warn(
+            f"{many(count, 'counter')} without throttle times: if a quota held their clients back, these may want more,"
+            " and be throttled (--recorded-under FILE names the quotas that were in force, or none)"
+        )

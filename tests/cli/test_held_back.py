@@ -182,6 +182,28 @@ def test_what_was_in_force_can_be_said(kquota: Kquota, recorded: list[str], expe
     assert document["recorded_under"]["throttled"] is None
 
 
+@pytest.mark.parametrize(
+    ("recorded", "expected"), [("", "not throttled"), ("none", "not throttled"), ("then.json", "undetermined")]
+)
+def test_samples_may_be_of_who_was_held_back(kquota: Kquota, tmp_path: Path, recorded: str, expected: str) -> None:
+    """A rate at the limit of then may have been throttled; whoever does not say what was in force is warned."""
+    series = 'kafka_server_produce_byte_rate{user="alice",broker="1"} 8000'
+    (tmp_path / "rates.txt").write_text("".join(f"{series} {START_MS + 5000 * number}\n" for number in range(20)))
+
+    done = kquota(
+        "audit",
+        "rates.txt",
+        "--quotas",
+        "raised.json",
+        "-o",
+        "json",
+        *(["--recorded-under", recorded] * bool(recorded)),
+    )
+
+    assert verdicts(json.loads(done.out)) == {"alice:": expected}
+    assert ("1 counter without throttle times" in done.err) == (not recorded)
+
+
 def test_what_was_sent_after_mutes_is_no_burst_of_the_client(kquota: Kquota, tmp_path: Path) -> None:
     """Without connections nobody can tell them apart, where the client stays below the limit on average."""
     rows = [f"{START_MS + 20_000 * burst},alice,produce,1000,20000" for burst in range(5) for _ in range(20)]

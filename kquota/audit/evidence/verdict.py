@@ -80,7 +80,8 @@ def audited(run: Callable[[AuditSettings], AuditResult], settings: AuditSettings
     if not recorded or not any(recorded.snapshots) or not silent:
         return result
     again = replace(settings, quotas=recorded, against=None, top_clients=1, per_client=False, timelines=0)
-    return settled(result, settings, _throttled(run(again).findings))
+    # Who may have been held back may want more than it got, too.
+    return settled(result, settings, _named(run(again).findings, Verdict.THROTTLED, Verdict.UNDETERMINED))
 
 
 def shows_throttling(result: AuditResult) -> bool | None:
@@ -113,7 +114,7 @@ def settled(
         in_force = are_in_force(settings, settings.against)
         settling = _Settling(before, predictions_before, *known, in_force=in_force)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
-    throttled = set(_throttled(findings)) if result.timelines else ()
+    throttled = set(_named(findings, Verdict.THROTTLED)) if result.timelines else ()
     return replace(
         result,
         findings=findings,
@@ -126,9 +127,9 @@ def settled(
     )
 
 
-def _throttled(table: pa.Table) -> list[CounterName]:
-    """The counters that are throttled."""
-    rows = table.filter(pc.equal(table.column("verdict"), Verdict.THROTTLED.value))
+def _named(table: pa.Table, *verdicts: Verdict) -> list[CounterName]:
+    """The counters with one of these verdicts."""
+    rows = table.filter(pc.is_in(table.column("verdict"), pa.array([verdict.value for verdict in verdicts])))
     return [_name(row) for row in rows.select(["broker", "key", "sensor"]).to_pylist()]
 
 
