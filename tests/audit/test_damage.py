@@ -301,6 +301,7 @@ FAULTS = [
     ("x.parquet", with_column("user", ["alice"], instead=False), "column user is there more than once", 1),
     ("x.parquet", with_column("strict", [[True]], instead=False), "column strict is list", 1),
     ("x.log.zst", holding(b"\x28\xb5\x2f\xfd"), "zstd, which is not read", 1),
+    ("x.jsonl.gz", holding(gzip.compress(json_lines())[:40]), "damaged gzip data: it is cut off", 1),
     ("x.orc", bad_orc, "stripe 1 is damaged", ROWS),
     ("x.orc", holding(b"ORC and then something else"), "not an ORC file", 1),
     ("x.csv", holding(b"a,b\n1,2\n"), "column time_ms, user, api, bytes is missing", 1),
@@ -323,7 +324,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(
     assert result.quality.rejected == records
     assert result.quality.events == 2 * ROWS + (200 if write is damaged_parquet else 0)
     (quota,) = audit(tmp_path, under=SETTINGS_OF_PLENTY).quotas
-    is_part = reason.startswith(("row group", "stripe", "not a", "zstd"))
+    is_part = reason.startswith(("row group", "stripe", "not a", "zstd", "damaged"))
     assert quota.verdict is (Verdict.UNDETERMINED if is_part else Verdict.NOT_THROTTLED), (
         "others are none of the export"
     )

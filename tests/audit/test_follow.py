@@ -412,6 +412,15 @@ def test_a_table_that_is_written_anew_counts_once(tmp_path: Path) -> None:
     same(found, batch([str(table)], AuditSettings(TIGHT, read=ReadSettings(broker="1"))))
 
 
+def test_what_a_file_that_cannot_be_read_may_hold_is_open(tmp_path: Path) -> None:
+    """As a batch audit has it."""
+    (tmp_path / "usage.jsonl").write_text(lines(row(0)))
+    (tmp_path / "usage.parquet").write_bytes(b"PAR1 and no end")
+    generous = AuditSettings(QuotaHistory.of(QuotaSnapshot({Entity(user="bob"): {QuotaKey.PRODUCER_BYTE_RATE: 100}})))
+    paths = [str(tmp_path)]
+    same(followed_to_its_end(Follower(paths, generous), []), batch(paths, generous))
+
+
 def test_an_episode_says_who_and_what_would_be_enough(tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     log.write_text(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kquota.audit.sources import Split, detect, module, own_document, plan_splits, usage_topic
+from kquota.audit.sources import Split, detect, faulty, module, own_document, plan_splits, usage_topic
 from kquota.audit.sources.envelope import Pieces
 from kquota.audit.sources.files import MAGIC, File, UnreadableFile, brokers_of, find, is_remote, open_text
 from kquota.errors import InputError, KquotaError
@@ -236,7 +236,7 @@ class Tail:
         except InputError as error:
             if not last:
                 return  # it is being written
-            splits = [Split(file.dialect, file.path, 0, 0, fault=error.message.removeprefix(f"{file.path}: "))]
+            splits = [faulty(file.dialect, file.path, error)]
         file.done, file.offset = True, file.size
         for split in splits:
             yield Increment(file, replace(split, size=max(file.size // len(splits), 1)))

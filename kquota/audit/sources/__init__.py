@@ -168,8 +168,7 @@ def plan_splits(
                 raise
             except InputError as error:
                 faults.append(error)
-                why, is_closed = error.message.removeprefix(f"{file.path}: "), isinstance(error, ClosedFile)
-                pieces = [Split(kind, file.path, 0, 0, fault=why, is_closed=is_closed)]
+                pieces = [faulty(kind, file.path, error)]
             splits += [replace(split, size=file.size // len(pieces)) for split in pieces]
     if not splits and others:
         raise InputError(f"{', '.join(paths)}: no usage events in it ({others[0][1].removeprefix('left out: ')})")
@@ -181,6 +180,12 @@ def plan_splits(
         raise faults[0]
     brokers = brokers_of(split.path for split in splits)
     return [replace(split, broker=brokers[split.path]) for split in splits]
+
+
+def faulty(dialect: str, path: str, error: InputError) -> Split:
+    """What stands for a file that cannot be read, for that reason."""
+    fault, is_closed = error.message.removeprefix(f"{path}: "), isinstance(error, ClosedFile)
+    return Split(dialect, path, 0, 0, fault=fault, is_closed=is_closed)
 
 
 def module(dialect: str) -> ModuleType:
@@ -370,7 +375,7 @@ def blocks(split: Split, tally: Tally, size: int | None = None) -> Iterator[Bloc
             offset = split.start - 1 + _skip_line(stream, split.end - split.start + 1)
             if offset >= split.end:
                 return
-        for text, length, number in _whole_lines(stream, split.path, tally, size or BLOCK_BYTES, counted=whole):
+        for text, length, number in _whole_lines(stream, split, tally, size or BLOCK_BYTES, counted=whole):
             last = 0 <= split.end <= offset + length  # what a whole file has beyond it came while it is read
             cut = text.find(b"\n", split.end - offset - 1, -len(PADDING)) if last else -1
             if cut >= 0:
@@ -413,7 +418,7 @@ def _count(text: bytes, length: int) -> int:
 
 
 def _whole_lines(
-    stream: IO[bytes], path: str, tally: Tally, size: int, *, counted: bool
+    stream: IO[bytes], split: Split, tally: Tally, size: int, *, counted: bool
 ) -> Iterator[tuple[bytes, int, int]]:
     """All lines of a stream, of `size` bytes at a time: (text, size in the file, lines before it if they are counted).
 
@@ -427,7 +432,7 @@ def _whole_lines(
             data = stream.read(size)
         except OSError as error:
             # Not what is in the file, but the way to it: the rest is not to be given up in silence.
-            raise Unreachable(f"{path}: cannot read on: {error}") from None
+            raise Unreachable(f"{split.path}: cannot read on: {error}") from None
         cut = data.rfind(b"\n") + 1
         if data and not cut:
             kept = data[: MAX_LINE_BYTES - len(pending)]
@@ -446,7 +451,8 @@ def _whole_lines(
             yield text, length, number
             number += _count(text, length) if counted else 0
         if damage is not None:
-            tally.leave(path, "file", f"{damage.reason} (after line {number})")
+            tally.leave(split.path, "file", f"{damage.reason} (after line {number})")
+            tally.note(split.dialect, *lost.ANY)
         if not data:
             return
         pending = bytearray(data[cut:])
