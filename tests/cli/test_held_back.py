@@ -79,6 +79,14 @@ def test_the_brokers_answers_are_the_answer_of_quotas_in_force(kquota: Kquota) -
     assert (alice["first_throttled_ms"], alice["last_throttled_ms"]) == (START_MS + 20_100, START_MS + 29_900)
 
 
+def test_quotas_in_force_are_compared_with_others(kquota: Kquota) -> None:
+    """The log says how often each client was throttled, and not for how long."""
+    document = audited(kquota, "answered.csv", "--quotas", "then.json", "--in-force", "--against", "lower.json")
+
+    assert verdicts(document)["alice:"] == "throttled"
+    assert document["comparison"]["summary"]["no_longer_throttled"] == 1  # bob
+
+
 @pytest.mark.parametrize("begin", [-60_000, -200_000, 2_000])
 def test_a_change_of_live_quotas_is_said(kquota: Kquota, chroot: str, tmp_path: Path, begin: int) -> None:
     """The quotas of now were not in force before it, while the log was recorded or later."""

@@ -151,8 +151,9 @@ class _Side:
                 fate.sharing = max(fate.sharing, row["client_count"])
                 if fate.predicted is None or Harm.predicted(prediction) > Harm.predicted(fate.predicted):
                     fate.predicted, fate.worst = prediction, row["broker"]
-                fate.events = None if fate.events is None or count is None else fate.events + count[0]
-                fate.time_ms = None if fate.time_ms is None or count is None else fate.time_ms + count[1]
+                events, time_ms = count or (None, None)
+                fate.events = None if fate.events is None or events is None else fate.events + events
+                fate.time_ms = None if fate.time_ms is None or time_ms is None else fate.time_ms + time_ms
         return cls(clients, resolvers, quotas.latest, sampled, unnamed, predictions)
 
     def complete(self, client: _Client, brokers: Iterable[str]) -> None:
@@ -232,7 +233,7 @@ def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:
     return frozenset({(row["broker"], row["sensor"], row["limit"], members, at_all_times)})
 
 
-def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tuple[int, int] | None]:
+def _verdict(row: dict[str, Any], client: dict[str, Any]) -> tuple[Verdict, tuple[int, int | None] | None]:
     """Of one client of a counter: its verdict, and how often and for how long it is throttled where that is known."""
     events, time_ms = client["throttled_events"], client["throttle_time_ms"]
     verdict = Verdict(row["verdict"])
