@@ -90,11 +90,13 @@ class _Rows:
         rates = self._totals[counters] / scales / (np.maximum(lengths, 1000) / 1000)
         return zip(lengths.tolist(), rates.tolist(), strict=True)
 
-    def why_bare(self, counters: Int64s) -> list[str]:
-        """Why each of these counters has no model, as it has no connections: `BELOW` its limit on average, or above."""
+    def why_bare(self, counters: Int64s) -> Iterator[tuple[str, Int64s]]:
+        """Why these counters, which have no connections, have no model: `BELOW` the limit on average, or above it."""
         rates = np.array([rate for _, rate in self.traffic(counters)])
         limits = self.part.limits[counters] / np.where(self.part.kinds[counters] == REQUEST, 100, 1)
-        return [BELOW if below else _NO_CONNECTIONS for below in rates <= limits]
+        for why, which in ((BELOW, rates <= limits), (_NO_CONNECTIONS, rates > limits)):
+            if which.any():
+                yield why, counters[which]
 
     def read(self, counter: int) -> Rows:
         """The rows of a counter."""
@@ -156,13 +158,9 @@ class _Predicting:
                 recorded, holds = known
                 calm, bare = np.flatnonzero(left & is_calm), np.flatnonzero(left & is_bare & (not holds))
                 left[calm] = left[bare] = False
-                why_bare = zip(bare.tolist(), rows.why_bare(bare), strict=True)
-                by_variant[-1].update(
-                    {
-                        self._refs[number].name: _without_model(Verdict.THROTTLED, recorded, why)
-                        for number, why in why_bare
-                    }
-                )
+                for why, numbers in rows.why_bare(bare):
+                    alike = _without_model(Verdict.THROTTLED, recorded, why)
+                    by_variant[-1].update({self._refs[number].name: alike for number in numbers.tolist()})
                 counters = zip(calm.tolist(), rows.traffic(calm), strict=True)
                 by_variant[-1].add_calm(
                     (
@@ -250,7 +248,8 @@ class _Predicting:
             verdict, reason = judged.verdict.value, judged.reason
             return replace(calm, verdict=verdict, reason=reason, delivered_per_s=UNKNOWN, peak_rate=peak)
         if self._rows.bare[counter]:
-            return _unknown(judged, recorded, *self._rows.why_bare(np.array([counter])))
+            ((why, _),) = self._rows.why_bare(np.array([counter]))
+            return _unknown(judged, recorded, why)
         connections = np.unique(self._rows.read(counter).connection)
         if len(connections) > MOST_CONNECTIONS:
             return _unknown(judged, recorded, f"more than {MOST_CONNECTIONS:,} connections are not simulated")
