@@ -225,6 +225,8 @@ def test_scripts_of_kafka_configs() -> None:
     branch = kafka_configs.read("quotas.sh", f"if false; then {command}=5\nfi\n{command}=6\n")
     within = [(problem.where, problem.message) for problem in branch.problems]
     assert within == [("quotas.sh, line 1", "read as if it ran: it is within a branch or a loop")]
+    for outside in ("{ if true; then :; fi; }", "select one in a; do :; done", "! while false; do :; done"):
+        assert kafka_configs.read("quotas.sh", f"{outside}\n{command}=6\n").problems == ()
     units = "kafka-configs reads no units: write producer_byte_rate=10000000"
     for wrong, hint in (("=10MB", units), ("=$RATE", "run it against 'kquota sandbox start --broker'")):
         with pytest.raises(InputError) as raised:

@@ -161,17 +161,19 @@ def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: l
     A heading that is not read becomes one of `mistakes`. Nothing is given where the others make no table.
     """
     names = [cell.strip() for cell in cells]
-    left_out = [name.casefold() for name in ignored]
-    columns = ["" if name.casefold() in left_out else _heading(name) for name in names]
+    # The case counts where a heading has it: of 'User' beside 'user', only the one is left out.
+    meant_by = {one: {one} & {*names} or {name for name in names if name.lower() == one.lower()} for one in ignored}
+    left_out = {name for those in meant_by.values() for name in those}
+    columns = ["" if name in left_out else _heading(name) for name in names]
     wide = not {"key", "value"} & set(columns)
     read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
-    headings = f"the headings are {', '.join(name for name in names if name and name.casefold() not in left_out)}"
-    for name in [name for name in ignored if name.casefold() not in map(str.casefold, names)][:1]:
+    headings = f"the headings are {', '.join(name for name in names if name and name not in left_out)}"
+    for name in [name for name, those in meant_by.items() if not those][:1]:
         mistakes.append(InputError(f"{where}: there is no column {name!r} to ignore; {headings}"))
     wrong = [
         number
         for number, column in enumerate(columns)
-        if names[number].casefold() not in left_out and any(columns[number:])
+        if names[number] not in left_out and any(columns[number:])
         if column not in read or column in columns[:number]
     ]
     rest = [column for number, column in enumerate(columns) if number not in wrong]
@@ -266,7 +268,7 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool, *, wide: bo
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if not decimal_comma and re.match(r"\d+,\d", text):
         raise InputError(
-            f"{key}: {text} has a comma",
+            f"{key}: {cell} has a comma",
             hint="write decimals behind a point, or separate columns by semicolons; write nothing before thousands",
         )
     if re.match(r"[\d.,]+[eE][+-]?\d", text):

@@ -154,8 +154,8 @@ def _value(key: QuotaKey, text: str) -> Value:
 def _commanded(name: str, text: str) -> QuotaSnapshot:
     reading, understood, within = Found(), text.startswith(_HEAD), 0
     for number, words, bare in _commands(name, text):
-        head = next((word for word in words if word not in ("then", "do", "else")), "")
-        within += (head in _OPEN) - (head in _CLOSE)
+        head = next((word for word in words if word not in _BEFORE), "")
+        within = max(0, within + (head in _OPEN) - (head in _CLOSE))
         tool = next((index for index, word in enumerate(words) if _TOOL.search(word)), None)
         if tool is None and not _alters_quotas(words):
             continue
@@ -187,7 +187,8 @@ def _alters_quotas(words: list[str]) -> bool:
 _OPTION = re.compile(r"--?([a-z]+(?:-[a-z]+)*)(?==|\Z)")
 """Kafka's tool takes one dash as well."""
 _OPTION_ALTER = re.compile(r"(?:^|\s)--?alter\b")
-_OPEN, _CLOSE = {"if", "for", "while", "until", "case"}, {"fi", "done", "esac"}
+_OPEN, _CLOSE = {"if", "for", "while", "until", "case", "select"}, {"fi", "done", "esac"}
+_BEFORE = {"then", "do", "else", "{", "!", "time"}
 _TYPOGRAPHIC = re.compile("[\u2010-\u2015‘’“”\xa0]")
 """What word processors and web pages make of dashes, of quotation marks, and of blanks."""
 _Options = list[tuple[str, str]]
