@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -149,13 +150,14 @@ def check_leases(journal: Journal, now: int) -> Iterator[Check]:
         if not leases.on:
             continue
         overdue = leases.overdue(now)
+        there = f"--journal {shlex.quote(str(journal.folder))}"
         subject = f"leases of {place.address}"
         if overdue:
             yield warning(
                 "settings",
                 subject,
                 f"{len(overdue)} of {len(leases.on)} are overdue",
-                f"run 'kquota reconcile --journal {journal.folder}' there, by cron; 'kquota history' lists them",
+                f"run 'kquota reconcile {there}' there, by cron; 'kquota history {there}' lists them",
             )
         else:
             yield ok("settings", subject, f"{len(leases.on)}, none overdue")

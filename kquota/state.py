@@ -36,7 +36,7 @@ def journal_folder() -> Path:
 
 def usual_beside(folder: Path) -> Path | None:
     """This user's journal where nothing names another one, if it is there and the one in use is another `folder`."""
-    with contextlib.suppress(InputError):  # a user without a home folder has none
+    with contextlib.suppress(InputError, OSError):  # there is no home folder, or it is closed to this user
         usual = state_folder("journal", "KQUOTA_JOURNAL")
-        return usual if usual != folder.absolute() and usual.is_dir() else None
+        return usual if usual.resolve() != folder.resolve() and usual.is_dir() else None
     return None

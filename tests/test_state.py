@@ -10,7 +10,7 @@ from kquota.backends.kafka.turns import Turns
 from kquota.cli.commands import config, doctor, history
 from kquota.cli.contexts import requiring_reason
 from kquota.errors import InputError
-from kquota.state import journal_folder, state_folder
+from kquota.state import journal_folder, state_folder, usual_beside
 
 
 def test_relative_folders_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -19,6 +19,19 @@ def test_relative_folders_are_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for state, base in (("here", tmp_path / ".local/state"), ("/state", Path("/state"))):
         monkeypatch.setenv("XDG_STATE_HOME", state)
         assert state_folder("locks", "KQUOTA_LOCKS") == base / "kquota" / "locks"
+
+
+def test_the_usual_journal_by_another_path_is_no_other_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A lease of it would be said to be left to another run. Who may not look into a home has none there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    usual = tmp_path / "kquota" / "journal"
+    usual.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(usual)
+    for same in (usual, tmp_path / "link", tmp_path / "kquota" / ".." / "kquota" / "journal"):
+        assert usual_beside(same) is None
+    assert usual_beside(tmp_path / "other") == usual
+    monkeypatch.setenv("XDG_STATE_HOME", f"/{'x' * 300}")  # an error to ask for, as a closed folder is
+    assert usual_beside(usual) is None
 
 
 def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

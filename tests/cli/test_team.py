@@ -99,6 +99,7 @@ def test_leases_in_the_usual_folder_are_named_beside_another_journal(
     doctor = kquota("doctor", **prod).out
     assert "1 of 1 are overdue" in doctor
     assert f"run 'kquota reconcile --journal {usual}'" in doctor
+    assert f"'kquota history --journal {usual}' lists them" in doctor
     assert kquota("reconcile", *live, "--journal", str(usual), **prod).code == 0
     assert kquota("reconcile", "--quiet", *live, **prod).err == ""
 
@@ -119,6 +120,8 @@ def test_an_undo_knows_newer_writes_in_the_usual_folder(
     hint = f"('kquota undo 1' if you mean it; 'kquota undo 1 --journal {folder}' reverts the last one)"
     assert refused.complaint.endswith(hint)
     assert "goes further back\n" in kquota("undo", "--dry-run", **prod).err
+    (folder / "99991231T000000Z-later.json").write_text("no entry")
+    assert "99991231T000000Z-later.json is no entry of the journal" in kquota("undo", "--dry-run", **prod).err
     assert kquota("undo", "--yes", "--user", "alice", **prod).code == 0
     nothing = kquota("undo", "--yes", **prod).complaint
     assert nothing.endswith("--journal names another journal, such as a folder)")

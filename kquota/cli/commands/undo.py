@@ -109,9 +109,18 @@ def _heed_repeated(entry: Entry, pages: Pages, here: Cluster, terms: Terms, abou
 def _heed_newer(entry: Entry, here: Cluster, terms: Terms, about: Callable[[Entity], bool] | None) -> None:
     """As for a repeated undo, where a newer write is in this user's usual journal: the drop-in's, for one."""
     usual = usual_beside(terms.journal.folder)
+    if usual is None:
+        return
+    book = Journal(usual)
+    try:
+        pages = book.read(name for name in book.names() if name[:16] >= entry.id[:16])  # they begin with the time
+    except InputError as error:
+        warn(f"{safe(error.message)}: it is not known whether it has a newer write")
+        return
+    session.warn_unreadable(pages)
     with contextlib.suppress(InputError):  # nothing stands there
-        last = None if usual is None else last_standing(Journal(usual).read(), here, about)
-        if last is not None and usual is not None and last.started > entry.started:
+        last = last_standing(pages, here, about)
+        if last.started > entry.started:
             where = f"{_described(last, now())}, is in the journal {usual}; an undo here goes further back"
             command = f"'kquota undo {last.name}{params.there(terms.writing.access, usual)}'"
             _heed(f"the last write, {where}", entry, terms, f"{command} reverts the last one")
