@@ -170,7 +170,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, changed: str, script: str, code: 
     assert done.returncode == code
     assert says in done.stderr
     comment = path / "comment.md"
-    assert (says in comment.read_text()) if code == 3 else not comment.exists()
+    assert comment.exists() == (code == 3)
+    if code == 3:
+        assert re.search(rf"ended with exit code 3\n\n```text\n.*{re.escape(says)}", comment.read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize(("changed", "code"), [(HARMLESS, 0), (HARMFUL, 1)])

@@ -27,7 +27,7 @@ say() {
     kquota "$@" -o markdown >>comment.md 2>"$problems" || code=$?
     cat "$problems" >&2
     if [ "$code" -gt 1 ]; then
-        printf '### kquota %s failed\n\n```text\n%s\n```\n' "$1" "$(cat "$problems")" >>comment.md
+        printf '### kquota %s ended with exit code %s\n\n```text\n%s\n```\n' "$1" "$code" "$(cat "$problems")" >>comment.md
     fi
     return "$code"
 }

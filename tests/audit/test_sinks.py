@@ -100,6 +100,7 @@ def test_an_alert_of_a_silent_log_is_left_to_end(alertmanager: Alertmanager, mon
     sink.put([episode(State.BEGAN)], 500.0)
     for now[0], idle_s in ((100.0, 100.0), (200.0, 200.0), (300.0, 300.0)):
         sink.put([], idle_s)
+    sink.put([episode(State.OPEN)], 300.0)
     assert (len(alertmanager.got), len(said)) == (2, 1)
     now[0] = 400.0
     sink.put([])

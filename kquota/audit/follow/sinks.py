@@ -110,6 +110,8 @@ class Alertmanager(Sink):
     def put(self, episodes: Sequence[Episode], idle_s: float = 0.0) -> None:
         """Sends what changed, and once a minute the alerts that go on; none without lines."""
         for episode in episodes:
+            if self._quiet and episode.state is State.OPEN:
+                continue  # nothing new: it is said again as the command ends
             self._alerts[episode.name] = _alert(episode)
             self._changed = True
         was_quiet, self._quiet = self._quiet, idle_s >= _QUIET_S and not self._changed

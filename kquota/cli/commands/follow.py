@@ -310,8 +310,9 @@ def _follow(
             if not turn.read_bytes:
                 time.sleep(_PAUSE_S)
         save()
-        report(follower.end().episodes)
-        report(follower.open_episodes())
+        idle_s = time.monotonic() - idle_since
+        report(follower.end().episodes, idle_s)
+        report(follower.open_episodes(), idle_s)
         what = ", ".join(paths) if usage.topic is None else f"topic {usage.topic}"
         return follower.result(what), follower.settings
 
