@@ -14,7 +14,7 @@ from kquota.audit import run
 from kquota.audit.run import Audit, Usage
 from kquota.cli import params, security
 from kquota.cli.progress import progress
-from kquota.cli.streams import note, warn
+from kquota.cli.streams import interrupted_by_sigterm, note, warn
 from kquota.cli.text import first_of, many, moment
 from kquota.core.enforcement.kernel import is_compiling
 from kquota.documents.derive import picked
@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from kquota.audit.settings import AuditSettings
 
 
-def auditor(
-    usage: Usage, settings: AuditSettings, needs: str | None = None
-) -> contextlib.AbstractContextManager[Audit]:
-    """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr."""
+@contextlib.contextmanager
+def auditor(usage: Usage, settings: AuditSettings, needs: str | None = None) -> Iterator[Audit]:
+    """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr; SIGTERM is Ctrl-C meanwhile."""
     if usage.prometheus is not None:
         security.prometheus_credentials(usage.prometheus.url)  # for its warning
     run.spare_pandas()
-    return run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out)
+    with (
+        interrupted_by_sigterm(),
+        run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out) as audit,
+    ):
+        yield audit
 
 
 def audit_files(paths: Sequence[str], settings: AuditSettings) -> AuditResult:

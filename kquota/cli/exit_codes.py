@@ -32,7 +32,7 @@ class ExitCode(enum.IntEnum):
     OUTPUT = 74, "done, but the output, or the journal's last word, could not be written"
     HANGUP = 129, "the terminal went away during a write: stopped as by Ctrl-C"
     INTERRUPTED = 130, "Ctrl-C; for a probe SIGTERM too"
-    TERMINATED = 143, "SIGTERM during a write: stopped as by Ctrl-C"
+    TERMINATED = 143, "SIGTERM: stopped as by Ctrl-C; exporter and follow end with 0"
 
 
 SIGNALS = frozenset({ExitCode.HANGUP, ExitCode.INTERRUPTED, ExitCode.TERMINATED})

@@ -16,7 +16,7 @@ import click
 
 from kquota import __version__
 from kquota.cli.exit_codes import ExitCode, exit_code_of
-from kquota.cli.streams import global_options, guarded, note, say, say_lines, with_global_options
+from kquota.cli.streams import Terminated, global_options, guarded, note, say, say_lines, with_global_options
 from kquota.errors import InputError, KquotaError, MissingDependency, Unauthorized, Unreachable
 
 # What each command is for stands here as well as in its module (a test compares), so that `kquota --help` need not
@@ -253,9 +253,10 @@ def _run(argv: Sequence[str], *, guarded: bool) -> int:
         for other in error.others if isinstance(error, InputError) else ():
             _complain(other, None)
         return exit_code_of(error)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
         say("kquota: interrupted")
-        return ExitCode.INTERRUPTED
+        # click makes its own error of the interrupt.
+        return ExitCode.TERMINATED if isinstance(error.__cause__, Terminated) else ExitCode.INTERRUPTED
     except (SystemExit, BrokenPipeError) as error:
         # In this mode click raises SystemExit for one reason: a pipe was broken. Of the standard streams none can be,
         # where they are the process's own.

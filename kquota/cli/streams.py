@@ -171,6 +171,29 @@ def stoppable(stop: Stop | None = None) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+@contextlib.contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is Ctrl-C meanwhile, once: whatever sends more of them is not to disturb the cleaning up."""
+    import signal
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     # All contexts of one command line share their meta.
     if value:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -118,6 +119,20 @@ def test_interrupted(tmp_path: Path) -> None:
 
     # On a busy machine a line before it says how long Spark has been starting.
     assert (process.returncode, out, err.strip().splitlines()[-1]) == (130, "", "kquota: interrupted")
+
+
+def test_sigterm_leaves_no_ledger_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here while a Prometheus does not answer."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with started(["audit", "--prometheus", url, "--quotas", "quotas.json", "--since", "1h"], tmp_path) as process:
+            silent.accept()
+            assert [*tmp_path.glob("kquota-audit-*")]
+            out, err = interrupted(process, signal.SIGTERM)
+
+    assert (process.returncode, out, err.strip().splitlines()[-1]) == (143, "", "kquota: interrupted")
+    assert not [*tmp_path.glob("kquota-audit-*")]
 
 
 def test_the_settings_of_a_broker(kquota: Kquota, tmp_path: Path) -> None:

@@ -72,5 +72,5 @@ def test_it_goes_on_serving_when_the_quotas_are_lost(tmp_path: Path) -> None:
     assert "the metrics of before stay" in lost
     assert 'kquota_part_up{part="quotas"} 0.0\n' in text
     assert 'user="alice"} 60000.0\n' in text
-    assert process.returncode == 143
+    assert process.returncode == 0
     assert "Traceback" not in rest

@@ -94,7 +94,7 @@ def command(
                 reported = _say(exporter.errors, reported)
                 stop.wait(interval / 1000)
                 if stop():
-                    return stop.exit_code
+                    return ExitCode.OK
                 exporter.refresh(now())
         finally:
             stop_serving()

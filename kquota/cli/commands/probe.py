@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from kquota.cli import consent, grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import argument, count, flag, lasting, option, path, value
 from kquota.cli.progress import progress
-from kquota.cli.streams import ask, warn
+from kquota.cli.streams import ask, interrupted_by_sigterm, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
 from kquota.cli.views import Part, Table, View, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
@@ -102,7 +101,7 @@ def command(
     if not yes:
         _ask(request, bootstrap)
     consent.name_cluster(session.label(access))
-    with _interrupted_by_sigterm():
+    with interrupted_by_sigterm():
         with progress("probing") as bar:
             begun = time.monotonic()
             bar.watch(lambda: (min(time.monotonic() - begun, load.duration_s), load.duration_s))
@@ -111,21 +110,6 @@ def command(
     if result.ended_by == "bound":
         warn(f"ended by --max-{'bytes' if kind.unit == 'bytes' else 'count'}")
     return ExitCode.INTERRUPTED if result.ended_by == "interrupt" else ExitCode.OK
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM is Ctrl-C meanwhile, once: whatever sends more of them is not to disturb the cleaning up."""
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Listening(Listener):
