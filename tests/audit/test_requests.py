@@ -211,6 +211,20 @@ def test_masked_brokers_are_told_apart_by_the_names_of_their_parts(tmp_path: Pat
         audit(tmp_path)
 
 
+def test_parts_of_one_masked_broker_are_not_told_apart_by_their_minutes(tmp_path: Path) -> None:
+    """Where clients connect anew, no connection is in two parts, and each minute of an hour comes again in the next."""
+    parts: dict[str, list[str]] = defaultdict(list)
+    for n in range(120):
+        hour, quarter = divmod(n // 15, 4)
+        name = f"Broker-1_{10 + hour}-{15 * quarter or '00'}_x.log"
+        for user, client in (("slow", 50000), ("fast", 51000)):
+            text = log_line(n, user, client=client + n // 15)
+            parts[name].append(text.replace("10.0.0.1:9092-", "INTERNAL_IP-"))
+    for name, lines in parts.items():
+        written(tmp_path, lines, name)
+    assert verdicts(audit(tmp_path)) == WHOLE
+
+
 def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp_path: Path) -> None:
     """As `zcat broker-*.gz` leaves them; the halves of one log in the wrong order are of one broker."""
     lines = masked_lines(2, lambda n, broker: n)

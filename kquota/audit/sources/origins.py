@@ -20,7 +20,7 @@ A broker may have several listeners, and another address or pod after a restart.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -198,7 +198,7 @@ class Origins:
             self._span(f"port {local['port']} {of}is that of", local["host"], span._replace(again=_AGAIN))
         if is_anywhere(connection.name):
             self._span("file", path, span)
-            for place, word in enumerate(re.findall("[A-Za-z0-9]+", name_of(path)), 1):  # a broker's parts have one
+            for place, word in enumerate(_words_of(path), 1):  # a broker's parts have one
                 self._span(f"word {place} of the file's name is", word, span)
 
     def _span(self, sign: str, value: str, span: _Span) -> None:
@@ -252,10 +252,12 @@ def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
         if one.beside(other) and len(one.connections & other.connections) > 1:
             both = f"the folders {name} and {other_name} are of one broker: they have connections in common"
             raise UnreadableFile(f"{source}: {both}", hint=_ONE)
-    for (_, sign), spans in sorted(signs.items()):
+    for (broker, sign), spans in sorted(signs.items()):
         pairs = [*combinations(sorted(spans.items()), 2)]
         is_port = sign.startswith("port ")
         if not all(one.connections.isdisjoint(other.connections) for (_, one), (_, other) in pairs):
+            continue
+        if sign.endswith(" is") and not _side_by_side(int(sign.split()[1]), signs[broker, "file"]):
             continue
         sizes = [
             max(len(one.connections), len(other.connections))
@@ -269,6 +271,19 @@ def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
                 f"{sign if is_port or sign.endswith(' is') else 'they are from'} {', '.join(sorted(spans)[:3])}"
             )
             yield difference, is_port or (max(sizes) > 1 and sum(span.again for span in spans.values()) >= _AGAIN)
+
+
+def _side_by_side(place: int, files: Mapping[str, _Span]) -> bool:
+    """Whether files that differ in that word of their names are of one time.
+
+    Words of one broker's parts do not: a minute comes again in the next hour.
+    """
+    spans = sorted((span.first, _words_of(path)[place - 1 : place], span) for path, span in files.items())
+    return any(word != next_word and one.beside(other) for (_, word, one), (_, next_word, other) in pairwise(spans))
+
+
+def _words_of(path: str) -> list[str]:
+    return re.findall("[A-Za-z0-9]+", name_of(path))
 
 
 def doubted(why: str) -> str:
