@@ -387,6 +387,25 @@ def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> N
     assert not found.quality.unread_files
 
 
+@pytest.mark.parametrize(("gone", "is_named"), [("now.jsonl", True), ("old.jsonl", False)])
+def test_a_file_that_goes_away_while_it_is_written_is_named(tmp_path: Path, gone: str, is_named: bool) -> None:
+    """What came in it since the last look, nobody knows. Of older files there is nothing more to come."""
+    for age, name in enumerate(("now.jsonl", "old.jsonl")):
+        (tmp_path / name).write_text(lines(row(age)))
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    follower = Follower([str(tmp_path)], AuditSettings(TIGHT))
+    follower.turn()
+    with open(tmp_path / gone, "a") as file:
+        file.write(lines(row(2)))
+    (tmp_path / gone).unlink()
+    (tmp_path / "new.jsonl").write_text(lines(row(3)))
+    found = followed_to_its_end(follower, [])
+    assert found.quality.events == 3
+    assert [file.reason.partition(" (")[0] for file in found.quality.unread_files] == (
+        ["a file went away before it was read to its end"] if is_named else []
+    )
+
+
 def test_lines_that_come_while_a_file_is_read_for_the_first_time_count_once(tmp_path: Path) -> None:
     log = tmp_path / "usage.jsonl"
     log.write_text(lines(row(0), row(1)))

@@ -68,7 +68,7 @@ class Tail:
     order: list[int] = field(default_factory=list)
     """The numbers of the files that are there, in the order in which a batch audit reads them."""
     lost_bytes: int = 0
-    """Bytes of files that went away before they were read."""
+    """Records of a topic that were deleted before they were read."""
     missing: list[str] = field(default_factory=list)
     """Paths that were not there at the last look, and never before."""
     replaced: list[Followed] = field(default_factory=list)
@@ -82,9 +82,12 @@ class Tail:
         """
         files = self._find()
         present = {_identity(file): file for file in files}
-        claimed = set()
+        claimed, newest = set(), dict[Path, int]()
         for followed in self.files:
-            if not followed.gone and self._is_still(followed, present):
+            folder = Path(followed.path).parent
+            newest[folder] = max(newest.get(folder, 0), 0 if followed.gone else followed.state[1])
+        for followed in self.files:
+            if not followed.gone and self._is_still(followed, present, newest):
                 claimed.add(followed.identity)
         for file in files:
             if _identity(file) not in claimed:
@@ -117,9 +120,10 @@ class Tail:
     @property
     def lost(self) -> str | None:
         """What went away before it was read."""
-        if not self.lost_bytes:
+        lost_bytes = sum(max(file.size - file.offset, 0) for file in self.files if file.gone and file.grows)
+        if not lost_bytes:
             return None
-        return f"{self.lost_bytes:,} bytes went away with their files before they were read"
+        return f"a file went away before it was read to its end (bytes: {lost_bytes:,} or more)"
 
     def check(self) -> None:
         """Raises InputError that says what is wrong with the paths, if anything is."""
@@ -147,20 +151,23 @@ class Tail:
                     present.setdefault(_identity(file), file)
         return list(present.values())
 
-    def _is_still(self, followed: Followed, present: dict[tuple[int, int], File]) -> bool:
-        """Whether a file is still there; it gets its present path and size."""
+    def _is_still(self, followed: Followed, present: dict[tuple[int, int], File], newest: dict[Path, int]) -> bool:
+        """Whether a file is still there; it gets its present path and size.
+
+        `newest` is when a file of each folder was last written before the last look: what came in that one since then,
+        nobody knows where it is gone.
+        """
+        unseen = int(followed.state[1] >= newest[Path(followed.path).parent])
         file = present.get(followed.identity) or _under_another_name(followed)
         if file is None:
-            followed.gone = True
-            if followed.grows:
-                self.lost_bytes += max(followed.size - followed.offset, 0)
+            followed.gone, followed.size = True, max(followed.size, followed.offset + unseen)
             return False
         state = _state_of(file)
         if state == followed.state and file.path == followed.path:
             return True
         rewritten = not followed.grows and followed.done and state != followed.state
         if rewritten or file.size < followed.offset or not _head(file.path, raw=True).startswith(followed.head):
-            followed.gone = True
+            followed.gone, followed.size = True, max(followed.size, followed.offset + unseen)
             if not followed.grows:
                 self.replaced.append(followed)
             return False
