@@ -138,8 +138,11 @@ def test_a_default(kquota: Kquota, golden: Golden, tmp_path: Path) -> None:
 
     own = [f"  - {{entity: {{user: {name}}}, values: {{producer_byte_rate: 9MB}}}}" for name in USERS]
     (tmp_path / "own.yaml").write_text("\n".join(["kind: kquota.quotas", "version: 1", "quotas:", *own, ""]))
-    done = kquota("recommend", "usage.csv", "--quotas", "own.yaml", "--entities", "default-user")
-    assert "warning: no producer_byte_rate for user=<default>: all that were seen have quotas of their own" in done.err
+    of_all = ("recommend", "usage.csv", "--quotas", "own.yaml", "--entities", "default-user")
+    why = "warning: no producer_byte_rate for user=<default>: all that were looked at have quotas of their own"
+    assert why in kquota(*of_all).err
+    (tmp_path / "own.yaml").write_text("\n".join(["kind: kquota.quotas", "version: 1", "quotas:", own[0], ""]))
+    assert (why in kquota(*of_all, "--only", "alice").err, why in kquota(*of_all).err) == (True, False)
 
 
 @pytest.mark.parametrize("scope", ["users", "user-clients"])

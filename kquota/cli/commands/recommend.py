@@ -127,7 +127,7 @@ def command(
     def left_open() -> Iterator[Part]:
         of_default = {quota.key.value for quota in recommended.quotas if quota.entities is not None}
         for key in sorted({quota.key.value for quota in recommended.quotas if default} - of_default):
-            why = "all that were seen have quotas of their own"
+            why = "all that were looked at have quotas of their own"
             hint = "--quotas FILE with 'quotas: []' recommends as if nothing was set"
             yield Note(f"no {key} for {entity_text(recommended.scope.default)}: {why} ({hint})", by=warn)
         yield from _left_open(recommended)
