@@ -190,6 +190,9 @@ def check_cluster(access: Access, ask: Ask = nobody) -> Iterator[Check]:
             for unused in clientprops.without_effect(access.command_config):
                 remedy = "set security.protocol, or leave out what has no effect"
                 yield warning("settings", str(access.command_config), unused, remedy)
+            for left in clientprops.left_as_is(access.command_config):
+                remedy = "name the provider, as docs/how-to/connect.md shows"
+                yield warning("settings", str(access.command_config), left, remedy)
         security: Any = access.security(ask)
     except KquotaError as error:
         yield failure("settings", "login", error)

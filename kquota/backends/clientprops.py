@@ -15,7 +15,7 @@ from kquota.backends.addresses import PROTOCOLS
 from kquota.backends.kafka import KafkaSecurity
 from kquota.backends.kafka.oauth import ClientCredentials, FileToken, MskIam, OAuthBearer
 from kquota.backends.kafka.security import SCRAM_MECHANISMS, Kerberos, Plain, Sasl, Scram
-from kquota.backends.properties import LARGEST, read_properties, resolved
+from kquota.backends.properties import LARGEST, read_properties, resolved, unresolved
 from kquota.backends.secrets import Ask, java_class, nearly, nobody
 from kquota.core.quotas.quota import JAVA_BLANKS
 from kquota.errors import InputError
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
+_ZOOKEEPER_TLS = "zookeeper.ssl."
+_SWITCH = f"{_ZOOKEEPER_TLS}client.enable"
+_TLS_NAMES = (
+    *("client.enable", "protocol", "enabled.protocols", "cipher.suites", "endpoint.identification.algorithm"),
+    *("crl.enable", "ocsp.enable", "key.password", "keystore.key", "keystore.certificate.chain"),
+    *(f"{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "password", "type")),
+    "truststore.certificates",
+)
+"""What follows `zookeeper.ssl.` in Kafka's properties, and what `stores.tls_of` knows besides."""
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
 
@@ -67,6 +76,12 @@ def without_effect(file: Path) -> list[str]:
     return unused
 
 
+def left_as_is(file: Path) -> list[str]:
+    """Which variables of a client.properties nothing replaces, a sentence each. Raises InputError as above."""
+    names = unresolved(read_properties(file))
+    return [f"{name} is sent as it is: config.providers has no {name[2:].split(':')[0]}" for name in names]
+
+
 def zookeeper_security(
     tls_file: Path | None = None,
     jaas_file: Path | None = None,
@@ -94,11 +109,18 @@ def zookeeper_security(
     tls = None
     if tls_file is not None:
         properties = read_properties(tls_file)
-        locations = [f"zookeeper.ssl.{store}.location" for store in ("truststore", "keystore")]
-        # Kafka would go on in the clear where this is missing; whoever names a store does not mean that.
-        default = "true" if any(map(properties.get, locations)) else "false"
-        if properties.get("zookeeper.ssl.client.enable", default).strip().lower() == "true":
-            tls = stores.tls_of(properties, "zookeeper.ssl.", str(tls_file), ask)
+        locations = [f"{_ZOOKEEPER_TLS}{store}.location" for store in ("truststore", "keystore")]
+        for name in properties:
+            if name.startswith(_ZOOKEEPER_TLS) and name.removeprefix(_ZOOKEEPER_TLS) not in _TLS_NAMES:
+                near = get_close_matches(name, [_ZOOKEEPER_TLS + known for known in _TLS_NAMES], n=1)
+                hint = f"did you mean {near[0]}?" if near else None
+                raise InputError(f"{tls_file}: {name} is no setting of TLS to ZooKeeper", hint=hint)
+        # Kafka would go on in the clear where this is missing; whoever names a store, or this file, does not mean that.
+        switch = properties.get(_SWITCH, "true" if any(map(properties.get, locations)) else None)
+        if switch is None:
+            raise InputError(f"{tls_file}: {_SWITCH} is missing", hint=f"{_SWITCH}=true switches TLS on")
+        if switch.strip().lower() == "true":
+            tls = stores.tls_of(properties, _ZOOKEEPER_TLS, str(tls_file), ask)
     return ZooKeeperSecurity(username, password, scheme or "sasl", tls)
 
 

@@ -35,9 +35,21 @@ def read_properties(path: Path) -> dict[str, str]:
     return properties
 
 
+def providers(properties: Mapping[str, str]) -> list[str]:
+    """The names of the configuration providers."""
+    return [name.strip() for name in properties.get("config.providers", "").split(",") if name.strip()]
+
+
+def unresolved(properties: Mapping[str, str]) -> list[str]:
+    """The variables that name no provider of `config.providers`: Kafka leaves them as they are."""
+    known = providers(properties)
+    variables = (variable for value in properties.values() for variable in _VARIABLE.finditer(value))
+    return [variable[0] for variable in variables if variable[1] not in known]
+
+
 def resolved(properties: Mapping[str, str], origin: Path) -> dict[str, str]:
     """The properties with their variables replaced. Raises InputError for a provider or a variable that cannot be."""
-    names = [name.strip() for name in properties.get("config.providers", "").split(",") if name.strip()]
+    names = providers(properties)
     classes = {name: properties.get(f"config.providers.{name}.class", "") for name in names}
 
     def look_up(variable: re.Match[str]) -> str:

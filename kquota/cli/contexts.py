@@ -111,12 +111,17 @@ class Given:
             isolated=self.settings["context"].is_option,
         )
 
-    def access(self) -> Access:
-        """The one cluster that is meant, without an address where none is given.
+    def access(self, *, alone: bool = True) -> Access:
+        """The one cluster that is meant, without an address where none is given; `alone` where no other one is read.
 
-        The command line wins over the environment. Raises as `in_effect` does, and click.UsageError for two clusters.
+        The command line wins over the environment. Raises as `in_effect` does, and click.UsageError for two clusters,
+        and for an option that logs in to servers of the other kind.
         """
         access = click.get_current_context().meta[_ACCESS] = self._one_of(self.both())
+        kind, others = ("brokers", FILES[:1]) if access.is_zookeeper else ("a ZooKeeper", FILES[1:])
+        for setting in map(self.settings.__getitem__, others if alone and access.address else ()):
+            if setting.is_option:
+                raise click.UsageError(f"{setting.where} logs in to {kind}, and the cluster is {access.address}")
         return access
 
     def _one_of(self, access: Access) -> Access:

@@ -50,6 +50,11 @@ def login(access: Access) -> KafkaSecurity | ZooKeeperSecurity | None:
 def kafka_login(access: Access) -> KafkaSecurity | None:
     """How to log in to brokers. Warns of a password or a token that goes over a network as it is."""
     security = access.kafka_security(ask)
+    if access.command_config is not None:
+        from kquota.backends.clientprops import left_as_is
+
+        for left in left_as_is(access.command_config):
+            once(f"{access.command_config}: {left}", warn)
     if security is not None and security.sasl is not None:
         _warn_of_clear_text(security, security.sasl, access.bootstrap_controller or access.bootstrap_server or "")
     return security

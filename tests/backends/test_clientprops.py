@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends.clientprops import kafka_security, zookeeper_security
+from kquota.backends.clientprops import kafka_security, left_as_is, zookeeper_security
 from kquota.backends.kafka import KafkaSecurity, Plain, Scram
 from kquota.backends.tls import Tls
 from kquota.backends.zookeeper import ZooKeeperSecurity
@@ -74,6 +74,8 @@ def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
     [
         ("zookeeper.ssl.truststore.location=/a/missing.pem\n", "/a/missing.pem: no such file"),
         ("a=\\uZZZZ\n", "not a properties file"),
+        ("", "zookeeper.ssl.client.enable is missing"),
+        ("zookeeper.ssl.client.enabel=true\n", "zookeeper.ssl.client.enabel is no setting of TLS to ZooKeeper"),
     ],
 )
 def test_what_cannot_be_used(tmp_path: Path, text: str, says: str) -> None:
@@ -263,6 +265,7 @@ def test_configuration_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
 
     assert kafka_security(client_properties(tmp_path, *lines)) == KafkaSecurity(sasl=Plain("alice", "s3cret${other:x}"))
+    assert left_as_is(tmp_path / "client.properties") == ["${other:x} is sent as it is: config.providers has no other"]
     for wrong, says in (
         ("client.id=${env:KQUOTA_TEST_NOTHING}", "names nothing that is there"),
         ("client.id=${file:/a/missing.properties:x}", "/a/missing.properties: no such file"),

@@ -136,9 +136,9 @@ class _Operand:
 
     def _access(self, given: Given) -> Access:
         if self.kind == _LIVE:
-            return given.access()
+            return given.access(alone=False)
         if self.kind != _CONTEXT:
-            return given.at(self.kind, self.name).access()
+            return given.at(self.kind, self.name).access(alone=False)
         access = Access.of_context(load_config().context(self.name), given.timeout_s)
         if access.zookeeper and access.bootstrap_server:
             raise InputError(
