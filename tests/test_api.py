@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kquota
@@ -235,3 +236,9 @@ def test_a_simulation_needs_quotas_from_somewhere(tmp_path: Path) -> None:
         kquota.simulate(workload)
     with pytest.raises(kquota.InputError, match="either a workload or events"):
         kquota.simulate(workload, QUOTAS, events=["usage.csv"])
+
+
+def test_a_table_in_memory_is_no_usage() -> None:
+    """Its columns were taken for paths."""
+    with pytest.raises(kquota.InputError, match="usage is a table in memory: give the path of its file"):
+        kquota.audit(pa.table({"time_ms": [1]}), QUOTAS)

@@ -360,4 +360,7 @@ def settings_of(
 
 
 def _paths(usage: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    if hasattr(usage, "columns"):
+        hint = "write it to Parquet or CSV; kquota.audit.engines.spark.audit_dataframe takes a DataFrame of Spark"
+        raise InputError("usage is a table in memory: give the path of its file", hint=hint)
     return (str(usage),) if isinstance(usage, str | Path) else tuple(map(str, usage))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
@@ -90,8 +91,9 @@ def keep_rejects(result: AuditResult, quarantine: Path) -> None:
         return
     try:
         if not params.on_command_line("quarantine"):
-            quarantine.parent.mkdir(parents=True, exist_ok=True)
-        with open(quarantine, "w", encoding="utf-8") as file:
+            quarantine.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            quarantine.unlink(missing_ok=True)  # one of before may be open to others
+        with open(quarantine, "w", encoding="utf-8", opener=lambda path, how: os.open(path, how, 0o600)) as file:
             for reject in result.rejects:
                 file.write(to_json_line(asdict(reject)) + "\n")
     except OSError as error:

@@ -230,7 +230,7 @@ def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp
     lines = masked_lines(2, lambda n, broker: n)
     logs = [[text for each, text in lines if each == broker] for broker in range(2)]
     written(tmp_path, [*logs[0], *logs[1]])
-    with pytest.raises(InputError, match=r"lines of several brokers: they are from .*, log 2 in "):
+    with pytest.raises(InputError, match=r"lines of several brokers: they are from log 1 in .*, log 2 in "):
         audit(tmp_path)
     written(tmp_path, [*logs[0][60:], *logs[0][:60]])
     assert verdicts(audit(tmp_path))["slow"] is Verdict.THROTTLED

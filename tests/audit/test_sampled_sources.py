@@ -301,6 +301,7 @@ def answer(bean: str, value: object, time_ms: int) -> str:
         "".join(f"time\t{time}\n{NAME}\t150.5\n" for time in TIMES),
         "".join(f"time={time}\n{NAME}=150.5\n" for time in TIMES),
         f'"time","{NAME}"\n' + "".join(f"{time},150.5\n" for time in DATED),
+        f'"time","{NAME}"\n' + "".join(f'"{time}","150.5"\n' for time in TIMES),
         "".join(answer("kafka.server:type=Produce,*", {SORTED: {"byte-rate": 150.5}}, time) for time in TIMES),
         "[" + ",".join(answer(NAME.rpartition(":")[0], {"byte-rate": 150.5}, time) for time in TIMES) + "]",
         "".join(f"kafka_server_quota_byte_rate{LABELS} => 150.5 @[{time / 1000}]\n" for time in TIMES),
@@ -308,7 +309,7 @@ def answer(bean: str, value: object, time_ms: int) -> str:
         '{"metric":{"__name__":"kafka_server_quota_byte_rate","clientId":"app","resource":"Produce","user":"web"},'
         f'"values":[150.5,150.5,150.5],"timestamps":{TIMES}}}\n',
     ],
-    ids=["tsv", "properties", "dates", "Jolokia", "in bulk", "promtool", "promtool in a range", "VictoriaMetrics"],
+    ids=["tsv", "properties", "dates", "quoted", "Jolokia", "in bulk", "promtool", "promtool range", "VictoriaMetrics"],
 )  # fmt: skip
 def test_a_form_of_another_tool(tmp_path: Path, text: str) -> None:
     """It is known for what it is, and read."""

@@ -179,7 +179,9 @@ def test_garbage_is_quarantined_and_the_rest_is_audited(
         if output == "table"
         else []
     )
-    (reject,) = map(json.loads, (tmp_path / ".state" / "kquota" / "quarantine.jsonl").read_text().splitlines())
+    kept = tmp_path / ".state" / "kquota" / "quarantine.jsonl"
+    (reject,) = map(json.loads, kept.read_text().splitlines())
+    assert kept.stat().st_mode & 0o777 == 0o600
     assert reject["place"] == "line 10"
     assert reject["text"] == "garbage"
 

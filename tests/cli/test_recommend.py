@@ -57,7 +57,7 @@ def test_output(kquota: Kquota, golden: Golden, output: str) -> None:
         "kquota: warning: user=bob producer_byte_rate: throttled each time it wanted more, so the need is unknown:"
         " raise the quota and measure again",
         "kquota: warning: request_percentage: nothing is recommended for 8 counters:"
-        " the log does not record all thread time",
+        " the usage does not record all thread time",
         *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
     ]
     if output == "json":
@@ -73,7 +73,7 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
 
     assert "consumer_byte_rate" not in done.out
     assert (
-        "consumer_byte_rate: nothing is recommended for 2 counters: the log does not record all that is charged"
+        "consumer_byte_rate: nothing is recommended for 2 counters: the usage does not record all that is charged"
         in done.err
     )
 
@@ -234,7 +234,7 @@ def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, t
     other = f"{nothing}: other quotas count them: user=alice,client-id=app"
     other_kind = "(--entities, --key and --only choose what is recommended for)"
     assert kquota(*usual, "--key", "producer_byte_rate").complaint == f"{other} {other_kind}"
-    incomplete = "request_percentage: the log does not record everything that this quota counts"
+    incomplete = "request_percentage: the usage does not record everything that this quota counts"
     assert kquota(*usual).complaint == f"{other}; {incomplete} {other_kind}"
     assert kquota(*usual, "--entities", "user-clients").code == 0
     assert kquota(*usual[:-1], "nobody").complaint.startswith(f"{nothing} {other_kind}")
@@ -242,7 +242,9 @@ def test_nothing_is_recommended_where_another_quota_is_charged(kquota: Kquota, t
     assert apart in kquota(*usual[:-2], "--key", "producer_byte_rate", "-o", "yaml").err
     told = kquota(*usual[:-1], "bob").err
     assert "other quotas count" not in told
-    assert "request_percentage: nothing is recommended for 2 counters: the log does not record all thread time" in told
+    assert (
+        "request_percentage: nothing is recommended for 2 counters: the usage does not record all thread time" in told
+    )
 
 
 def test_a_quota_whose_clients_are_all_recommended_for_is_not_left_out(kquota: Kquota, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ _LOGGED: Final = {
 }
 Periods: TypeAlias = Mapping[int, Governing]
 """What limits a counter, by the period of the quotas' history."""
-_INCOMPLETE: Final = "the log does not record everything that this quota counts"
+_INCOMPLETE: Final = "the usage does not record everything that this quota counts"
 
 
 class Replay:

@@ -101,10 +101,10 @@ def _row(line: str, columns: list[Series | None], zone: tzinfo) -> list[Reading]
     time, *texts = line.rsplit(",", len(columns))
     if len(texts) != len(columns):
         raise ValueError(f"{len(texts)} values instead of {len(columns)}")
-    readings, time_ms = [], _time_ms(time, zone)
+    readings, time_ms = [], _time_ms(time.strip('"'), zone)  # other tools quote each cell when they save it
     for series, text in zip(columns, texts, strict=True):
         if series is not None:
-            readings += _reading(series, time_ms, text)
+            readings += _reading(series, time_ms, text.strip('"'))
     return readings
 
 

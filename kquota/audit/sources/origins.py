@@ -267,10 +267,12 @@ def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
             and (is_port or not one.clients.isdisjoint(other.clients))
         ]
         if sizes:
-            difference = (
-                f"{sign if is_port or sign.endswith(' is') else 'they are from'} {', '.join(sorted(spans)[:3])}"
+            names = [f"log 1 in {name}" if f"log 2 in {name}" in spans else name for name in sorted(spans)[:3]]
+            what = sign if is_port or sign.endswith(" is") else "they are from"
+            yield (
+                f"{what} {', '.join(sorted(names))}",
+                is_port or (max(sizes) > 1 and sum(span.again for span in spans.values()) >= _AGAIN),
             )
-            yield difference, is_port or (max(sizes) > 1 and sum(span.again for span in spans.values()) >= _AGAIN)
 
 
 def _side_by_side(place: int, files: Mapping[str, _Span]) -> bool:

@@ -228,5 +228,5 @@ def _left_open(recommended: Recommendations) -> Iterator[Part]:
         yield Note(line)
     for key, counters in recommended.undetermined.items():
         missing = "thread time" if key is QuotaKey.REQUEST_PERCENTAGE else "that is charged"
-        text = f"nothing is recommended for {many(counters, 'counter')}: the log does not record all {missing}"
+        text = f"nothing is recommended for {many(counters, 'counter')}: the usage does not record all {missing}"
         yield Note(f"{key.value}: {text}", by=warn)

@@ -208,7 +208,7 @@ class Recommendations:
     policy: Policy
     quotas: Sequence[Recommendation]
     undetermined: Mapping[QuotaKey, int] = field(default_factory=dict)
-    """How many counters of a key are left out, because the log does not record everything that their quota counts."""
+    """How many counters of a key are left out, because the usage does not record everything that their quota counts."""
     verdicts: tuple[QuotaVerdict, ...] = ()
     """What became of each quota that was in force."""
     left_out: tuple[QuotaVerdict, ...] = ()
