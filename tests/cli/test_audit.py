@@ -127,9 +127,10 @@ def test_sigterm_leaves_no_ledger_behind(tmp_path: Path, monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with started(["audit", "--prometheus", url, "--quotas", "quotas.json", "--since", "1h"], tmp_path) as process:
-            silent.accept()
+            accepted, _ = silent.accept()
             assert [*tmp_path.glob("kquota-audit-*")]
             out, err = interrupted(process, signal.SIGTERM)
+            accepted.close()  # at once, its error would clean up at the same time
 
     assert (process.returncode, out, err.strip().splitlines()[-1]) == (143, "", "kquota: interrupted")
     assert not [*tmp_path.glob("kquota-audit-*")]
