@@ -266,6 +266,7 @@ class Tally:
             for reason in sorted({reason for tally in tallies for reason in tally.exemptions})
         }
         total.answers = add_up([tally.answers for tally in tallies])
+        total.several_brokers = next((tally.several_brokers for tally in tallies if tally.several_brokers), None)
         return total
 
     @property

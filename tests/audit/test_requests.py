@@ -168,6 +168,7 @@ def test_masked_brokers_that_take_turns_are_told_apart(tmp_path: Path, monkeypat
     written(tmp_path, texts)
     with pytest.raises(InputError, match="lines of several brokers: they are from"):
         audit(tmp_path)
+    assert (audit(tmp_path, broker="1").quality.several_brokers or "").startswith("they are from"), "a word is no proof"
 
 
 def masked_lines(brokers: int, numbers: Callable[[int, int], int]) -> list[tuple[int, str]]:

@@ -85,7 +85,8 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         judged = throttled_still(findings, predictions[0])
         timelines = in_step(timelines, judged, settings.timelines, quality.first_ms, quality.last_ms)
     check(sketches)
-    quality.several_brokers = origins.check(what, (note for shown in noted.values() for note in shown))
+    differs = origins.check(what, (note for shown in noted.values() for note in shown))
+    quality.several_brokers = differs or quality.several_brokers
     for shown in noted.values():
         shown -= {note for note in shown if isinstance(note, origins.Sign)}
     reasons = hidden(noted)

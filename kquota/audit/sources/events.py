@@ -124,7 +124,8 @@ def read_events(
         tuple(tally.unread.values()),
         gcd(*map(int, distances)),
         unseen,
-        origins.check(", ".join(paths), (note for shown in tally.noted.values() for note in shown)),
+        origins.check(", ".join(paths), (note for shown in tally.noted.values() for note in shown))
+        or tally.several_brokers,
     )
 
 

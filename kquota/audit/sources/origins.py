@@ -236,6 +236,11 @@ def check(source: str, noted: Iterable[object]) -> str | None:
     return doubt
 
 
+def difference(source: str, noted: Iterable[object]) -> str | None:
+    """What may show several brokers, also where it is sure; None for nothing."""
+    return next((difference for difference, _ in _mixed(source, noted)), None)
+
+
 def _mixed(source: str, noted: Iterable[object]) -> Iterator[tuple[str, bool]]:
     """(what distinguishes brokers, whether it is sure)."""
     signs: dict[tuple[str, str], dict[str, _Span]] = {}

@@ -25,7 +25,17 @@ from kquota.audit.sources.lost import ANY, Gap, gap, notes
 from kquota.audit.sources.moments import STAMP, LogZone, last_moment
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.names import NOT_EXEMPT, ROW, UNSIZED, Names, identity_of, row_of
-from kquota.audit.sources.origins import Connection, Origins, check, headed, is_anywhere, origin_of, several, user_of
+from kquota.audit.sources.origins import (
+    Connection,
+    Origins,
+    check,
+    difference,
+    headed,
+    is_anywhere,
+    origin_of,
+    several,
+    user_of,
+)
 from kquota.audit.sources.request_line import Line, parse
 from kquota.audit.sources.requests import COLUMNS, ENOUGH, FEW, Requests, identity, in_turns, missing_alone
 from kquota.core.enforcement.kernel import is_kept, is_worth
@@ -320,7 +330,7 @@ class _Rows:
         if is_alike or self._halves > 0:
             self._tally.note(DIALECT, *ANY)
         is_alone = self._tally.requests.cluster_sizes == {1} and not any(isinstance(note, Gap) for note in shown)
-        connected = [*self._connected(split.path)] if is_alone or self._settings.broker is None else []
+        connected = [*self._connected(split.path)]
         if is_alone:
             clients_of = grouped((one for one, _ in connected), lambda one: one.client[:-1])
             known = {
@@ -328,16 +338,19 @@ class _Rows:
             }
             sequences = [*missing_alone(numbers[:, 0], numbers[:, 1], known)]
             self._tally.note(DIALECT, *gap(self._broker, len(numbers), sequences))
-        if self._settings.broker is not None:
-            return
         clients: dict[tuple[str, str, str, int], set[int]] = defaultdict(set)
         for connection, log in connected:
             self._origins.connected(connection, f"log {log + 1} in {split.path}" if log else split.path)
             if connection.client[-1] != REQUEST and is_anywhere(connection.name):
                 clients[connection.client].add(connection.number)
-        if in_turns(numbers[:, 0], numbers[:, 1], (sorted(peers) for peers in clients.values() if len(peers) > 1)):
-            raise several(split.path, "connections of one client share its numbers of requests")
+        shared = in_turns(numbers[:, 0], numbers[:, 1], (sorted(peers) for peers in clients.values() if len(peers) > 1))
+        why = "connections of one client share its numbers of requests" if shared else None
         noted = set(self._origins.notes())
+        if self._settings.broker is not None:  # somebody says that it is one broker
+            self._tally.several_brokers = why or difference(split.path, noted)
+            return
+        if why is not None:
+            raise several(split.path, why)
         check(split.path, noted)
         self._tally.note(DIALECT, *noted)
 
