@@ -61,7 +61,7 @@ def fails(fail_on: Collection[str], answers: Collection[str]) -> bool:
     """Whether something is true that `--fail-on` names; says what, and what else it could have named."""
     true = [answer for answer in fail_on if answer in answers]
     if fail_on and not true and "undetermined" in answers:
-        note("exit code 0, and some limits are undetermined: --fail-on undetermined counts these as well")
+        note("some limits are undetermined: --fail-on undetermined counts these as well")
     if true:
         note(f"exit code 1, as --fail-on asks: {', '.join(true)}")
     return bool(true)

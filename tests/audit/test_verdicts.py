@@ -760,4 +760,4 @@ def test_the_page_says_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert done.exception is None, done.exception
     page = Path("r.html").read_text()
     assert "the table has no ip column" in page
-    assert "Nobody seen under" in page
+    assert "Nobody seen whom these govern" in page

@@ -193,5 +193,5 @@ def test_a_file_that_is_not_read_shows_in_the_exit_code(kquota: Kquota, tmp_path
 
     assert done.code == ExitCode.PARTIAL
     assert "bad.parquet: not a Parquet file" in done.err
-    assert kquota(*arguments, "--fail-on", "newly-throttled").code == ExitCode.DIFFERENT
+    assert kquota(*arguments, "--fail-on", "undetermined").code == ExitCode.DIFFERENT
     assert kquota(*arguments, "--exit-code").code == ExitCode.DIFFERENT

@@ -80,8 +80,9 @@ def test_share_fetches_without_sizes_are_left_out(kquota: Kquota, tmp_path: Path
 
 def test_throttled_counters_of_others_are_counted(kquota: Kquota, tmp_path: Path) -> None:
     """Whoever asks about one user hears how many others are throttled, of users as well."""
-    done = kquota("recommend", "usage.csv", "--quotas", "quotas.yaml", "--only", "alice")
-    audit = json.loads(kquota("audit", "usage.csv", "--quotas", "quotas.yaml", "-o", "json").out)
+    (tmp_path / "tight.yaml").write_text(QUOTAS.replace("5kB", "1kB"))
+    done = kquota("recommend", "usage.csv", "--quotas", "tight.yaml", "--only", "alice")
+    audit = json.loads(kquota("audit", "usage.csv", "--quotas", "tight.yaml", "-o", "json").out)
     verdicts = [each for each in audit["quotas"] if each["verdict"] == "throttled"]
 
     others = [each for each in verdicts if each["entity"].get("user") not in ("alice", {"default": True})]

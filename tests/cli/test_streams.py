@@ -25,7 +25,7 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(QUOTAS)
     (tmp_path / "empty.yaml").write_text(EMPTY)
     (tmp_path / "usage.csv").write_text(
-        "time_ms,broker,user,client_id,api,bytes\n1773219600000,1,alice,app,produce,10\n"
+        "time_ms,broker,user,client_id,api,bytes,throttle_time_ms\n1773219600000,1,alice,app,produce,10,0\n"
     )
 
 

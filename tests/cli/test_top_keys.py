@@ -123,7 +123,7 @@ def test_keys(top: AtTerminal) -> None:
     """Select, explain, show all, sort, filter, pause and quit."""
     lines = top.until(lambda lines: len(counters(lines)) == 4)
     assert "client-id=sens" in marked(lines)[0]
-    assert ("left out: SET FOR, SHARE, " in "".join(lines)) == (top.columns == 80)
+    assert ("left out: SET FOR, " in "".join(lines)) == (top.columns == 80)
     assert "q quit" in "".join(lines)
     top.press("\x1b[B")
     top.until(lambda lines: "user=alice" in "".join(marked(lines)))
