@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 _DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _ZOOKEEPER_TLS = "zookeeper.ssl."
 _SWITCH = f"{_ZOOKEEPER_TLS}client.enable"
-_TLS_NAMES = (
-    *("client.enable", "protocol", "enabled.protocols", "cipher.suites", "endpoint.identification.algorithm"),
-    *("crl.enable", "ocsp.enable", "key.password", "keystore.key", "keystore.certificate.chain"),
-    *(f"{store}.{what}" for store in ("keystore", "truststore") for what in ("location", "password", "type")),
-    "truststore.certificates",
-)
-"""What follows `zookeeper.ssl.` in Kafka's properties, and what `stores.tls_of` knows besides."""
 _JAAS_HINT = f'for example: Client {{ {_DIGEST_LOGIN} required username="…" password="…"; }};'
 
 
@@ -87,12 +80,15 @@ def zookeeper_security(
     jaas_file: Path | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
     ask: Ask = nobody,
+    *,
+    may_be_plain: bool = False,
 ) -> ZooKeeperSecurity:
     """What `--zk-tls-config-file`, a JAAS file and KQUOTA_ZOOKEEPER_* of that environment say.
 
     Of the TLS file, as in Kafka, only the `zookeeper.ssl.*` and `zookeeper.clientCnxnSocket` names count. Of the JAAS
-    file it is the DigestLoginModule of the context Client; a username of the environment comes before it. Raises
-    InputError for what cannot be used, MissingDependency.
+    file it is the DigestLoginModule of the context Client; a username of the environment comes before it. With
+    `may_be_plain` a TLS file that switches no TLS on has no effect, as in Kafka. Raises InputError for what cannot be
+    used, MissingDependency.
     """
     from kquota.backends.zookeeper import ZooKeeperSecurity
 
@@ -110,16 +106,11 @@ def zookeeper_security(
     if tls_file is not None:
         properties = read_properties(tls_file)
         locations = [f"{_ZOOKEEPER_TLS}{store}.location" for store in ("truststore", "keystore")]
-        for name in properties:
-            if name.startswith(_ZOOKEEPER_TLS) and name.removeprefix(_ZOOKEEPER_TLS) not in _TLS_NAMES:
-                near = get_close_matches(name, [_ZOOKEEPER_TLS + known for known in _TLS_NAMES], n=1)
-                hint = f"did you mean {near[0]}?" if near else None
-                raise InputError(f"{tls_file}: {name} is no setting of TLS to ZooKeeper", hint=hint)
         # Kafka would go on in the clear where this is missing; whoever names a store, or this file, does not mean that.
         switch = properties.get(_SWITCH, "true" if any(map(properties.get, locations)) else None)
-        if switch is None:
+        if switch is None and not may_be_plain:
             raise InputError(f"{tls_file}: {_SWITCH} is missing", hint=f"{_SWITCH}=true switches TLS on")
-        if switch.strip().lower() == "true":
+        if switch is not None and switch.strip().lower() == "true":
             tls = stores.tls_of(properties, _ZOOKEEPER_TLS, str(tls_file), ask)
     return ZooKeeperSecurity(username, password, scheme or "sasl", tls)
 

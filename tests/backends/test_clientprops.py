@@ -75,7 +75,7 @@ def test_the_host_name_check_can_be_turned_off(tmp_path: Path) -> None:
         ("zookeeper.ssl.truststore.location=/a/missing.pem\n", "/a/missing.pem: no such file"),
         ("a=\\uZZZZ\n", "not a properties file"),
         ("", "zookeeper.ssl.client.enable is missing"),
-        ("zookeeper.ssl.client.enabel=true\n", "zookeeper.ssl.client.enabel is no setting of TLS to ZooKeeper"),
+        ("zookeeper.ssl.client.enabel=true\n", "zookeeper.ssl.client.enable is missing"),
     ],
 )
 def test_what_cannot_be_used(tmp_path: Path, text: str, says: str) -> None:
@@ -84,6 +84,8 @@ def test_what_cannot_be_used(tmp_path: Path, text: str, says: str) -> None:
 
     with pytest.raises(InputError, match=says):
         zookeeper_security(file)
+    if "client.enable" in says:
+        assert zookeeper_security(file, may_be_plain=True).tls is None, "Kafka's own tool goes on"
 
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"

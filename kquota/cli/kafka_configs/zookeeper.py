@@ -59,7 +59,11 @@ def run(options: Options, write: Callable[[str], None]) -> None:
     file = options.value("zk-tls-config-file")
     jaas = os.environ.get("KQUOTA_ZOOKEEPER_JAAS_FILE")
     login = zookeeper_security(
-        None if file is None else Path(file), Path(jaas) if jaas else jvm_jaas_file(), os.environ, ask
+        None if file is None else Path(file),
+        Path(jaas) if jaas else jvm_jaas_file(),
+        os.environ,
+        ask,
+        may_be_plain=True,
     )
     connect = options.value("zookeeper") or ""
     with RawConfigs(connect, timeout_s=_TIMEOUT_S, security=login, patient=_PATIENT) as raw:
