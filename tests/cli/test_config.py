@@ -157,7 +157,7 @@ def test_commands_reach_the_context(kquota: Kquota, chroot: str, config: Path, h
         ("resolve --user a --quotas q.yaml --context prod", {}, 2, "--quotas and a cluster"),
         ("describe --context prod", {}, 3, "prod.properties: no such file"),
         ("describe --zookeeper a:1 --command-config f", {}, 2, "--command-config logs in to brokers, and the cluster"),
-        ("alter --user u --bootstrap-server b:1 --zk-jaas-file f", {}, 2, "--zk-jaas-file logs in to a ZooKeeper"),
+        ("describe --bootstrap-server b:1 --zk-jaas-file f", {}, 2, "--zk-jaas-file logs in to a ZooKeeper"),
     ],
 )
 def test_one_clear_line(kquota: Kquota, arguments: str, environment: dict[str, str], code: int, says: str) -> None:
