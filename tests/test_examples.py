@@ -29,11 +29,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, QuotaBackend, QuotaKey
 from kquota.access import connect
-from kquota.backends import QuotaBackend
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Values
 from kquota.documents.config import read_config
 from kquota.documents.quotas import read_quota_file, read_quotas

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from kquota.core.change.plan import Change, Cluster, Plan
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import Change, Entity, Plan, QuotaKey, QuotaSnapshot
+from kquota.core.change.plan import Cluster
 from kquota.documents.journal import Entry, Journal, Pages
 from kquota.leases import Fate, Leases, by_place, ending, read_leases
 

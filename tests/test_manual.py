@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota import Entity, QuotaKey
 from kquota.cli.main import COMMANDS, cli
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.config import read_config
 from kquota.documents.encoding import Document, schema
 from kquota.documents.quotas import read_quota_file

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from kquota import recorder
+from kquota import Conflict, InputError, Rejected, Unreachable, recorder
 from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.plan import Cluster
 from kquota.core.change.recording import LINE_BYTES, Bounds, Fate, Level, LevelChange, Reading, Space
 from kquota.documents.journal import Journal
-from kquota.errors import Conflict, InputError, Rejected, Unreachable
 
 PLACE = Cluster("kafka://a:1", "id")
 

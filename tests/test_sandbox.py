@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kquota import sandbox
+from kquota import InputError, MissingDependency, Refused, Unreachable, sandbox
 from kquota.cli.commands.record import appender_text
 from kquota.cli.commands.sandbox import command
-from kquota.errors import InputError, MissingDependency, Refused, Unreachable
 from kquota.sandbox import broker
 from tests.support.processes import ran
 from tests.support.sandbox import Sandbox

@@ -9,16 +9,13 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from kquota import Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits, request_log
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 from tests.audit.request_lines import PARTITION, asking, compact, fetch, fields
 
 _BEGIN = datetime(2026, 5, 4, 10, 20, tzinfo=UTC)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.batch import API_KINDS, Batch, Column
 from kquota.audit.evidence.simulate import OTHER_QUOTA
 from kquota.audit.settings import AuditSettings
@@ -18,9 +19,6 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kernel import Mode, kernel
 from kquota.core.enforcement.kind import FETCH, PRODUCE, REQUEST
 from kquota.core.findings.verdicts import HELD_BACK
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from tests.support.enforcement import Summary, replay_counter
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from kquota import Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit import sources
 from kquota.audit.batch import Tally
 from kquota.audit.engines import local
@@ -30,10 +31,6 @@ from kquota.audit.sources.lost import ANY
 from kquota.audit.sources.usage import to_batches
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 from tests.audit.oracle import START_MS
 from tests.audit.request_lines import fields, line
 from tests.support.scheduling import examples

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kquota import InputError, QuotaSnapshot
 from kquota.audit import engines
 from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import Split
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 
 SMALL = [Split("usage", "a.parquet", 0, 1, size=engines.LOCAL_BYTES // 2)] * 2
 LARGE = [*SMALL, Split("usage", "b.parquet", 0, 1, size=1)]

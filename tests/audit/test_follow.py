@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot, Refused
 from kquota.audit.batch import Tally
 from kquota.audit.engines import local
 from kquota.audit.follow import checkpoint, counters
@@ -25,11 +26,7 @@ from kquota.audit.sources import ReadSettings, blocks, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Mode, kernel
 from kquota.core.findings.finding import Episode, State
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError, Refused
 from tests.audit import oracle
 from tests.audit.test_cuts import ALL_LIMITED, rows, write
 from tests.audit.test_requests import QUOTAS, whole_log

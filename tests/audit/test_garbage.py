@@ -14,14 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.audit import sources
 from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import recorded
 from tests.audit.oracle import START_MS
 from tests.audit.test_request_text import FOLDER

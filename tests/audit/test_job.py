@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit import sources
 from kquota.audit.batch import UNKNOWN, Batch, Column
 from kquota.audit.engines import local
@@ -29,9 +30,6 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import FETCH
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.support.scheduling import examples

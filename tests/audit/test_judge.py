@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.evidence.judge import judge
 from kquota.audit.result import AuditResult
@@ -18,9 +19,7 @@ from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.samples import Samples
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import Value
 from kquota.core.resolve.resolver import Resolver
 from kquota.documents.quotas import read_quotas
 from kquota.metrics.series import Nature, Series

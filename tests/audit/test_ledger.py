@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot, Resolution
 from kquota.audit import settings as audit_settings_module
 from kquota.audit.engines.portable import decode, encode
 from kquota.audit.findings import SCHEMA
@@ -22,10 +23,7 @@ from kquota.audit.ledger.rows import Ledger
 from kquota.audit.settings import AuditSettings, Together
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Resolution, Resolver
+from kquota.core.resolve.resolver import Resolver
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.support.scheduling import examples

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.batch import UNKNOWN
 from kquota.audit.engines import local, spark
 from kquota.audit.result import AuditResult
@@ -20,9 +21,6 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.mutations import Charge, TopicLog, mutations
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.history import read_history
 from tests.audit import recorded
 from tests.support.scheduling import examples

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit.batch import Tally, UnreadFile
 from kquota.audit.engines.portable import VERSION, decode, encode
 from kquota.audit.evidence.prediction_store import Predictions
@@ -26,10 +27,6 @@ from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import Governed, InTurn, Verdict
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 
 QUOTAS = QuotaHistory.of(QuotaSnapshot({Entity(user="a", client_id=DEFAULT): {QuotaKey.PRODUCER_BYTE_RATE: 1.5}}))
 TURNS = {("1", "k", "s"): InTurn(Verdict.THROTTLED, True)}

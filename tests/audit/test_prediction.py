@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.answers.whatif import compare
 from kquota.audit.engines import local
 from kquota.audit.evidence.verdict import audited as audited_twice
@@ -21,9 +22,7 @@ from kquota.core.enforcement import Generation, Mode, QuotaWindows, kernel
 from kquota.core.findings.prediction import Interval, Prediction, RecordedUnder, Source
 from kquota.core.findings.verdicts import BURSTS, HELD_BACK, SLOWED, Verdict
 from kquota.core.findings.whatif import Outcome
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import Value
 from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.recorded import Mutating, run_mutations
 from kquota.core.simulation.workload import Client, Workload

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit.answers.recommend import Wanted, recommendations
 from kquota.audit.engines import local
 from kquota.audit.engines import spark as job
@@ -18,11 +19,8 @@ from kquota.audit.settings import AuditSettings, Question
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import Value
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError
 from tests.audit import recorded
 from tests.support.enforcement import ProduceSensor
 from tests.support.scheduling import by_day

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.audit import sources
 from kquota.audit.batch import UNKNOWN, Batch, Exemption, Tally
 from kquota.audit.engines import local
@@ -13,9 +14,6 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import FETCH, PRODUCE
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit.request_lines import PARTITION, SHARED, STAMP, asking, compact, fetch, fields, line, share_fetch
 from tests.support.enforcement import FetchSensor
 

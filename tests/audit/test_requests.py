@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kquota import Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit import run
 from kquota.audit.engines import local
 from kquota.audit.engines.portable import decode, encode
@@ -30,10 +31,6 @@ from kquota.cli.auditing import doubts_of
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import Prediction
 from kquota.core.findings.verdicts import Verdict
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 from tests.audit.mangled import check as check_mangled
 from tests.audit.recorded import DATA
 from tests.audit.request_lines import STAMP, compact, fields

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kquota import Entity, QuotaKey
 from kquota.audit.batch import Tally
 from kquota.audit.sources import ReadSettings, kafka_jmx, openmetrics, plan_splits, prometheus
 from kquota.audit.sources import read as read_split
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.samples import Samples
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.metrics.series import Nature, Series, Swallowed, of_labels, of_mbean
 
 DATA = Path(__file__).parents[1] / "data" / "samples"

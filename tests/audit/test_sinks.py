@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, InputError, QuotaKey, Unreachable
 from kquota.audit.follow import sinks
 from kquota.cli.commands.follow import line
 from kquota.core.findings.finding import Client, Episode, State, Under
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level
 from kquota.documents.audit import episode_document
-from kquota.errors import InputError, Unreachable
 from tests.cli.conftest import Kquota, quotas
 from tests.support.listening import serving
 

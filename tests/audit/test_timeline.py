@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.ledger import timeline
 from kquota.audit.ledger.timeline import MOST_BINS, Bin, Timeline, width_of
@@ -15,9 +16,6 @@ from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.cli.test_report import recorded
 
 MOMENTS = st.integers(min_value=0, max_value=10**14)

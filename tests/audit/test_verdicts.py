@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.answers.whatif import compare
 from kquota.audit.engines import local
 from kquota.audit.engines import spark as job
@@ -28,9 +29,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, MutationSensor
 from kquota.core.enforcement.apis import EXEMPTIONS
 from kquota.core.findings.verdicts import Governed, QuotaVerdict, Verdict, verdicts
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
+from kquota.core.quotas.snapshot import Ignored
 from kquota.core.quotas.static import enforced
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import schema, to_json

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.answers.whatif import compare
 from kquota.audit.batch import Tally
 from kquota.audit.engines import local
@@ -14,9 +15,6 @@ from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.whatif import Comparison, Outcome, Standing
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit import oracle
 from tests.audit.oracle import Event
 from tests.audit.test_ledger import audit

@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
+from kquota import Entity, KafkaSecurity, KquotaError, Plain, Scram, Unauthorized, Unreachable, ZooKeeperSecurity
 from kquota.backends import wire
 from kquota.backends.addresses import Server
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain, Scram
+from kquota.backends.kafka import KafkaBackend
 from kquota.backends.kafka.checks import check_brokers
 from kquota.backends.kafka.connection import Connection, Deadline, Lost
 from kquota.backends.kafka.session import SIGNS, release_of
 from kquota.backends.wire import ApiVersion
-from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
+from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.checks import check_ensemble
 from kquota.core.check import Check, State
-from kquota.core.quotas.entity import Entity
-from kquota.errors import KquotaError, Unauthorized, Unreachable
 from tests.backends.conftest import Certificates, Cluster, SecuredZooKeeper
 from tests.backends.contract import rate
 from tests.brokers.kafka import password_of

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota import InputError, KafkaSecurity, Plain, Scram, Tls, ZooKeeperSecurity
 from kquota.backends.clientprops import kafka_security, left_as_is, zookeeper_security
-from kquota.backends.kafka import KafkaSecurity, Plain, Scram
-from kquota.backends.tls import Tls
-from kquota.backends.zookeeper import ZooKeeperSecurity
-from kquota.errors import InputError
 from tests.support.certificates import authority, tls_from_files
 
 

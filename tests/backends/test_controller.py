@@ -6,18 +6,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota import Alteration, Entity, InputError, KafkaSecurity, Plan, QuotaKey, Rejected, Unreachable
 from kquota.backends import wire
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Servers
+from kquota.backends.kafka import KafkaBackend, Servers
 from kquota.backends.kafka.codes import NOT_CONTROLLER
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.controller import ControllerBackend
-from kquota.core.change.plan import Plan
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.plan import alter_document
-from kquota.errors import InputError, Rejected, Unreachable
 from tests.backends.test_kafka_peers import Peer
 from tests.brokers.split import SplitCluster
 from tests.support.waiting import settled

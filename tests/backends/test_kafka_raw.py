@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kquota import EntityType, QuotaFilter
 from kquota.backends.kafka.raw import BrokerError, RawQuota, RawQuotas
-from kquota.core.quotas.entity import EntityType
-from kquota.core.quotas.selector import QuotaFilter
 from tests.brokers.kafka import KafkaBroker
 from tests.support.waiting import settled
 

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
+from kquota import DEFAULT, Entity, EntityType, QuotaKey, Rejected
 from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import Rejected
 from tests.backends.test_kafka_peers import Peer
 
 KRAFT = [wire.ApiVersion(key, 0, 1) for key in (18, 48, 55)]

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kquota import Entity, KafkaSecurity, KquotaError, Plain, Tls, Unauthorized, Unreachable
 from kquota.backends.clientprops import kafka_security
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Plain
-from kquota.backends.tls import Tls
-from kquota.core.quotas.entity import Entity
-from kquota.errors import KquotaError, Unauthorized, Unreachable
+from kquota.backends.kafka import KafkaBackend
 from tests.backends.conftest import (
     BEARER,
     JKS_KEY_PASSWORD,

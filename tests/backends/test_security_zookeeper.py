@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from kquota.backends.zookeeper import ZooKeeperBackend, ZooKeeperSecurity
-from kquota.core.quotas.entity import Entity, EntityType
-from kquota.core.quotas.selector import ANY, QuotaFilter
-from kquota.errors import InputError, Unauthorized
+from kquota import ANY, Entity, EntityType, InputError, QuotaFilter, Unauthorized, ZooKeeperSecurity
+from kquota.backends.zookeeper import ZooKeeperBackend
 from tests.backends.conftest import SecuredZooKeeper
 from tests.backends.contract import rate
 from tests.support.sandbox import kazoo

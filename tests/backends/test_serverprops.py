@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from kquota import InputError, QuotaKey
 from kquota.backends.serverprops import read_server_properties
 from kquota.core.enforcement import QuotaWindows
 from kquota.core.enforcement.generation import BrokerSettings
-from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import Version
-from kquota.errors import InputError
 
 FILE = """\
 # a broker of ours

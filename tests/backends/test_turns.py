@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kquota import DEFAULT, Conflict, Entity, InputError, QuotaKey
 from kquota.backends.kafka import turns
 from kquota.backends.kafka.turns import Turns, Written, Wrote
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import Conflict, InputError, Stopped
+from kquota.errors import Stopped
 
 ALICE = Entity(user="alice")
 WROTE: Written = {

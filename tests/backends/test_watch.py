@@ -5,14 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kquota.backends import QuotaBackend
+from kquota import DEFAULT, Alteration, Entity, QuotaBackend, QuotaKey, Unreachable
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.polling import QuotaWatch
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import Unreachable
 from tests.brokers.kafka import KafkaBroker
 from tests.conftest import new_chroot
 from tests.support.relay import Relay

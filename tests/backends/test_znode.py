@@ -10,12 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Alteration, Entity, EntityType, InputError, QuotaKey, Rejected
 from kquota.backends import znode
 from kquota.backends.znode import NodeConfig
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey, ValueType
-from kquota.errors import InputError, Rejected
+from kquota.core.quotas.quota import ValueType
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 CONSUMER = QuotaKey.CONSUMER_BYTE_RATE

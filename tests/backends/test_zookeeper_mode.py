@@ -6,12 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kquota.backends import QuotaBackend, wire
+from kquota import Alteration, Entity, InvalidRequest, QuotaBackend, Rejected
+from kquota.backends import wire
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.znode import encode_config
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.errors import InvalidRequest, Rejected
 from tests.backends.contract import REQUEST, U1, Limit, ZooKeeperContract, rate
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.backends.test_kafka import tell

@@ -7,10 +7,8 @@ from pathlib import Path
 from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, QuotaKey
 from kquota.backends.kafka import KafkaBackend
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.support.waiting import until
 

@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import DEFAULT, Alteration, Entity, QuotaKey
 from kquota.backends.kafka import KafkaBackend
 from kquota.cli.main import run
 from kquota.core.findings.use import Enforcers
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.foreign.prometheus import Thresholds, grafana_dashboard, prometheus_rules, shipped
 from kquota.live.exporter import Exporter, serve
 from kquota.live.sources import Page, Pages, metrics_of

@@ -15,10 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, QuotaKey
 from kquota.cli.commands.record import appender_text
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from tests.brokers.kafka import BROKER, KafkaBroker
 from tests.cli.conftest import Kquota, kquota  # noqa: F401 - a fixture
 from tests.support.processes import started

@@ -9,15 +9,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.brokers.kafka import AT_ONCE, KafkaBroker
 from tests.support.processes import free_ports
 from tools.recording.samples import jmx_flags, jmx_tool, running

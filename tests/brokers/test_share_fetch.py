@@ -14,16 +14,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import plan_splits
 from kquota.audit.sources.sizes import SHARE_FETCH_EMPTY
 from kquota.backends.kafka import KafkaBackend
 from kquota.core.change.history import QuotaHistory
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.audit.request_lines import parse_line
 from tests.brokers.kafka import COORDINATES, VERSION, KafkaBroker
 from tests.brokers.maven import retrieve

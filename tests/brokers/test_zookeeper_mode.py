@@ -10,13 +10,10 @@ import pytest
 from confluent_kafka import Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kquota import Alteration, Entity, InvalidRequest, KafkaSecurity, QuotaKey, Rejected, Scram, Unauthorized
 from kquota.backends import znode
-from kquota.backends.kafka import KafkaBackend, KafkaSecurity, Scram
+from kquota.backends.kafka import KafkaBackend
 from kquota.backends.zookeeper import ZooKeeperBackend
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import InvalidRequest, Rejected, Unauthorized
 from tests.backends.contract import AWKWARD_NAMES, CONSUMER, KINDS, PRODUCER, REQUEST, U1, rate
 from tests.backends.neighbours import ZooKeeperNeighbour
 from tests.brokers.kafka import password_of

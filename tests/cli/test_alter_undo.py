@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from kquota import reconcile
+from kquota import Entity, Plan, QuotaKey, reconcile
 from kquota.access import Access, connect
 from kquota.backends import wire
 from kquota.changes import apply, plan, undo
 from kquota.cli.contexts import Given
 from kquota.cli.params import Writing
 from kquota.cli.writing import Terms, switch_back
-from kquota.core.change.plan import Plan
 from kquota.core.change.recording import Level, LevelChange
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Entry, Journal
 from tests.backends.test_kafka_peers import Peer
 from tests.cli.conftest import Kquota, validated

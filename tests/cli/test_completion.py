@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota import Alteration, Entity, QuotaKey, connect
+from kquota import Alteration, Entity, QuotaKey, QuotaSnapshot, connect
 from kquota.cli.completion import quoted_rest, split
 from kquota.core.change.plan import plan
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota

@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.documents.foreign import csv
 from kquota.documents.quotas import writable
-from kquota.errors import InputError
 from tests.cli.conftest import Kquota
 from tests.documents.snapshots import snapshots
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kquota import Alteration, Entity, QuotaKey, connect
-from kquota.core.quotas.entity import DEFAULT
+from kquota import DEFAULT, Alteration, Entity, QuotaKey, connect
 from tests.cli.conftest import Golden, Kquota, validated
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

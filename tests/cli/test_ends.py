@@ -18,17 +18,23 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kquota import reconcile
+from kquota import (
+    Alteration,
+    AlterResult,
+    Entity,
+    InputError,
+    QuotaFilter,
+    QuotaKey,
+    QuotaSnapshot,
+    Rejected,
+    reconcile,
+)
 from kquota.backends.kafka.turns import Turns
 from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
-from kquota.core.quotas.alteration import Alteration, AlterResult
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.selector import EVERYTHING
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import InputError, Rejected, Uncertain
+from kquota.errors import Uncertain
 from tests.support.processes import ran
 from tests.support.scheduling import part
 

@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends import QuotaBackend
+from kquota import DEFAULT, Alteration, Entity, Plan, QuotaBackend, QuotaKey, QuotaSnapshot
 from kquota.backends.kafka import KafkaBackend
 from kquota.backends.memory import MemoryBackend
 from kquota.cli.commands import import_
 from kquota.cli.commands.export import FORMATS
-from kquota.core.change.plan import Plan, plan
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.change.plan import plan
 from kquota.documents.foreign import kafka_configs
 from kquota.documents.quotas import quotas_text, read_quota_file
 from tests.brokers.kafka import AT_ONCE, CONFIG_COMMAND, KafkaBroker

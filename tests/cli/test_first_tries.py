@@ -8,12 +8,9 @@ from unittest.mock import Mock
 import click
 import pytest
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot, Unreachable
 from kquota.backends.memory import MemoryBackend
 from kquota.cli.main import run
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import Unreachable
 from tests.cli.conftest import Kquota, TerminalStream, in_memory
 
 QUOTAS = "kind: kquota.quotas\nversion: 1\nquotas:\n  - {entity: {user: bob}, values: {producer_byte_rate: 1MB}}\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kquota import Alteration, Change, Entity, KquotaError, QuotaKey, QuotaSnapshot, Unauthorized, Unreachable
 from kquota.access import Access, connect
 from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
@@ -19,12 +20,6 @@ from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import QuotaWatch
 from kquota.cli.commands import follow
 from kquota.core.change.history import QuotaHistory
-from kquota.core.change.plan import Change
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import KquotaError, Unauthorized, Unreachable
 from tests.cli.conftest import Kquota, validated
 from tests.conftest import new_chroot
 from tests.support.processes import started

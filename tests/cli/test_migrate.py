@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from kquota import Alteration, Entity, QuotaKey
 from kquota.access import connect
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, parse_value
+from kquota.core.quotas.quota import parse_value
 from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration
 from tests.cli.conftest import Golden, Kquota, validated

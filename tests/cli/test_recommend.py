@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
+from kquota import DEFAULT, Entity, QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, validated

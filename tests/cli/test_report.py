@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kquota import Entity, MissingDependency, QuotaKey, QuotaSnapshot
 from kquota.audit.batch import Reject
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
@@ -29,11 +30,8 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
 from kquota.core.findings.prediction import Interval
 from kquota.core.findings.whatif import ClientChange, Comparison, Outcome, Standing
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import LONG_MAX
 from kquota.documents.quotas import read_quotas
-from kquota.errors import MissingDependency
 from tests.audit.recorded import LOG, QUOTAS
 from tests.cli.conftest import Kquota, quotas, validated
 from tests.support.browser import Browser

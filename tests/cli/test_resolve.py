@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
 

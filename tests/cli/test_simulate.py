@@ -13,10 +13,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from kquota import simulations
+from kquota import DEFAULT, Entity, QuotaKey, simulations
 from kquota.cli.exit_codes import ExitCode
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota
 from tests.support.enforcement import (

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.cli.main import run
 from kquota.core.change.broker import BrokerConfig, Source
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.backends.test_kafka_peers import Peer, of_2_6
 
 START_MS = 1_773_219_600_000

@@ -12,16 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kquota import Alteration, Change, Entity, QuotaBackend, QuotaKey, Rejected, Unauthorized, Unreachable
 from kquota.access import connect
-from kquota.backends import QuotaBackend
 from kquota.backends.memory import MemoryBackend
 from kquota.backends.polling import QuotaWatch
 from kquota.cli.commands.watch import _changes
-from kquota.core.change.plan import Change
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.errors import Rejected, Unauthorized, Unreachable
+from kquota.core.quotas.quota import Value
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.relay import Relay

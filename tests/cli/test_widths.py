@@ -18,14 +18,12 @@ import click
 import pytest
 from rich.cells import cell_len
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.cli import session, views
 from kquota.cli.main import cli, run
 from kquota.core.change.broker import BrokerConfig, Setting, Source
 from kquota.core.enforcement import Generation, QuotaWindows
 from kquota.core.findings.probe import Comparison, Limits, Probe, Throttling
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve
 from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as RECORDED

@@ -2,10 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.quotas.alteration import Alteration, AlterResult, merge
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.errors import InputError, Rejected
+from kquota import DEFAULT, Alteration, AlterResult, Entity, InputError, QuotaKey, Rejected
+from kquota.core.quotas.alteration import merge
+from kquota.core.quotas.quota import Value
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 PRODUCE, CONSUME, REQUEST = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)

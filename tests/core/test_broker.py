@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, InputError
 from kquota.core.change.broker import (
     RATE,
     UNLIMITED,
@@ -23,8 +24,6 @@ from kquota.core.change.broker import (
     read_value,
 )
 from kquota.core.enforcement.sensors import protected_listener
-from kquota.core.quotas.entity import DEFAULT
-from kquota.errors import InputError
 
 LISTENER = f"listener.name.internal.{RATE}"
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.quota import LONG_MAX, Value
 from kquota.core.resolve.caveat import caveats
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

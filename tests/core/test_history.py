@@ -2,12 +2,8 @@
 
 import pytest
 
+from kquota import Change, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.change.history import QuotaHistory, Step
-from kquota.core.change.plan import Change
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import InputError
 
 ALICE = Entity(user="alice")
 NONE = QuotaSnapshot({})

@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Alteration, Entity, EntityType, QuotaFilter, QuotaKey, QuotaSnapshot
 from kquota.core.change.migration import Damage, Finding, Parts, compare, parts_of
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.selector import QuotaFilter
-from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import Ignored, Values
 from kquota.core.resolve.resolver import encode_user
 from tests.core.strategies import entities
 

@@ -7,24 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.change.plan import (
-    Action,
-    Change,
-    Cluster,
-    Objection,
-    Plan,
-    Severity,
-    difference,
-    plan,
-    plan_of_edit,
-    still_due,
-)
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey
+from kquota import DEFAULT, Alteration, Change, Conflict, Entity, EntityType, Objection, Plan, QuotaKey, QuotaSnapshot
+from kquota.core.change.plan import Action, Cluster, Severity, difference, plan, plan_of_edit, still_due
 from kquota.core.quotas.selector import Selector
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.errors import Conflict
 from tests.core.strategies import entities, names, snapshots
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

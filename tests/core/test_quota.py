@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota import DEFAULT, Entity, InputError, QuotaKey
 from kquota.core.quotas.quota import (
     INT_MAX,
     LONG_MAX,
-    QuotaKey,
     Value,
     check_value,
     format_number,
@@ -19,7 +18,6 @@ from kquota.core.quotas.quota import (
     parse_stored,
     parse_value,
 )
-from kquota.errors import InputError
 from tests.core import strategies as given_
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE

@@ -3,11 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot, Resolution
 from kquota.core.resolve.reach import OTHER, Client, Reach
-from kquota.core.resolve.resolver import Resolution, resolve, resolve_ip
+from kquota.core.resolve.resolver import resolve, resolve_ip
 from tests.core.strategies import few_entities, snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

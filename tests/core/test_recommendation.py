@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.demand import Estimate
 from kquota.core.findings.recommendation import (
@@ -19,9 +20,7 @@ from kquota.core.findings.recommendation import (
     rounded_up,
     unlimited,
 )
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import LONG_MAX, Value
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE = Entity(user="alice")

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Change, Entity, EntityType, Guards, Objection, Plan, QuotaKey, QuotaSnapshot
 from kquota.core.change.lint import lint
-from kquota.core.change.plan import Change, Cluster, Objection, Plan, Severity, plan
-from kquota.core.change.review import Guards, related, review, standing, with_review
-from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import LONG_MAX, QuotaKey
+from kquota.core.change.plan import Cluster, Severity, plan
+from kquota.core.change.review import related, review, standing, with_review
+from kquota.core.quotas.quota import LONG_MAX
 from kquota.core.quotas.selector import Selector
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import resolve_ip
 from tests.core.strategies import snapshots
 

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity
+from kquota import DEFAULT, Entity, InputError
 from kquota.core.quotas.selector import NamePatterns, expression
-from kquota.errors import InputError
 
 
 def test_an_expression_matches_whole_names() -> None:

@@ -1,9 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota import Entity, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.snapshot import Values
 from tests.core import strategies as given_
 
 values = st.dictionaries(given_.keys, st.integers(1, 9))

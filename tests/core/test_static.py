@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.quota import Value
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import parse_version
 from kquota.core.resolve.resolver import Level, Resolver

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.core.resolve.resolver import Level, Resolution, Sensor, Shadowed
+from kquota import DEFAULT, Entity, MissingDependency, QuotaKey, QuotaSnapshot, Resolution
+from kquota.core.resolve.resolver import Level, Sensor, Shadowed
 from kquota.core.tabular import tabulated
-from kquota.errors import MissingDependency
 
 SNAPSHOT = QuotaSnapshot(
     {

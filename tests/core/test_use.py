@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.core.findings.use import Counter, Enforcers, Observed, State, Use, until_throttled, uses
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Resolver, Sensor
 from tests.core.strategies import snapshots
 

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.snapshot import Ignored
 from kquota.core.quotas.static import StaticQuotas, enforced
 from kquota.core.quotas.version import format_version, ignored, parse_version
 from kquota.core.resolve.resolver import Resolver, resolve, resolve_ip
-from kquota.errors import InputError
 from tests.core.strategies import snapshots
 
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE

@@ -15,9 +15,8 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
+from kquota import EntityType, QuotaFilter
 from kquota.backends.kafka.raw import RawQuotas
-from kquota.core.quotas.entity import EntityType
-from kquota.core.quotas.selector import QuotaFilter
 from tests.brokers.kafka import VERSION, KafkaBroker
 from tests.differential import scripts
 from tests.differential.config_command import LAST_WITH_ZOOKEEPER, ConfigCommand

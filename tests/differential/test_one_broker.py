@@ -15,15 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kquota import Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.audit.sources.events import read_events
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement import ConnectionManager, Generation, Kind, Mode, MutationSensor, QuotaWindows, kernel
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, format_number
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.quotas.quota import format_number
 from kquota.core.simulation.engine import simulate
 from tests.differential.oracle import Oracle
 from tests.support.enforcement import FetchSensor, ProduceSensor, RequestSensor

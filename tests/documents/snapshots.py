@@ -2,9 +2,8 @@
 
 from hypothesis import strategies as st
 
-from kquota.core.quotas.entity import DEFAULT
-from kquota.core.quotas.quota import QuotaKey, Value, ValueType, held
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.quota import Value, ValueType, held
 from tests.core.strategies import entities
 
 _TRICKY = (

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.change.plan import plan
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot, Values
+from kquota.core.quotas.snapshot import Values
 from kquota.documents.quotas import quotas_text, read_quota_file, read_quotas, writable
 from kquota.documents.update import updated
-from kquota.errors import InputError
 from tests.core import strategies as few
 from tests.documents.snapshots import snapshots
 

@@ -13,11 +13,9 @@ import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import INT_MAX, QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
+from kquota.core.quotas.quota import INT_MAX
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
-from kquota.errors import InputError
 from tests.documents.snapshots import snapshots
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

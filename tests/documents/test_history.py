@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kquota import Entity, InputError, Plan, QuotaKey, QuotaSnapshot
 from kquota.core.change.history import QuotaHistory
-from kquota.core.change.plan import Outcome, Plan, plan
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.core.change.plan import Outcome, plan
 from kquota.documents.encoding import to_json
 from kquota.documents.history import history_document, journal_history, read_history
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError
 from tests.core.strategies import snapshots
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

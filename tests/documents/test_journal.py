@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, InputError, Plan, QuotaKey, QuotaSnapshot
 from kquota.changes import to_undo
-from kquota.core.change.plan import Cluster, Plan, plan
+from kquota.core.change.plan import Cluster, plan
 from kquota.core.change.recording import Level, LevelChange
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import InputError, Locked
+from kquota.errors import Locked
 from tests.support.processes import ran
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
+from kquota import DEFAULT, Entity, InputError, QuotaKey
 from kquota.documents.encoding import entry_lines
 from kquota.documents.quotas import QuotaFile, read_quota_file
-from kquota.errors import InputError
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

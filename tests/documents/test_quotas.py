@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator
 
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import InputError, QuotaKey, QuotaSnapshot
 from kquota.documents.derive import plain
 from kquota.documents.encoding import schema, to_json, to_yaml
 from kquota.documents.quotas import quotas_document, read_quotas
-from kquota.errors import InputError
 from tests.documents.snapshots import snapshots
 
 ROOT = Path(__file__).parents[2]

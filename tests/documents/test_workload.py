@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.version import NEWEST, Version
 from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from kquota.documents.workload import read_workload
-from kquota.errors import InputError
 
 
 def written(folder: Path, body: str) -> Path:

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kquota import changes, reconcile
+from kquota import Alteration, Entity, QuotaBackend, QuotaKey, changes, reconcile
 from kquota.access import connect
-from kquota.backends import QuotaBackend
 from kquota.core.change.plan import plan
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.reconcile import Terms
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE

@@ -18,13 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kquota import sandbox
+from kquota import Alteration, Entity, QuotaBackend, QuotaKey, QuotaSnapshot, sandbox
 from kquota.access import connect
-from kquota.backends import QuotaBackend
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.encoding import to_json
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import quotas_document

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, InputError, QuotaKey, QuotaSnapshot, Unreachable
 from kquota.access import connect
 from kquota.backends import wire
 from kquota.backends.kafka import journal as topic
@@ -27,11 +28,7 @@ from kquota.backends.zookeeper.session import Lost, Session
 from kquota.changes import journal_of
 from kquota.core.change.journal_store import packed, unpacked
 from kquota.core.change.plan import plan
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import InputError, Unreachable
 from kquota.leases import read_entries
 from kquota.state import CLUSTER
 from tests.conftest import new_chroot

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
+from kquota import Alteration, Entity, QuotaKey, Unreachable
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.writer import Writer
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.errors import Unreachable
 from kquota.sandbox import JARS, pyspark_jars
 from tests.support.processes import Processes, free_ports, java
 from tests.support.sandbox import kazoo

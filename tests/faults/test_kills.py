@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota.backends import QuotaBackend
+from kquota import Alteration, Entity, QuotaBackend, QuotaSnapshot
 from kquota.changes import journal_of
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.reconcile import Terms, apply
 from kquota.state import CLUSTER
 from tests.brokers.kafka import KafkaBroker

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from kquota import recorder
+from kquota import KquotaError, recorder
 from kquota.backends.kafka.brokers import KafkaLoggers
 from kquota.core.change.recording import Bounds, Level
 from kquota.documents.journal import Journal
-from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.faults.killed import around
 

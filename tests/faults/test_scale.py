@@ -16,11 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kquota import Alteration, Entity, QuotaKey, QuotaSnapshot
 from kquota.access import connect
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from tests.conftest import new_chroot
 from tests.support.sandbox import Sandbox
 

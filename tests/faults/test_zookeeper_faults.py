@@ -19,13 +19,11 @@ from typing import Any
 
 import pytest
 
+from kquota import Alteration, Entity, KquotaError, QuotaKey, Unreachable
 from kquota.backends import znode
 from kquota.backends.zookeeper import ZooKeeperBackend
 from kquota.backends.zookeeper.session import Session
-from kquota.core.quotas.alteration import Alteration
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, Value
-from kquota.errors import KquotaError, Unreachable
+from kquota.core.quotas.quota import Value
 from tests.support.processes import ran, stand_still
 from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kquota import DEFAULT, Entity, InputError, KquotaError, QuotaKey, QuotaSnapshot, Unreachable
 from kquota.core.change.plan import plan
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError, KquotaError, Unreachable
 from kquota.live.exporter import Exporter, exposition, serve
 from kquota.live.sources import Page, Pages
 from kquota.live.watching import View, Watching

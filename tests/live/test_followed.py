@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.audit.follow import counters
 from kquota.audit.settings import AuditSettings
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.use import Enforcers, State, Use
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.quotas import read_quotas
-from kquota.errors import InputError
 from kquota.live.explain import explain
 from kquota.live.followed import Logs
 from kquota.live.watching import View, Watching

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, QuotaKey
 from kquota.backends.kafka.raw import RawQuotas
-from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.journal import Entry, Journal
 from kquota.errors import Uncertain
 from tests.brokers.kafka import KafkaBroker

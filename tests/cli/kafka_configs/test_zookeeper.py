@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from kquota import Entity, Rejected
 from kquota.backends.zookeeper.raw import RawConfigs
-from kquota.core.quotas.entity import Entity
-from kquota.errors import Rejected
 from tests.cli.conftest import Ran
 from tests.cli.kafka_configs.conftest import FORMAT, WARNING, Tool, node
 

@@ -7,9 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from kquota import QuotaKey, QuotaSnapshot
 from kquota.core.enforcement import Generation, MutationSensor
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.workload import Client, Workload
 from tests.support.enforcement import (
     ClientQuotaManager,

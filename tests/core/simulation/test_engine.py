@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.core.enforcement import Generation, Kind, Mode, QuotaWindows, kernel
-from kquota.core.quotas.entity import DEFAULT, Entity
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Level, Sensor
 from kquota.core.simulation.engine import simulate
 from kquota.core.simulation.result import ClientResult, CounterResult, Simulation
