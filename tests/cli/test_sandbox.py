@@ -1,13 +1,16 @@
 """`kquota sandbox` from start to stop."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from urllib.request import urlopen
 
+import click
 import pytest
 
 from kquota import sandbox
-from kquota.cli.main import run
+from kquota.cli.main import cli, run
 from kquota.metrics.meters import requests_of
 from kquota.sandbox import SandboxState
 from tests.brokers.kafka import CONFIG_COMMAND, COORDINATES, NAME
@@ -17,15 +20,18 @@ from tests.cli.conftest import Kquota, validated
 from tests.support.processes import ran
 
 
-def test_start_use_status_stop(kquota: Kquota) -> None:
+def test_start_use_status_stop(kquota: Kquota, tmp_path: Path) -> None:
     """Stdout is the connect string; the data outlives a stop; a second start is refused and a second stop harmless."""
     kept = {"KQUOTA_SANDBOX": "here"}
     assert kquota("sandbox", "status", **kept).code == 4
 
     started = kquota("sandbox", "start", **kept)
     try:
-        assert (started.code, started.err) == (0, "")
         connect = started.out.strip()
+        assert started.err == (
+            f"its quotas: kquota describe --zookeeper {connect}\n"
+            f"its end, which keeps its data: kquota sandbox stop --dir {tmp_path / 'here'}\n"
+        )
         alter = ("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB", "--zookeeper", connect)
         assert kquota(*alter).code == 0
         status = kquota("sandbox", "status", "-o", "json", **kept)
@@ -33,10 +39,10 @@ def test_start_use_status_stop(kquota: Kquota) -> None:
         validated(status.out, "sandbox")
         assert json.loads(status.out)["connect"] == connect
         assert Path(json.loads(status.out)["log"]).is_file()
-        assert json.loads(status.out)["log"] in kquota("sandbox", "status", **kept).complaint
+        assert json.loads(status.out)["log"] in kquota("sandbox", "status", **kept).first
         again = kquota("sandbox", "start", **kept)
         assert (again.code, again.out) == (0, f"{connect}\n")
-        assert "runs already" in again.complaint
+        assert "runs already" in again.first
     finally:
         stopped = kquota("sandbox", "stop", **kept)
     assert (stopped.code, stopped.complaint) == (0, "stopped")
@@ -63,6 +69,29 @@ def test_the_other_sandbox_runs(
     monkeypatch.setattr(sandbox, "status", lambda folder: running if folder.name == "sandbox-broker" else None)
     assert (run(["sandbox", "status"]), run(["sandbox", "stop"])) == (4, 0)
     assert capsys.readouterr().err == 2 * "not running, but the broker is: with --broker\n"
+
+
+def test_every_command_that_it_prints_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a folder with a blank; each names the address that it needs, and which address is whose."""
+    folder = tmp_path / "my sandbox"
+    (folder / "clients").mkdir(parents=True)
+    (folder / "clients" / "alice.properties").touch()
+    running = SandboxState(1, 9092, str(folder), "token", "http://127.0.0.1:1/metrics", "127.0.0.1:9093")
+    monkeypatch.setattr(sandbox, "status", lambda _: running)
+    assert run(["sandbox", "status", "--dir", str(folder)]) == 0
+    told = capsys.readouterr().err
+    assert "every client of 127.0.0.1:9092 is ANONYMOUS; at 127.0.0.1:9093 log in alice:" in told
+    lines = [shlex.split(line)[1:] for line in re.findall(r"(?<=[: ])kquota .*", told)]
+    assert [line[0] for line in lines] == ["describe", "top", "record", "probe", "sandbox"]
+    for line in lines:
+        group: click.Command = cli
+        while isinstance(group, click.Group):
+            _, found, line = group.resolve_command(click.Context(group), line)
+            assert found is not None
+            group = found
+        group.make_context("kquota", line)
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(kquota: Kquota) -> None:
@@ -92,8 +121,10 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         assert "alice" in kquota("describe", **there).out
         told = kquota("sandbox", "status", "--dir", json.loads(again.out)["directory"]).err
         assert "broker.log" in told, "which of the two it is shows the folder"
-        log, metrics = (json.loads(again.out)[name] for name in ("request_log", "metrics"))
-        assert f"its requests: kquota record --log {log} --metrics {metrics}\n" in told
+        log = json.loads(again.out)["request_log"]
+        record = ("record", "--bootstrap-server", connect, "--log", log)
+        assert f"its requests: kquota {' '.join(record)}\n" in told
+        assert kquota(*record, "--for", "90s", "--dry-run").code == 0
         other = kquota("sandbox", "start", KQUOTA_SANDBOX="here")
         assert (other.code, other.out) == (8, ""), "a broker's address is none for --zookeeper"
         top = kquota("top", "--once", "--metrics", json.loads(again.out)["metrics"], **there)

@@ -1,5 +1,6 @@
 """`kquota sandbox`."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -95,10 +96,8 @@ def start(
         if last is not None and state.port != last:
             note(f"its address is new: it was {sandbox.HOST}:{last}")
     if sys.stdout is not None and sys.stdout.isatty():
-        where = "" if which.dir is None else f" --dir {directory}"
         note(f"use it: export KQUOTA_{'BOOTSTRAP_SERVER' if which.broker else 'ZOOKEEPER'}={state.connect}")
-        note(f"'kquota sandbox stop{' --broker' if which.broker else ''}{where}' ends it, and keeps its data")
-    return _running(state, server)
+    return _running(state, server, which)
 
 
 @command.command("stop")
@@ -119,7 +118,7 @@ def status(*, which: Which = _WHICH) -> View:
         return View(screen=lambda: (), document=lambda: _document(running=False), code=ExitCode.UNREACHABLE)
     server = replace(which, broker=state.login is not None).server  # --dir alone does not say which of the two it is
     note(f"its log: {Path(state.directory, server.log_file)} (all there is to know: -o json)")
-    return _running(state, server)
+    return _running(state, server, which)
 
 
 def _not_running(which: Which) -> str:
@@ -139,20 +138,25 @@ def _users(state: SandboxState) -> dict[str, str]:
     return logins(Path(state.directory))
 
 
-def _running(state: SandboxState, server: Server) -> View:
+def _running(state: SandboxState, server: Server, which: Which) -> View:
+    where = f"{'--zookeeper' if state.login is None else '--bootstrap-server'} {state.connect}"
+    requests = None if server.request_log is None else str(Path(state.directory, server.request_log))
+    users = _users(state)
+    note(f"its quotas: kquota describe {where}")
     if state.metrics is not None:
         note(f"its metrics: kquota top --metrics {state.metrics}")
-    if server.request_log is not None:
-        metrics = "" if state.metrics is None else f" --metrics {state.metrics}"
-        note(f"its requests: kquota record --log {Path(state.directory, server.request_log)}{metrics}")
-    if users := _users(state):
-        options = f"--bootstrap-server {state.login} --command-config {[*users.values()][-1]}"
-        note(f"its users are {', '.join(users)}: kquota probe produce --topic load --create-topic {options}")
-    fields = picked(state, "connect pid directory")
-    fields["log"] = str(Path(state.directory, server.log_file))
-    if server.request_log is not None:
-        fields["request_log"] = str(Path(state.directory, server.request_log))
-    fields |= present(metrics=state.metrics, login=state.login, users=None if state.login is None else users)
+    if requests is not None:
+        note(f"its requests: kquota record {where} --log {shlex.quote(requests)}")
+    if users:
+        options = f"--bootstrap-server {state.login} --command-config {shlex.quote([*users.values()][-1])}"
+        note(f"every client of {state.connect} is ANONYMOUS; at {state.login} log in {', '.join(users)}:")
+        note(f"  kquota probe produce --topic load --create-topic {options}")
+    folder = "" if which.dir is None else f" --dir {shlex.quote(state.directory)}"
+    note(f"its end, which keeps its data: kquota sandbox stop{'' if state.login is None else ' --broker'}{folder}")
+    fields = picked(state, "connect pid directory") | {"log": str(Path(state.directory, server.log_file))}
+    fields |= present(
+        request_log=requests, metrics=state.metrics, login=state.login, users=None if state.login is None else users
+    )
     return View(screen=lambda: [state.connect], document=lambda: _document(running=True, **fields))
 
 
