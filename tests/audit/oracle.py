@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,8 @@ class Expected:
     peak_rate: float
     logged: int
     logged_ms: int
+    mean_rate: float = field(default=0.0, compare=False)
+    """From the first charge to the last one, of which a finding says nothing."""
 
 
 _KINDS = {
@@ -116,6 +118,8 @@ def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str
     for (broker, key, sensor), rows in _charged(events, settings).items():
         summary, _ = _replayed(key, rows, settings)
         logged = [row[2] for row in rows]
+        seconds = max(rows[-1][0] - rows[0][0], 1000) / 1000
+        charged = sum(row[1] for row in rows) / (1e7 if key is QuotaKey.REQUEST_PERCENTAGE else 1)
         found[broker, key.value, sensor] = Expected(
             limit=rows[-1][3],
             events=len(rows),
@@ -127,6 +131,7 @@ def findings(events: Sequence[Event], settings: AuditSettings) -> dict[tuple[str
             peak_rate=summary.peak_rate,
             logged=sum(value > 0 for value in logged),
             logged_ms=sum(logged),
+            mean_rate=charged / seconds,
         )
     return found
 
@@ -137,8 +142,9 @@ def as_expected(
     """A findings table in the oracle's form.
 
     Where nothing is throttled, and the log shows that it was while it was recorded, the findings leave the counts open,
-    or have the log's: where nothing is throttled in what was `replayed`. They are open as well where the log has no
-    connections, and a quota of another kind throttles on the same broker.
+    or have the log's: where nothing is throttled in what was `replayed`. The log has no connections. So they are open
+    as well where a quota of another kind throttles on the same broker, and where clients that were held back stay below
+    the limit on average: what comes in a burst may be what a mute held back.
     """
     found = {}
     for row in table.to_pylist():
@@ -146,22 +152,24 @@ def as_expected(
         name = row["broker"], row["key"], row["sensor"]
         is_replayed = row["throttle_time_ms"] is not None and (not replayed or replayed[name].throttled > 0)
         by_the_log = row["verdict"] == "throttled" and not is_replayed
-        if row["reason"] == HELD_BACK or by_the_log:
+        was_held, other_quota = row["reason"] == HELD_BACK, str(row["reason"]).startswith(OTHER_QUOTA)
+        if replayed and (other_quota or (was_held and replayed[name].throttled)):
+            others = [
+                each for (broker, key, _), each in replayed.items() if broker == row["broker"] and key != row["key"]
+            ]
+            assert any(other.throttled for other in others) if other_quota else row["logged_throttled_events"] > 0
+            assert other_quota or replayed[name].mean_rate <= row["limit"]
+            assert row["throttled_events"] is None
+            row |= {f"{which}_throttled_ms": getattr(replayed[name], f"{which}_ms") for which in ("first", "last")}
+            row |= {"throttled_events": replayed[name].throttled, "throttle_time_ms": replayed[name].total_ms}
+            row["throttle_time_max_ms"] = replayed[name].max_ms
+        elif was_held or by_the_log:
             assert row["logged_throttled_events"] > 0
             assert row["throttled_events"] in (None, row["logged_throttled_events"])
             assert row["throttle_time_ms"] in (None, row["logged_throttle_time_ms"])
             assert (row["throttled_events"] is None) == (row["first_throttled_ms"] is None)
             row |= {"throttled_events": 0, "throttle_time_ms": 0, "throttle_time_max_ms": 0}
             row |= {"first_throttled_ms": None, "last_throttled_ms": None}
-        elif replayed and str(row["reason"]).startswith(OTHER_QUOTA):
-            others = [
-                each for (broker, key, _), each in replayed.items() if broker == row["broker"] and key != row["key"]
-            ]
-            assert any(other.throttled for other in others)
-            assert row["throttled_events"] is None
-            row |= {f"{which}_throttled_ms": getattr(replayed[name], f"{which}_ms") for which in ("first", "last")}
-            row |= {"throttled_events": replayed[name].throttled, "throttle_time_ms": replayed[name].total_ms}
-            row["throttle_time_max_ms"] = replayed[name].max_ms
         found[name] = Expected(
             limit=row["limit"],
             events=row["events"],
