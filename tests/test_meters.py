@@ -9,18 +9,10 @@ import pytest
 from kquota.core.change.recording import Reading
 from kquota.errors import InputError, Unreachable
 from kquota.metrics.meters import LogMeter, PageMeter, requests_of
+from tests.support.data import data_text
 from tests.support.listening import serving
 
-RULES = """\
-# HELP kafka_network_requestmetrics_requests_total Attribute exposed for management
-# TYPE kafka_network_requestmetrics_requests_total counter
-kafka_network_requestmetrics_requests_total{request="Produce",version="11",} 100.0
-kafka_network_requestmetrics_requests_total{request="Fetch",version="17",} 50.0
-kafka_network_requestmetrics_requests_total{request="FetchConsumer",version="17",} 30.0
-kafka_network_requestmetrics_requests_total{request="FetchFollower",version="17",} 20.0
-kafka_network_requestmetrics_totaltimems_count{request="Produce",} 100.0
-kafka_server_brokertopicmetrics_messagesin_total 5.0
-"""
+RULES = data_text("metrics/request_rules.prom")
 
 
 @pytest.mark.parametrize(

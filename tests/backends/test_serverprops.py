@@ -10,23 +10,9 @@ from kquota.core.enforcement import QuotaWindows
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import Version
+from tests.support.data import data_text
 
-FILE = """\
-# a broker of ours
-broker.id=1
-listeners = INTERNAL://:9093,\\
-    Clients://0.0.0.0:9092
-listener.security.protocol.map=INTERNAL:SSL,CLIENTS:SASL_SSL
-inter.broker.listener.name=INTERNAL
-ssl.keystore.password=hush
-quota.window.num=21
-quota.window.size.seconds=2
-controller.quota.window.num=100
-max.connection.creation.rate=200
-listener.name.clients.max.connection.creation.rate=50
-quota.producer.default=1048576
-quota.consumer.default=9223372036854775807
-"""
+FILE = data_text("brokers/ours.properties")
 NOW: Version = (4, 0, 0)
 
 

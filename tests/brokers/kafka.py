@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL, SMALL_TOPICS, Nodes, new_cluster_id, write_log4j2
+from tests.support.data import data_text
 from tests.support.processes import free_ports
 
 VERSION = "4.4.0"
@@ -32,19 +33,7 @@ BROKER = "broker"
 """The name of the process."""
 
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_SERVER = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners={listeners},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners={listeners}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocols}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config={jaas}
-log.dirs={data}
-"""
+_SERVER = data_text("brokers/combined.properties")
 
 
 def password_of(user: str) -> str:

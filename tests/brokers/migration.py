@@ -8,6 +8,7 @@ from kquota.backends.kafka import KafkaBackend
 from kquota.errors import KquotaError
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes
+from tests.support.data import data_text
 from tests.support.processes import free_ports
 from tests.support.sandbox import kazoo
 
@@ -18,13 +19,7 @@ COORDINATES = (
     "org.slf4j:slf4j-reload4j:1.7.36",
 )
 _READY_S = 240
-_LOG4J = """\
-log4j.rootLogger=WARN, out
-log4j.logger.org.apache.kafka.metadata.migration=INFO
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
+_LOG4J = data_text("brokers/migration_log4j.properties")
 
 
 class Migration(Nodes):

@@ -8,43 +8,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.data import data_text
 from tests.support.processes import Processes, archived, java
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How a JVM starts quickly, and stays small."""
-SMALL_TOPICS = """\
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
-"""
+SMALL_TOPICS = data_text("brokers/small_topics.properties")
 """Settings of a broker whose own topics are small, and that makes no others by itself."""
 MICROSECONDS = "%d{yyyy-MM-dd HH:mm:ss,SSSSSS}"
 """Times of the request log that log4j 2 can print and log4j 1 cannot."""
 _META = "meta.properties"
 """The file that holds the ids of a node; beside it are the features that it begins with."""
-_LOG4J2 = """\
-status = error
-appender.request.type = File
-appender.request.name = request
-appender.request.fileName = {folder}/kafka-request.log
-appender.request.layout.type = PatternLayout
-appender.request.layout.pattern = [{time}] %p %m (%c)%n
-appender.server.type = File
-appender.server.name = server
-appender.server.fileName = {folder}/server.log
-appender.server.layout.type = PatternLayout
-appender.server.layout.pattern = [%d] %p %m (%c)%n
-logger.request.name = kafka.request.logger
-{request_level}logger.request.additivity = false
-logger.request.appenderRef.request.ref = request
-rootLogger.level = warn
-rootLogger.appenderRef.server.ref = server
-"""
+_LOG4J2 = data_text("brokers/log4j2.properties")
 
 
 def new_cluster_id() -> str:

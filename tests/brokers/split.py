@@ -5,29 +5,13 @@ from kquota.errors import KquotaError
 from tests.brokers.kafka import COORDINATES, VERSION
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import Nodes, new_cluster_id
+from tests.support.data import data_text
 from tests.support.processes import free_ports
 
 _READY_S = 240
 
-_NODE = """\
-process.roles={role}
-node.id={node}
-controller.quorum.voters={voters}
-listeners={listener}://127.0.0.1:{port}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-log.dirs={data}
-log.cleaner.dedupe.buffer.size=2097152
-"""
-_LOG4J2 = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-rootLogger.level = error
-rootLogger.appenderRef.out.ref = out
-"""
+_NODE = data_text("brokers/split_node.properties")
+_LOG4J2 = data_text("brokers/split_log4j2.properties")
 
 
 class SplitCluster(Nodes):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.brokers.kafka import BROKER, KafkaBroker, password_of
 from tests.brokers.maven import retrieve
 from tests.brokers.nodes import SMALL_TOPICS
+from tests.support.data import data_text
 from tests.support.processes import free_ports
 from tests.support.sandbox import kazoo
 
@@ -24,37 +25,12 @@ COORDINATES = (
 USERS = ("admin", "alice")
 """Who has SCRAM credentials from the start; the password of each is made from the name (`password_of`)."""
 
-_LOG4J = """\
-log4j.rootLogger=WARN, server
-log4j.appender.server=org.apache.log4j.FileAppender
-log4j.appender.server.File={server_log}
-log4j.appender.server.layout=org.apache.log4j.PatternLayout
-log4j.appender.server.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
+_LOG4J = data_text("brokers/zookeeper_mode_log4j.properties")
 
-_SERVER = """\
-broker.id=0
-zookeeper.connect={zookeeper}
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
-inter.broker.listener.name=PLAINTEXT
-sasl.enabled.mechanisms=SCRAM-SHA-256
-listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}
-log.dirs={data}
-"""
-_CONTROLLER = """\
-process.roles=controller
-node.id=3000
-listeners=CONTROLLER://127.0.0.1:{controller}
-zookeeper.connect={zookeeper}
-log.dirs={data}/data
-"""
+_SERVER = data_text("brokers/zookeeper_mode.properties")
+_CONTROLLER = data_text("brokers/migration_controller.properties")
 # What the controller and a broker that takes part in a migration have in common.
-_QUORUM = """\
-controller.quorum.voters=3000@127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
-zookeeper.metadata.migration.enable=true
-"""
+_QUORUM = data_text("brokers/migration_quorum.properties")
 _JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 

@@ -6,22 +6,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Kquota, validated
+from tests.support.data import data_text
 
-CONFIG = """\
-current-context: prod
-contexts:
-  prod:
-    bootstrap-server: prod:9092
-    command-config: prod.properties
-    timeout: 20
-  old:
-    zookeeper: old:2181/kafka
-    zk-tls-config-file: old.properties
-    comment: until the migration
-  both:
-    zookeeper: both:2181
-    bootstrap-server: both:9092
-"""
+CONFIG = data_text("cli/contexts.yaml")
 
 
 @pytest.fixture

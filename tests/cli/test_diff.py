@@ -8,21 +8,10 @@ import pytest
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.test_plan_apply import stable
 from tests.conftest import new_chroot
+from tests.support.data import data_text
 from tests.support.sandbox import Sandbox
 
-FILE = """\
-kind: kquota.quotas
-version: 1
-clusters: {prod: {}}
-unmanaged:
-  - user: "operator-.*"
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: 10MB, request_percentage: 50%}
-  - entity: {user: bob, client-id: {default: true}}
-    values: {consumer_byte_rate: 1MB}
-    clusters: {prod: {consumer_byte_rate: 2MB}}
-"""
+FILE = data_text("cli/diff.yaml")
 CONFIG = """\
 contexts:
   sandbox: {{zookeeper: "{chroot}"}}

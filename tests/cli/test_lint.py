@@ -6,21 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.data import data_text
 
-FILE = """\
-kind: kquota.quotas
-version: 1
-internal: [connect]
-quotas:
-  - entity: {user: {default: true}}
-    values: {producer_byte_rate: 10MiB, request_percentage: 2000}
-  - entity: {client-id: app}
-    values: {producer_byte_rate: 1000, consumer_byte_rate: 1000}
-  - entity: {user: "User:alice"}
-    values: {consumer_byte_rate: 1MB}
-  - entity: {user: "CN%3Dx"}
-    values: {controller_mutation_rate: 0.5}
-"""
+FILE = data_text("cli/lint.yaml")
 
 
 @pytest.fixture

@@ -15,24 +15,10 @@ from jsonschema import Draft202012Validator
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota, Ran, quotas, validated
 from tests.conftest import new_chroot
+from tests.support.data import data_text
 from tests.support.sandbox import Sandbox, kazoo
 
-FILE = """\
-kind: kquota.quotas
-version: 1
-clusters: {prod: {}}
-unmanaged:
-  - user: "operator-.*"
-protected:
-  - user: admin
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: 10MiB, request_percentage: 50%}
-    labels: {owner: team-a}
-  - entity: {user: bob, client-id: {default: true}}
-    values: {consumer_byte_rate: 1MB}
-    clusters: {prod: {consumer_byte_rate: 2MB}}
-"""
+FILE = data_text("cli/team.yaml")
 
 
 OVERLAYS = "quotas.yaml: no overlay of its clusters is used: --cluster NAME chooses one of prod\n"
@@ -86,18 +72,7 @@ def test_plan_prints_every_format(cluster: Cluster, golden: Golden, output: str,
         validated(done.out, "plan")
 
 
-DOUBTFUL = """\
-kind: kquota.quotas
-version: 1
-internal: [connect]
-quotas:
-  - entity: {user: {default: true}}
-    values: {producer_byte_rate: 10MiB, controller_mutation_rate: 5}
-  - entity: {client-id: app}
-    values: {producer_byte_rate: 1MB}
-  - entity: {user: "User:al|ce"}
-    values: {consumer_byte_rate: 1MB}
-"""
+DOUBTFUL = data_text("cli/doubtful.yaml")
 
 
 @pytest.mark.parametrize("output", ["table", "json", "markdown"])

@@ -11,24 +11,9 @@ from kquota.backends.memory import MemoryBackend
 from kquota.cli import main, session
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
+from tests.support.data import data_text
 
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - entity: {user: user1}
-    values: {producer_byte_rate: 1MB, request_percentage: 50%}
-  - entity: {user: user2, client-id: clientA}
-    values: {producer_byte_rate: 10MiB}
-  - entity: {user: user2, client-id: {default: true}}
-    values: {producer_byte_rate: 2000000}
-  - entity: {user: {default: true}}
-    values: {producer_byte_rate: 3000000}
-  - entity: {client-id: clientA}
-    values: {producer_byte_rate: 4000000, consumer_byte_rate: 5000000}
-  - entity: {ip: {default: true}}
-    values: {connection_creation_rate: 100}
-"""
+QUOTAS = data_text("cli/levels.yaml")
 
 
 @pytest.fixture

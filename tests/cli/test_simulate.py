@@ -17,6 +17,7 @@ from kquota import DEFAULT, Entity, QuotaKey, simulations
 from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota
+from tests.support.data import data_text
 from tests.support.enforcement import (
     ClientQuotaManager,
     FetchSensor,
@@ -26,22 +27,7 @@ from tests.support.enforcement import (
     produce_with_request,
 )
 
-WORKLOAD = """\
-kind: kquota.workload
-version: 1
-duration: 2min
-brokers: {count: 2, max.connection.creation.rate: 20}
-changes:
-  - {at: 40s, entity: {user: alice}, values: {producer_byte_rate: 2MB}}
-clients:
-  - {name: orders, user: alice, client-id: app1, api: produce, rate: 4MB, size: 40kB, start: 10s, stop: 60s}
-  - {name: payments, user: alice, client-id: app2, api: produce, pace: 2, size: 10kB}
-  - {name: etl, user: bob, api: fetch, rate: 400kB, size: 20kB, backlog: 20MB, max_bytes: 1MB}
-  - {name: poller, user: carol, api: metadata, connections: 2, request_time: 1ms, think: 10ms}
-  - {name: topics, user: admin, client-id: x, api: CreateTopics, pace: 1/min, topics: 7, partitions: 80}
-  - {name: storm, api: connect, ip: 10.0.0.1, pace: 40, start: 30, stop: 35}
-  - {name: many, count: 3, user: "u{n}", client-id: c, ip: "10.1.0.{n}", api: produce, pace: 1, size: 1000}
-"""
+WORKLOAD = data_text("cli/workload.yaml")
 QUOTAS = """\
 kind: kquota.quotas
 version: 1

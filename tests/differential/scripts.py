@@ -11,70 +11,19 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from tests.support.data import data_text
+
 ADDRESS = "@ADDRESS@"
 Words = list[str]
 Rng = random.Random
 
 # --- What people write ---
 
-_QUOTAS: Final = """
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1 --entity-type clients --entity-name clientA
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type clients --entity-name clientA
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-name user1 --entity-type clients --entity-default
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type users --entity-default
---alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,request_percentage=200' --entity-type clients --entity-default
---describe --entity-type users --entity-name user1 --entity-type clients --entity-name clientA
---describe --entity-type users --entity-name user1
---describe --entity-type clients --entity-name clientA
---describe --entity-type users
---describe --entity-type users --entity-type clients
---describe --entity-type clients
---describe --user user1
---describe --user-defaults
---describe --user user1 --client clientA
---describe --client-defaults --user-defaults
---describe --all --entity-type users
---alter --user user1 --add-config producer_byte_rate=10485760
---alter --user user1 --delete-config producer_byte_rate
---alter --user user1 --delete-config producer_byte_rate,consumer_byte_rate,request_percentage
---alter --client clientA --add-config consumer_byte_rate=1048576 --delete-config producer_byte_rate
---alter --user-defaults --add-config request_percentage=50
---alter --client-defaults --add-config controller_mutation_rate=5
---alter --user CN=kafka,OU=team,O=org --client clientA --add-config producer_byte_rate=1
---alter --user user1 --add-config-file '@FILE:producer_byte_rate=4096
-consumer_byte_rate: 8192
-# a comment
-request_percentage 12.5@'
---alter --user user1 --client-defaults --add-config controller_mutation_rate=0.5,request_percentage=1e2
-"""  # noqa: E501
-_IPS: Final = """
---alter --ip 10.1.2.3 --add-config connection_creation_rate=100000
---alter --ip-defaults --add-config connection_creation_rate=200000
---alter --entity-type ips --entity-name 10.1.2.3 --delete-config connection_creation_rate
---describe --entity-type ips
---describe --ip 10.1.2.3
---describe --ip-defaults
---alter --entity-type ips --entity-default --add-config connection_creation_rate=2147483647
-"""
-_CREDENTIALS: Final = """
---alter --delete-config 'SCRAM-SHA-512' --entity-type users --entity-name alice
---alter --user alice --delete-config SCRAM-SHA-256,SCRAM-SHA-512
---describe --entity-type users --entity-name alice
-"""
-_SHOWN: Final = """
---describe --user alice
---describe --user admin
---describe --entity-type users --entity-name nobody
---describe --entity-type users --all
-"""
-_OTHERS: Final = """
---alter --user alice --delete-config SCRAM-SHA-512,producer_byte_rate
---alter --user alice --client c --add-config 'SCRAM-SHA-512=[password=x]'
---alter --user-defaults --add-config 'SCRAM-SHA-512=[password=x]'
---help
---version
-"""
+_QUOTAS: Final = data_text("kafka_configs/quotas.txt")
+_IPS: Final = data_text("kafka_configs/ips.txt")
+_CREDENTIALS: Final = data_text("kafka_configs/credentials.txt")
+_SHOWN: Final = data_text("kafka_configs/shown.txt")
+_OTHERS: Final = data_text("kafka_configs/others.txt")
 
 
 def _lines(text: str) -> list[Words]:

@@ -10,19 +10,9 @@ from hypothesis import strategies as st
 
 from kquota.documents.config import Context, read_config, use_context
 from kquota.errors import InputError
+from tests.support.data import data_text
 
-FULL = """\
-# our clusters
-current-context: prod # the usual one
-contexts:
-    prod:
-        bootstrap-server: "b1:9092,b2:9092"
-        command-config: secrets/prod.properties
-        timeout: 20
-
-    # until the migration
-    legacy: {zookeeper: zk1:2181/kafka, bootstrap-server: 'b1:9092', zk-tls-config-file: ~/zk.properties}
-"""
+FULL = data_text("documents/config.yaml")
 
 
 def written(folder: Path, text: str) -> Path:

@@ -14,6 +14,7 @@ from kquota.documents.quotas import quotas_text, read_quota_file, read_quotas, w
 from kquota.documents.update import updated
 from tests.core import strategies as few
 from tests.documents.snapshots import snapshots
+from tests.support.data import data_text
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATION = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -49,34 +50,7 @@ def test_what_a_file_cannot_say_is_named() -> None:
     assert [problem.where for problem in unsaid] == ["user=alice: producer_byte_rate", "user=bob: request_percentage"]
 
 
-FILE = """\
-# what people write
-kind: kquota.quotas
-version: 1
-variables: {standard: 10MiB, percent: 50}   # agreed
-unmanaged:
-  - user: "operator-.*"
-
-quotas:
-  # -- teams ----------------------------------
-
-  # Alice pays for it
-  - entity: {user: alice}
-    values: {producer_byte_rate: "${standard}", request_percentage: "${percent}%"}
-    labels: {owner: team-a}   # ask them first
-
-  # Bob left
-  - entity:
-      user: bob
-    values:
-      # for the nightly run
-      consumer_byte_rate: 2MB   # more than enough
-      producer_byte_rate: 1000  # slow
-
-  - entity: {user: carol}
-    values: {controller_mutation_rate: 3, producer_byte_rate: 1kB}
-# the end
-"""
+FILE = data_text("documents/people.yaml")
 NOW: dict[Entity, Values] = {
     ALICE: {PRODUCER: 10 << 20, REQUEST: 50.0},
     BOB: {CONSUMER: 2_000_000, PRODUCER: 1000},
@@ -151,25 +125,7 @@ def test_everything_goes_and_comes(tmp_path: Path) -> None:
     assert "quotas:\n  - entity: {user: alice}\n    values: {producer_byte_rate: 1 B/s}\n" in again
 
 
-OVERLAYS = """\
-kind: kquota.quotas
-version: 1
-variables: {standard: 10MiB}
-clusters:
-  prod: {variables: {standard: 50MiB}}
-  dev: {}
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: "${standard}", request_percentage: 50%}
-    clusters:
-      prod:
-        # until June
-        request_percentage: null
-        consumer_byte_rate: "${standard}"   # as much
-  - entity: {user: bob}
-    values: {producer_byte_rate: 1000}
-    clusters: {dev: null}
-"""
+OVERLAYS = data_text("documents/overlays.yaml")
 
 
 def test_overlays_stay(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.quota import INT_MAX
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
 from tests.documents.snapshots import snapshots
+from tests.support.data import data_text
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATION, CONNECTION = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
@@ -185,18 +186,7 @@ def test_what_kafka_configs_prints(line: str, expected: Any) -> None:
     assert kafka_configs.read("file", line) == QuotaSnapshot(expected)
 
 
-SCRIPT = r"""#!/bin/bash
-set -e  # it's fine
-BS=localhost:9092; TOOL="$KAFKA_HOME/bin/kafka-configs.sh"
-bin/kafka-configs.sh --bootstrap-server "$BS" --alter --entity-type users --entity-name 'alice smith' \
-    --add-config producer_byte_rate=1024,SCRAM-SHA-256=[iterations=8192,password=se=cret]  # for now
-/opt/kafka-configs.sh --bootstrap-server=$BS --alter --user bob --client-defaults --add-config=request_percentage=[5] &&
-  kafka-configs --zookeeper z --alter --entity-type clients --entity-type users --entity-name "a\"#b" --entity-default \
-  --add-config consumer_byte_rate=5,producer_byte_rate=6
-kquota kafka-configs --bootstrap-server "$BS" --alter --ip 10.0.0.1 --add-config connection_creation_rate=7
-kafka-configs.sh --alter --entity-name x#y --entity-type clients --delete-config producer_byte_rate
-kafka-configs.sh --alter --client "a\"#b" --user-defaults --add-config x=1
-""".splitlines(keepends=True)
+SCRIPT = data_text("foreign/script.sh").splitlines(keepends=True)
 
 
 def test_scripts_of_kafka_configs() -> None:
@@ -344,73 +334,25 @@ def test_what_only_others_have_becomes_a_problem() -> None:
     assert [(problem.where, problem.message) for problem in snapshot.problems] == [
         ("f, line 2", "Kafka has no quotas by client-id-prefix")
     ]
-    stream = """\
-apiVersion: kafka.jikkou.io/v1
-kind: KafkaTopic
----
-apiVersion: kafka.jikkou.io/v1beta2
-kind: KafkaClientQuotaList
-items:
-  - metadata: {annotations: {jikkou.io/delete: true}}
-    spec: {type: USER, entity: {user: a}, configs: {producerByteRate: 1}}
-  - spec: {type: CLIENTS_DEFAULT, configs: {producerByteRate: 1.0E7, consumerByteRate: null}}
-"""
+    stream = data_text("foreign/jikkou.yaml")
     snapshot = jikkou.read("f", stream)
     assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 10**7}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 1", "f, line 7"]
 
 
 def test_other_lines_of_a_pasted_text_are_named() -> None:
-    pasted = """$ kafka-configs.sh --describe --entity-type clients
-OpenJDK 64-Bit Server VM warning: something
-Configs for clients:old one are producer_byte_rate=1
-  Configs for client-id ‘web’ are consumer_byte_rate=2
-Configs for client-id 'none' are
-Configs for topic 't' are a=b"""
+    pasted = data_text("foreign/pasted.txt")
     snapshot = kafka_configs.read("f", pasted)
     assert dict(snapshot) == {Entity(client_id="old one"): {PRODUCER: 1}, Entity(client_id="web"): {CONSUMER: 2}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 1", "f, line 2", "f, line 6"]
 
 
 def test_resources_of_kubernetes_and_terraform() -> None:
-    users = """\
-apiVersion: v1
-kind: List
-items:
-- {apiVersion: kafka.strimzi.io/v1beta2, kind: KafkaTopic, metadata: {name: t}}
-- apiVersion: kafka.strimzi.io/v1beta2
-  kind: KafkaUser
-  metadata: {name: web}
-  spec: {authentication: {type: tls}, quotas: {producerByteRate: 1, requestPercentage: 5}}
-- {apiVersion: kafka.strimzi.io/v1beta2, kind: KafkaUser, metadata: {name: none}}
-"""
+    users = data_text("foreign/strimzi.yaml")
     snapshot = strimzi.read("f", users)
     assert dict(snapshot) == {Entity(user="CN=web"): {PRODUCER: 1, REQUEST: 5}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 4"]
-    hcl = """\
-# resource "kafka_quota" "no" { }
-resource "kafka_quota" "a" {
-  entity_type = "client-id" // "}"
-  config = { producer_byte_rate = "1", "consumer_byte_rate" : 2 }
-}
-resource "kafka_quota" "b" {
-  entity_type = "user"
-  entity_name = "$${a}"
-  config = {
-    "request_percentage" = 5
-  }
-  lifecycle {
-    prevent_destroy = true
-  }
-}
-resource "kafka_quota" "c" {
-  entity_type = "user"
-  entity_name = var.user
-  config = { "request_percentage" = 5 }
-}
-resource "confluent_kafka_client_quota" "d" {
-}
-"""
+    hcl = data_text("foreign/kafka_quota.tf")
     snapshot = terraform.read("f", hcl)
     assert dict(snapshot) == {Entity(client_id=DEFAULT): {PRODUCER: 1, CONSUMER: 2}, Entity(user="${a}"): {REQUEST: 5}}
     assert [problem.where for problem in snapshot.problems] == ["f, line 16", "f, line 21"]

@@ -16,22 +16,13 @@ from kquota.documents.history import history_document, journal_history, read_his
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quotas
 from tests.core.strategies import snapshots
+from tests.support.data import data_text
 
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 RATE = QuotaKey.PRODUCER_BYTE_RATE
 NINE = 1_773_219_600_000
 """2026-03-11 09:00:00 UTC."""
-FILE = """\
-kind: kquota.quota-history
-version: 1
-periods:
-  - quotas:
-      - {entity: {user: alice}, values: {producer_byte_rate: 10MB}}
-  - from: 2026-03-11T09:00:00Z
-    file: later.yaml
-  - from: 1773219600500
-    quotas: []
-"""
+FILE = data_text("documents/history.yaml")
 LATER = "{kind: kquota.quotas, version: 1, quotas: [{entity: {user: bob}, values: {producer_byte_rate: 5}}]}"
 
 

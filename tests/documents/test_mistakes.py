@@ -8,44 +8,11 @@ from kquota.cli import main
 from kquota.documents.quotas import read_quota_file
 from kquota.documents.validation import MOST
 from kquota.errors import InputError
+from tests.support.data import data_text
 
 HEAD = "kind: kquota.quotas\nversion: 1\nquotas:\n"
-ENTRIES = """\
-  - entity: {user: alice}
-    values: {producer_byte_rat: 10MB}
-  - entity: {user: bob}
-    value: {producer_byte_rate: 10MB}
-  - entity: {usr: carol}
-    values: {producer_byte_rate: 10M}
-  - entity: {user: dave}
-    values: {producer_byte_rate: null, consumer_byte_rate: [1]}
-  - entity: {user: eve}
-    values: {producer_byte_rate: 10M, consumer_byte_rat: 1MB, connection_creation_rate: 5}
-  - entity: {user: frank}
-    values: {producer_byte_rate: 1MB}
-  - entity: {user: frank}
-    values: {producer_byte_rate: 1MB}
-  - {user: grace, request_percentage: 10}
-  - entity: {user: heidi}
-    values: {producer_byte_rate: 1,5MB}
-"""
-WRONG = [
-    "line 4: quotas[0]: unknown quota key 'producer_byte_rat' (did you mean 'producer_byte_rate'?)",
-    "line 7: quotas[1].value: unknown key (did you mean values?)",
-    "line 8: quotas[2].entity.usr: unknown key (did you mean user?)",
-    "line 11: quotas[3].values.producer_byte_rate: expected number or string, found null",
-    "line 11: quotas[3].values.consumer_byte_rate: expected number or string, found array",
-    "line 12: quotas[4]: producer_byte_rate: unknown unit 'M' in '10M' (did you mean 10MB?)",
-    "line 12: quotas[4]: unknown quota key 'consumer_byte_rat' (did you mean 'consumer_byte_rate'?)",
-    "line 12: quotas[4]: connection_creation_rate cannot be set on user=eve (its quota keys: producer_byte_rate,"
-    " consumer_byte_rate, request_percentage, controller_mutation_rate)",
-    "line 16: quotas[6]: user=frank is given twice: quotas[5] has it, too",
-    "line 18: quotas[7]: 'entity' is a required property",
-    "line 18: quotas[7]: 'values' is a required property",
-    "line 18: quotas[7].user: unknown key (write entity: {user: …})",
-    "line 18: quotas[7].request_percentage: unknown key (write values: {request_percentage: …})",
-    "line 20: quotas[8].values.5MB: expected number or string, found null (a number has no commas: 1500000, or 1.5MB)",
-]
+ENTRIES = data_text("documents/mistakes.yaml")
+WRONG = data_text("documents/mistakes.txt").splitlines()
 
 
 def test_mistakes_of_all_kinds_are_named_in_their_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

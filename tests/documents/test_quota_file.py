@@ -7,34 +7,11 @@ import pytest
 from kquota import DEFAULT, Entity, InputError, QuotaKey
 from kquota.documents.encoding import entry_lines
 from kquota.documents.quotas import QuotaFile, read_quota_file
+from tests.support.data import data_text
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
-FILE = """\
-# what people write
-kind: kquota.quotas
-version: 1
-variables: {standard: 10MiB, percent: 50}
-clusters:
-  prod: {variables: {standard: 50MiB}}
-  dev: {}
-unmanaged:
-  - user: "strimzi-.*"
-  - client-id: {default: true}
-protected:
-  - {user: admin, client-id: ".*"}
-internal: [connect]
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: "${standard}", request_percentage: "${percent}%"}
-    labels: {owner: team-a}
-    clusters:
-      prod: {request_percentage: null, consumer_byte_rate: "${standard}"}
-
-  - entity: {user: bob}
-    values: {producer_byte_rate: 1000}
-    clusters: {dev: null}
-"""
+FILE = data_text("documents/team.yaml")
 
 
 def read(tmp_path: Path, text: str, cluster: str | None = None) -> QuotaFile:

@@ -9,6 +9,7 @@ from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.version import NEWEST, Version
 from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from kquota.documents.workload import read_workload
+from tests.support.data import data_text
 
 
 def written(folder: Path, body: str) -> Path:
@@ -21,22 +22,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     """Units, defaults, and the names that differ from the fields."""
     path = written(
         tmp_path,
-        """
-duration: 1h
-kafka_version: "3.7"
-seed: 9
-metrics_read: 15s
-brokers: {count: 2, quota.window.num: 5, listeners: {SASL_SSL: 20, PLAIN: null}, inter_broker_listener: PLAIN}
-quotas: [{entity: {user: alice}, values: {producer_byte_rate: 1MB}}]
-changes:
-  - {at: 30min, entity: {user: {default: true}}, values: {request_percentage: null}}
-  - {at: 90, entity: {user: alice}, values: {producer_byte_rate: 2MiB/s}}
-clients:
-  - {api: Produce, user: alice, client-id: app, rate: 1MB/s, pace: 50, request_time: 200us, acks: 0, loop: open}
-  - {name: etl, api: fetch, rate: 32kB, size: 16kB, backlog: 1GB, max_bytes: 1MiB, arrivals: random}
-  - {name: t, api: CreateTopics, pace: 30/min, topics: 3, partitions: 8, strict: false}
-  - {name: m, api: metadata, think: 20ms, stop: 5min, bursts: [{at: 1min, every: 2min, length: 5s, factor: 3}]}
-""",
+        data_text("documents/workload.yaml"),
     )
 
     file = read_workload(path)
