@@ -2,10 +2,8 @@
 
 import difflib
 import re
-import shutil
 import sys
 import textwrap
-from collections import deque
 from collections.abc import Iterable
 from importlib.resources import files
 from itertools import groupby
@@ -64,8 +62,7 @@ def command(ctx: click.Context, topic: str | None) -> None:
         if topic == "workload" and not sys.stdout.isatty():  # a file: only the example is no comment
             text = re.sub(r"(?m)^(?:    (?=kquota )|(?=\S))", "# ", text)
             text = re.sub(r"(?m)^    ", "", text)
-        # Pages are made for 120 columns; a narrower terminal would break their lines inside words.
-        click.echo(fitted(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text, nl=False)
+        click.echo(text, nl=False)
     elif topic in COMMANDS:
         subcommand = cli.get_command(root, topic)
         assert subcommand is not None
@@ -92,56 +89,15 @@ def text_of(topic: str) -> str:
     return text
 
 
-def fitted(text: str, width: int) -> str:
-    """A page for a terminal of so many columns: paragraphs, lists and definitions folded, examples left as they are."""
-    lines = text.splitlines()
-    if max(map(len, lines), default=0) <= width:
-        return text
-    fitting = []
-    rest = deque(lines)
-    while rest:
-        line = rest.popleft()
-        row = _ROW.match(line)
-        head = row[0] if row else ""
-        if not line or (line.startswith(" ") and (not row or line[len(head)] == "#")):
-            fitting.append(line)
-            continue
-        words = [line[len(head) :]]
-        while rest and _goes_on(rest[0], len(head)):
-            words.append(rest.popleft())
-        hanging = " " * (len(head) if len(head) <= width // 2 else 6)
-        folded = " ".join(word.strip() for word in words)
-        is_command = folded.startswith("kquota ") and len(head + folded) > width >= len(folded) + 4
-        if len(head) > len(hanging) or is_command:
-            fitting.append(head.rstrip())
-            head = hanging = "    " if is_command else hanging
-        fitting += textwrap.wrap(
-            folded,
-            width,
-            initial_indent=head,
-            subsequent_indent=hanging,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "".join(f"{line}\n" for line in fitting)
-
-
-def _goes_on(line: str, hanging: int) -> bool:
-    """Whether a line goes on with a paragraph, an item or a meaning that stands so far to the right."""
-    if len(line) - len(line.lstrip()) != hanging or not line.strip():
-        return False
-    return hanging > 0 or not (line.startswith("#") or _ROW.match(line))
-
-
-_ROW = re.compile(r"- | +\S.*  +(?=\S)|\S.*:  +(?=\S)| {12,}(?=\S)")
-"""The beginning of an item, words and the gap before their meaning, or the gap below a word."""
+_WIDTH = 80
+"""The columns of a page: no terminal is narrower."""
 
 
 def _definitions(pairs: Iterable[tuple[str, str]], width: int) -> str:
-    """Words, each with its meaning beside it, folded to 100 columns."""
+    """Words, each with its meaning beside it."""
     lines = []
     for word, meaning in pairs:
-        folded = textwrap.wrap(meaning, 96 - width, break_on_hyphens=False)
+        folded = textwrap.wrap(meaning, _WIDTH - 4 - width, break_on_hyphens=False)
         lines += [f"  {word:<{width}}  {folded[0]}", *(" " * (width + 4) + more for more in folded[1:])]
     return "".join(f"{line}\n" for line in lines)
 
@@ -177,7 +133,7 @@ def _objections() -> str:
     lines = []
     for (severity, lifted_by), kinds in groupby(KINDS, key=lambda kind: (kind.severity, kind.lifted_by)):
         head = f"  {severity!s:<10}{' or '.join(lifted_by) or '-':<28}"
-        names = textwrap.wrap(", ".join(kind.name for kind in kinds), 110 - len(head), break_on_hyphens=False)
+        names = textwrap.wrap(", ".join(kind.name for kind in kinds), _WIDTH - len(head), break_on_hyphens=False)
         lines += [head + names[0], *(" " * len(head) + more for more in names[1:])]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
