@@ -270,6 +270,11 @@ class Tally:
         return total
 
     @property
+    def period(self) -> tuple[int, int]:
+        """The first and the last event; 0 where there are exempt requests only."""
+        return self.first_ms or 0, self.last_ms or 0
+
+    @property
     def unread_files(self) -> tuple[UnreadFile, ...]:
         """Files that were not read to their ends, in the order of their paths: the audit lacks the rest of them."""
         return tuple(self.unread[path] for path in sorted(self.unread))

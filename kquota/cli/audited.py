@@ -16,8 +16,8 @@ from kquota.cli import auditing, findings, grammar, params, session, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, count, flag, group, path, value
 from kquota.cli.report import MOST, check_report
-from kquota.cli.report.words import share, throttled_clients
-from kquota.cli.streams import note, wrote
+from kquota.cli.report.words import markdown_lines, share, throttled_clients
+from kquota.cli.streams import note, warned, wrote
 from kquota.cli.text import Column, code, duration, many, markdown, period, safe
 from kquota.cli.views import Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.answers import Answered, Answers, AnswersOf, by_harm
@@ -121,8 +121,8 @@ def answered(
     if wanted.report is not None:
         from kquota.cli.report.page import write_report
 
-        called, kept = click.get_current_context().meta[grammar.CALLED], str(asked.quarantine)
-        write_report(wanted.report, result, settings, command=called, quarantine=kept, comparison=comparison)
+        called = click.get_current_context().meta[grammar.CALLED]
+        write_report(wanted.report, result, settings, command=called, comparison=comparison)
         wrote(wanted.report)
     code = ExitCode.PARTIAL if result.quality.unread_files else ExitCode.OK
     if auditing.fails(wanted.fail_on, _answers(result, comparison)):
@@ -245,6 +245,7 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
             },
             answers=answers,
             counted=True,
+            warned=warned(),
         )
 
     def screen() -> Iterator[Part]:
@@ -263,6 +264,7 @@ def _logged_view(result: AuditResult, settings: AuditSettings, why_no_quotas: st
             yield markdown_of(_answers_table(shown, names=code), " ")
         yield ""
         yield f"{markdown(why_no_quotas[0].upper() + why_no_quotas[1:])}."
+        yield from (f"\n{line}" for line in markdown_lines((), warned=warned()))
 
     return View(
         screen=screen, document=document, csv=lambda: csv_of(every, _CSV), others={"wide": screen, "markdown": text}

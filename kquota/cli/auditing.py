@@ -15,9 +15,11 @@ from kquota.audit import run
 from kquota.audit.run import Audit, Usage
 from kquota.cli import params, security
 from kquota.cli.progress import progress
+from kquota.cli.report.words import counter_names
 from kquota.cli.streams import interrupted_by_sigterm, note, warn
 from kquota.cli.text import first_of, many, moment
 from kquota.core.enforcement.kernel import is_compiling
+from kquota.core.tabular import grouped
 from kquota.documents.derive import picked
 from kquota.documents.encoding import to_json_line
 from kquota.documents.quotas import quotas_document
@@ -139,12 +141,8 @@ def doubts_of(quality: Tally, zone: str) -> Iterator[str]:
 
 def why(rejects: Sequence[Reject]) -> str:
     """`3 × not JSON; 1 × time_ms is missing`: the most frequent reasons."""
-    return "; ".join(f"{count} × {reason}" for reason, count in reasons(rejects)[:3])
-
-
-def reasons(rejects: Sequence[Reject]) -> list[tuple[str, int]]:
-    """Why records could not be read, the most frequent reason first."""
-    return Counter(reject.reason for reject in rejects).most_common()
+    reasons = Counter(reject.reason for reject in rejects).most_common(3)
+    return "; ".join(f"{count} × {reason}" for reason, count in reasons)
 
 
 def enforcement_of(settings: AuditSettings) -> dict[str, Any]:
@@ -175,12 +173,20 @@ def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str,
     return {"source": source, "quotas": quotas, "throttled": shown}
 
 
+_MOST_DENIED = 5
+
+
 def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
-    """Warns where the usage contradicts `--recorded-under none`, and where nothing says whom a quota held back."""
+    """Warns where the usage contradicts what is said to have been in force, or nothing says whom a quota held back."""
     from kquota.audit.evidence.in_force import are_in_force
     from kquota.audit.evidence.verdict import shows_throttling
-    from kquota.audit.findings import free_and_silent
+    from kquota.audit.findings import Findings, free_and_silent
 
+    denied = grouped(Findings(result.findings, result.predictions).doubtful(), lambda finding: finding.reason)
+    for doubt, findings in [*denied.items()][:_MOST_DENIED]:
+        warn(f"{counter_names(findings)}: {doubt}")
+    if (more := len(denied) - _MOST_DENIED) > 0:
+        warn(f"and {many(more, 'other reason')} to doubt a verdict (all: -o json)")
     recorded = settings.recorded_under
     if recorded is not None and not any(recorded.snapshots) and shows_throttling(result):
         warn("--recorded-under none, but the usage shows throttling: these clients count as held back")

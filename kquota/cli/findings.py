@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 from kquota.cli import auditing, whatif
 from kquota.cli.report import words
 from kquota.cli.report.words import EXEMPTIONS
-from kquota.cli.streams import warn
+from kquota.cli.streams import warned
 from kquota.cli.text import (
     Column,
     Markdown,
     code,
     duration,
     entity_text,
-    first_of,
     layout,
     many,
     moment,
@@ -28,12 +27,11 @@ from kquota.cli.text import (
 )
 from kquota.cli.text import markdown as as_markdown
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, markdown_of, table_of
-from kquota.core.findings.finding import Basis, Finding, of_concern
+from kquota.core.findings.finding import Basis, Finding, limits_under, of_concern
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
-from kquota.core.tabular import grouped
 from kquota.documents.audit import audit_document
 
 if TYPE_CHECKING:
@@ -96,6 +94,7 @@ def audited_view(
             result.quotas,
             auditing.recorded_under_of(result, settings),
             result.quality.answers,
+            warned=warned(),
         )
 
     def csv() -> Iterator[Part]:
@@ -144,13 +143,7 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
         paragraphs.append(markdown_of(_table(result, settings, shown[:MOST_ROWS], in_markdown=True), " "))
     if len(shown) > MOST_ROWS:
         paragraphs.append(f"{many(len(shown) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
-    if quality.rejected:
-        paragraphs.append(f"{many(quality.rejected, 'record')} could not be read.")
-    if quality.unread_files:
-        unread = first_of(quality.unread_files, lambda file: f"{code(file.path)} ({file.reason})", MOST_ROWS)
-        paragraphs.append(f"Not read to the end: {unread}.")
-    paragraphs += [f"Doubtful: {as_markdown(doubt)}." for doubt in auditing.doubts_of(quality, settings.read.zone)]
-    return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas)])
+    return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas, warned=warned())])
 
 
 _PREDICTED = ("throttle_time_max_ms", "muted_share", "delivered_per_s", "wanted_per_s", "done_ms", "left_units")
@@ -172,7 +165,7 @@ def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
 
 def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, str]]:
     """(when, why) of each change of the quotas while the usage was recorded."""
-    return [*settings.quotas.changes_within(result.quality.first_ms or 0, result.quality.last_ms or 0)]
+    return [*settings.quotas.changes_within(*result.quality.period)]
 
 
 def _screen(
@@ -203,8 +196,8 @@ def _screen(
     if (left_out := len(throttled) + len(left) - len(shown)) > 0:
         yield Note(f"left out, with less harm: {many(left_out, 'counter')} (--all shows all, -o csv too)")
     if folded:
-        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log: {_named(folded)}"
-        yield Note(safe(f"{text} (--all shows them)"))
+        text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log"
+        yield Note(safe(f"{text}: {words.counter_names(folded)} (--all shows them)"))
     counters = (result.findings.column(name).to_pylist() for name in ("broker", "sensor") if quality.answers)
     others = words.throttled_clients(words.ungoverned({*zip(*counters, strict=True)}, quality.answers))
     if others and throttled:
@@ -225,13 +218,10 @@ def _screen(
     logged = [finding for finding in answered if finding.logged is not None and finding.logged.throttled_events > 0]
     if logged and not settings.quotas.changes_ms and not settings.in_force and settings.recorded_under is None:
         fit, open_ = ([finding for finding in logged if finding.throttled is fits] for fits in (True, False))
-        of = [f"of {_named(fit)}, as these quotas would"] if fit else []
-        of += [f"of {_named(open_)}"] if open_ else []
+        of = [f"of {words.counter_names(fit)}, as these quotas would"] if fit else []
+        of += [f"of {words.counter_names(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
-    doubts = grouped(findings.doubtful(), lambda finding: finding.reason)
-    for doubt, doubted in [*doubts.items()][:2]:
-        yield Note(safe(f"{_named(doubted)}: {doubt}"), by=warn)
     yield Note(
         f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"
@@ -239,12 +229,6 @@ def _screen(
         f" ({result.engine} engine)"
     )
     yield from map(Note, words.verdict_lines(result.quotas, counts=False))
-
-
-def _named(findings: Sequence[Finding]) -> str:
-    """The first of the counters' clients and keys, and how many more there are."""
-    names = dict.fromkeys(f"{finding.subject} {finding.key.value}" for finding in findings)  # on each broker the same
-    return first_of([*names], most=_MOST_DELAYED)
 
 
 def _table(
@@ -261,6 +245,7 @@ def _table(
     brokers = len(result.findings.column("broker").unique()) > 1
     logs = result.findings.column("logged_throttled_events").null_count < len(result.findings)
     predicted = bool(result.predictions)
+    limits = limits_under(settings.quotas.within(*result.quality.period))
     held = any(finding.held_back for finding in shown)
     day = _day(shown)
     key_width = min(_KEY, max(len(finding.key.value) for finding in shown))
@@ -274,7 +259,7 @@ def _table(
                 Column("QUOTA", style="cyan", least=key_width),
                 lambda row: (row.key.value, named(entity_text(row.entity), "of ")),
             ),
-            (Column("LIMIT", number=True), words.limit_parts),
+            (Column("LIMIT", number=True), lambda row: words.limit_parts(row, len(limits(row)) - 1)),
             (Column("PEAK", number=True, spare=7), _peak),
             (Column("DELAYED", number=True), _delayed),
             predicted and (Column("MUTED", number=True, spare=4), words.muted),
@@ -311,7 +296,6 @@ def _times(finding: Finding) -> tuple[str, ...]:
     return period(finding.first_throttled_ms, finding.last_throttled_ms)
 
 
-_MOST_DELAYED = 5
 _MANY = 1_000_000
 """So many requests take this machine long enough for Spark to be worth a word."""
 

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=click.Command)
 
 _QUIET = "kquota.quiet"
-_WARNED = "kquota.warned"
+_ONCE = "kquota.once"
+_KEPT = "kquota.warned"
+_MOST_KEPT = 1000
+"""A command that runs for ever must not keep more and more."""
 _TURN_S = 0.2
 """The longest wait in one piece: in between, a signal is noticed."""
 _COLOURS = {"auto": None, "always": True, "never": False}
@@ -278,15 +281,26 @@ def say_lines(text: str) -> None:
         say(line)
 
 
-def warn(text: str) -> None:
-    """Says what may be wrong; `--quiet` does not leave it out."""
+def warn(text: str, *, kept: bool = True) -> None:
+    """Says what may be wrong; `--quiet` does not leave it out.
+
+    It is `kept` for the documents of an answer (`warned`), unless they say it in their own words or it is over then.
+    """
     say(f"kquota: warning: {text}")
+    if kept and text not in warned() and len(warned()) < _MOST_KEPT:
+        warned().append(text)
+
+
+def warned() -> list[str]:
+    """What the command warned of so far."""
+    context = click.get_current_context(silent=True)
+    return [] if context is None else context.meta.setdefault(_KEPT, [])
 
 
 def once(text: str, by: Callable[[str], None]) -> None:
     """Says it by `warn` or `note`, once for a command line however often it is found."""
     context = click.get_current_context(silent=True)
-    known: set[str] = set() if context is None else context.meta.setdefault(_WARNED, set())
+    known: set[str] = set() if context is None else context.meta.setdefault(_ONCE, set())
     if text not in known:
         known.add(text)
         by(text)

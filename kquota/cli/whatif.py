@@ -11,7 +11,7 @@ from kquota.audit.run import settings_of
 from kquota.brokers import BrokerFacts
 from kquota.cli import auditing, session
 from kquota.cli.report import words
-from kquota.cli.streams import warn
+from kquota.cli.streams import warn, warned
 from kquota.cli.text import Column, code, many, period, rate_text, records_text
 from kquota.cli.usage import recorded_quotas
 from kquota.cli.views import Csv, Note, Part, Table, View, csv_of, markdown_of, table_of
@@ -160,7 +160,7 @@ def comparison_markdown(
         yield f"\n{markdown_of(clients_table(comparison.clients[:_MOST_ROWS], code), ' ', aligned=False)}"
     if (more := len(comparison.clients) - _MOST_ROWS) > 0:
         yield f"\nand {more} more: `-o json` has all"
-    for line in words.markdown_lines(comparison.quotas, counts=False):
+    for line in words.markdown_lines(comparison.quotas, counts=False, warned=warned()):
         yield f"\n{line}"
 
 

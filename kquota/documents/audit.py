@@ -27,8 +27,9 @@ def audit_document(
     answers: AnswersOf = MappingProxyType({}),
     *,
     counted: bool = False,
+    warned: Sequence[str] = (),
 ) -> Document:
-    """The findings, the account of the data, the enforcement assumed, and what ran it.
+    """The findings, the account of the data and what was `warned` of, the enforcement assumed, and what ran it.
 
     Also what changes, where other quotas were audited beside these; what became of each of the `quotas` that are set;
     and which quotas were in force while the usage was recorded, as far as that is known. `answers` are what the brokers
@@ -46,6 +47,7 @@ def audit_document(
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
+        "warnings": [*warned],
         "recorded_under": dict(recorded),
         "quotas": verdicts_document(quotas),
         "findings": Each(findings, document),

@@ -7,8 +7,19 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from kquota.audit.engines import local
+from kquota.audit.settings import AuditSettings
+from kquota.audit.sources import plan_splits
+from kquota.cli.report import MOST
+from kquota.cli.report.page import WIDE, _specification
+from kquota.core.change.history import QuotaHistory
 from kquota.core.change.plan import plan
-from kquota.documents.encoding import schema
+from kquota.core.findings.finding import limits_under
+from kquota.core.quotas.entity import Entity
+from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.documents.encoding import schema, to_json
+from kquota.documents.history import history_document
 from kquota.documents.journal import Entry, Journal
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, quotas, validated
@@ -44,6 +55,32 @@ def test_quotas_of_a_time(kquota: Kquota) -> None:
     assert (finding["limit"], finding["limit_changes"]) == (5000, 1)
     assert finding["throttled_events"] > 0
     assert finding["first_throttled_ms"] >= START_MS + 20_000
+
+
+def test_limits_that_no_request_met_count(kquota: Kquota, tmp_path: Path) -> None:
+    """A limit that held while a client was silent is a limit that changed: the chart drew the one of before."""
+    head, *rows = (tmp_path / "usage.csv").read_text().splitlines()
+    rows = [row for row in rows if not 10_000 <= int(row[:13]) - START_MS < 25_000]
+    (tmp_path / "usage.csv").write_text("\n".join([head, *rows]) + "\n")
+    limits = {0: 3000, 12: 6000, 15: 7000, 18: 6000, 21: 2000}
+    history = QuotaHistory(
+        tuple(QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: limit}}) for limit in limits.values()),
+        tuple(START_MS + 1000 * second for second in limits if second),
+    )
+    (tmp_path / "history.json").write_text(to_json(history_document(history)))
+
+    done = kquota("audit", "usage.csv", "--quotas", "history.json", "--report", "r.html", "-o", "markdown")
+
+    assert "| 2 kB/s changed 4 times |" in done.out
+    page = (tmp_path / "r.html").read_text()
+    assert 'The limit changed 4 times meanwhile; in the end it is <span class="u">2 kB/s</span>.' in page
+    settings = AuditSettings(history, timelines=MOST)
+    result = local.audit(plan_splits([str(tmp_path / "usage.csv")], "auto"), settings, "usage.csv", processes=1)
+    (row,) = result.found
+    period = (result.quality.first_ms or 0, result.quality.last_ms or 0)
+    chart = _specification(row.key, result.timelines[row.name], limits_under(history)(row), *period, WIDE)
+    line = {one["start"] - START_MS: one["limit"] for one in chart["datasets"]["limits"]}
+    assert line == {1000 * second: limit for second, limit in limits.items()} | {30_000: 2000}
 
 
 def write_journal(

@@ -1,5 +1,6 @@
 """Traffic that a quota held back while it was recorded: raising the quota promises nothing."""
 
+import html
 import json
 import re
 import time
@@ -136,6 +137,31 @@ def test_a_log_can_deny_that_quotas_were_in_force(kquota: Kquota) -> None:
     lower = kquota("audit", "answered.csv", "--quotas", "lower.json", "--in-force")
 
     assert "user alice producer_byte_rate: these quotas delay 250 requests and the log shows 99" in lower.err
+
+
+@pytest.mark.parametrize("against", [(), ("--against", "then.json")])
+def test_every_warning_stands_in_every_document(
+    kquota: Kquota, chroot: str, tmp_path: Path, against: tuple[str, ...]
+) -> None:
+    """Markdown and the page of quotas that had changed, or that the log denies, said nothing of it."""
+    where = ("--zookeeper", chroot)
+    for user, limit in (("alice", "5000"), ("bob", "5000")):
+        assert kquota("alter", *where, "--user", user, "--add-config", f"producer_byte_rate={limit}").code == 0
+    (tmp_path / "torn.csv").write_text((tmp_path / "answered.csv").read_text() + "never,1,bob,app,produce,1000,0\n")
+
+    asked = ("audit", "torn.csv", "short.csv", *where, "--in-force", *against, "--report", "r.html")
+    (tmp_path / "short.csv").write_text("time_ms,broker\n1,1\n")
+    document, text = kquota(*asked, "-o", "json"), kquota(*asked, "-o", "markdown")
+
+    said = [line.removeprefix("kquota: warning: ") for line in text.err.splitlines() if "kquota: warning: " in line]
+    for begin in ("quotas changed during or since", "user alice producer_byte_rate: these", "2 records", "not read to"):
+        assert [line for line in said if line.startswith(begin)], said
+    assert json.loads(document.out)["warnings"] == said
+    assert VALIDATOR.is_valid(json.loads(document.out))
+    page, lines = html.unescape((tmp_path / "r.html").read_text()), text.out.replace("\\", "")
+    for warning in said:
+        assert f"<li>{warning}</li>" in page
+        assert f"\nWarning: {warning}.\n" in f"{lines}\n"
 
 
 @pytest.mark.parametrize("command", ["audit", "plan"])

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 
 from kquota import Entity, MissingDependency, QuotaKey, QuotaSnapshot
-from kquota.audit.batch import Reject
 from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -25,6 +25,7 @@ from kquota.audit.sources import ReadSettings, plan_splits
 from kquota.cli.findings import audited_view, summary
 from kquota.cli.report import MOST, check_report, words
 from kquota.cli.report.page import write_report
+from kquota.cli.streams import warn
 from kquota.cli.views import show
 from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.generation import Generation, QuotaWindows
@@ -205,10 +206,10 @@ def write_hostile(path: Path) -> None:
         ClientChange(QuotaKey.REQUEST_PERCENTAGE, "", "app", 9, unknown, held, Outcome.UNDETERMINED),
     )
     comparison = Comparison(changes, 5)
-    rejects = [Reject("x.log", "line 1", EVIL, "")] * 3
-    quality = replace(result.quality, rejected=3)
-    made = changed_result(found=rows, timelines=timelines, rejects=rejects, quality=quality)
-    write_report(path, made, settings, command=EVIL, quarantine=EVIL, comparison=comparison)
+    made = changed_result(found=rows, timelines=timelines)
+    with click.Context(click.Command("audit")):
+        warn(EVIL)
+        write_report(path, made, settings, command=EVIL, comparison=comparison)
 
 
 def test_names_are_text(tmp_path: Path, browser: Browser) -> None:
@@ -249,7 +250,7 @@ def test_a_short_trouble_and_a_limit_that_was_lifted(tmp_path: Path, browser: Br
     assert browser.troubles == []
     text = " ".join(browser.evaluate("document.body.innerText").split())
     assert "by the quota producer_byte_rate of user=alice: 5 kB/s. The limit changed 1 time meanwhile" in text
-    assert "in the end it is 8388608 TiB/s." in text
+    assert "in the end it is unlimited (Long.MAX_VALUE)." in text
     assert "Shown are 6 min of 2 h, those around the delays: 2023-11-14 23:11:20 to 23:17:20 UTC." in text
     assert "of the limit" not in text
     labels = browser.evaluate(f"{CHARTS}.flatMap(s => [...s.querySelectorAll('text')].map(t => t.textContent))")
@@ -333,7 +334,8 @@ def test_from_the_command_line(kquota: Kquota, tmp_path: Path, browser: Browser)
     assert f"kquota audit 'broker 7' {' '.join(options)}" in text
     assert "Beside the quotas of before: 2 clients newly delayed." in text
     assert "2 MB/s user=alice 0 2 kB/s user=alice" in text
-    assert re.search(r"1 record, kept in \S+/quarantine\.jsonl", text)
+    assert "Unreadable 1 record" in text
+    assert re.search(r"Warnings 1 record cannot be read, quarantined in \S+/quarantine\.jsonl: 1 × time_ms", text)
     assert "2 clients share this counter" in text
     assert not list(tmp_path.glob(".*.part"))
 

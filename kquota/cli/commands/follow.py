@@ -272,7 +272,7 @@ def _follow(
         troubles = _Troubles()
         for name in usage.paths:
             if not Path(name).exists():
-                warn(f"{name}: no such file or folder yet; waiting for it")
+                warn(f"{name}: no such file or folder yet; waiting for it", kept=False)
         if follower.restarted:
             kept = follower.settings.read.since_ms != settings.read.since_ms
             note(f"going on from the checkpoint{', with the --since of its first start' if kept else ''}")
@@ -328,11 +328,13 @@ class _Troubles:
         """Warns of the new troubles of a turn that took so many seconds."""
         if self._caught_up and took_s >= _BEHIND_S and turn.unread_bytes:
             newest = "" if turn.newest_ms is None else f"; the newest line is of {moment(turn.newest_ms)}"
-            warn(f"falling behind: {turn.unread_bytes:,} bytes came while {took_s:.0f} s were spent{newest}")
+            warn(
+                f"falling behind: {turn.unread_bytes:,} bytes came while {took_s:.0f} s were spent{newest}", kept=False
+            )
         self._caught_up |= not turn.read_bytes
         if turn.late > self._late:
             many = f"{turn.late - self._late:,} requests came later than the settle time allows"
-            warn(f"{many}: no episode has them, the findings do (a longer --settle waits for them)")
+            warn(f"{many}: no episode has them, the findings do (a longer --settle waits for them)", kept=False)
             self._late = turn.late
         if turn.full and not self._full:
             warn("what --keep allows is full: episodes go on, the findings at the end lack what comes from now on")

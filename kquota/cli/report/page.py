@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kquota import __version__
-from kquota.cli import auditing
 from kquota.cli.report import MOST, words
+from kquota.cli.streams import warned
 from kquota.cli.text import many, moment, rate_text, records_text, safe
-from kquota.core.findings.finding import Finding
+from kquota.core.findings.finding import Finding, limits_under
 from kquota.core.findings.whatif import Comparison
-from kquota.core.quotas.quota import QuotaKey, humanize, share_of_limit
+from kquota.core.quotas.quota import QuotaKey, Value, humanize, limit_text, share_of_limit
 from kquota.errors import InputError
 from kquota.files import replacing
 
 if TYPE_CHECKING:
-    from kquota.audit.batch import Tally
     from kquota.audit.ledger.timeline import Timeline
     from kquota.audit.result import AuditResult
     from kquota.audit.settings import AuditSettings
 
 
+_Limits: TypeAlias = Sequence[tuple[int | None, Value | None]]
+"""The limits of a counter in the recorded time, each with its beginning."""
 MOST_ROWS: Final = 200
 """Counters in a table; the rest is in the JSON."""
 MOST_NUMBERS: Final = 32
@@ -43,13 +45,11 @@ def write_report(
     settings: AuditSettings,
     *,
     command: str,
-    quarantine: str = "",
     comparison: Comparison | None = None,
 ) -> None:
     """Writes the page of an audit that this command line makes again. Raises InputError where it cannot be written.
 
-    `quarantine` is the file with the records that could not be read, and `comparison` what these quotas change, where
-    others were replayed beside them.
+    `comparison` is what these quotas change, where others were replayed beside them.
     """
     environment = Environment(
         loader=PackageLoader("kquota.cli.report", "."),
@@ -62,11 +62,12 @@ def write_report(
     environment.globals |= {"words": words, "humanize": humanize, "rate": rate_text, "width": words.length}
     environment.filters |= {
         "count": lambda number: f"{number:,}",
+        "limit_of": lambda limit, key: limit_text(key, limit),
         "length_of": words.length,
         "many": many,
         "whole": _whole,
     }
-    given = {"command": command, "quarantine": quarantine, "comparison": comparison}
+    given = {"command": command, "comparison": comparison}
     page = environment.get_template("page.html").render(_values(result, settings) | given)
     try:
         with replacing(path) as aside:
@@ -100,7 +101,8 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
     bases = {row.basis.value for row in rows}
     step = words.next_step({row.entity for row in throttled}, {row.basis.value for row in throttled}, reported=True)
-    first, last = _period(quality)
+    first, last = quality.period
+    limits = limits_under(settings.quotas.within(first, last))
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
     return {
@@ -108,8 +110,7 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "settings": settings,
         "engine": result.engine,
         "quality": quality,
-        "reasons": auditing.reasons(result.rejects),
-        "doubts": [*auditing.doubts_of(quality, settings.read.zone)],
+        "warned": warned(),
         "version": __version__,
         "totals": words.totals(rows),
         "answer": words.answer(rows, quality.answers),
@@ -121,13 +122,14 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "brokers": sorted({row.broker for row in rows} - {""}),
         "most": MOST,
         "most_rows": MOST_ROWS,
+        "limits": limits,
         "throttled": throttled,
         "undetermined": undetermined,
         "near": near,
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
         "charts": {
-            row.name: _chart(row, result.timelines[row.name], quality)
+            row.name: _chart(row, result.timelines[row.name], limits(row), (first, last))
             for row in throttled[:MOST]
             if row.name in result.timelines
         },
@@ -143,24 +145,19 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     }
 
 
-def _period(quality: Tally) -> tuple[int, int]:
-    """The first and the last event; 0 where there are exempt requests only."""
-    return quality.first_ms or 0, quality.last_ms or 0
-
-
 def _peak(row: Finding) -> float:
     """The most that the peak can be, as a share of the limit."""
     return share_of_limit(row.peak_rate_max or row.peak_rate, row.limit) or 0.0
 
 
-def _chart(row: Finding, timeline: Timeline, quality: Tally) -> dict[str, Any]:
+def _chart(row: Finding, timeline: Timeline, limits: _Limits, period: tuple[int, int]) -> dict[str, Any]:
     """The chart of a counter with a timeline, and the same as numbers in wider bins."""
     from kquota.audit.ledger.timeline import width_of
 
-    first, last = timeline.around or _period(quality)
+    first, last = timeline.around or period
     # What is drawn holds no name: Vega escapes text, and there is none but numbers and units.
     wide, narrow = (
-        Markup(_drawn(row.key, timeline, first, last, width))  # noqa: S704 - made here, of numbers
+        Markup(_drawn(row.key, timeline, limits, first, last, width))  # noqa: S704 - made here, of numbers
         for width in (WIDE, NARROW)
     )
     then = [humanize(row.key, one.limit) for one in timeline.bins if one.throttled]
@@ -169,7 +166,7 @@ def _chart(row: Finding, timeline: Timeline, quality: Tally) -> dict[str, Any]:
         "narrow": narrow,
         "timeline": timeline,
         "coarse": timeline.coarser(width_of(first, last, timeline.width_ms, MOST_NUMBERS)),
-        "limit_then": ", then ".join(limit for limit, _ in groupby(then)) if row.limit_changes else "",
+        "limit_then": ", then ".join(limit for limit, _ in groupby(then)) if len(limits) > 1 else "",
     }
 
 
@@ -181,19 +178,21 @@ HEADROOM: Final = 2
 """So many times what is shown is what the axis reaches to at most."""
 
 
-def _drawn(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: int, width: int) -> str:
+def _drawn(key: QuotaKey, timeline: Timeline, limits: _Limits, first_ms: int, last_ms: int, width: int) -> str:
     """The chart of one counter as SVG: its rate against the limit over time, and below it the delayed requests.
 
     It has the colours of the page, and is of the time from the first to the last ms.
     """
     import vl_convert
 
-    drawn = vl_convert.vegalite_to_svg(_specification(key, timeline, first_ms, last_ms, width))
+    drawn = vl_convert.vegalite_to_svg(_specification(key, timeline, limits, first_ms, last_ms, width))
     # A tenth of a pixel is enough, and half of the page.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}", path[0]), drawn)
 
 
-def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: int, width: int) -> dict[str, Any]:
+def _specification(
+    key: QuotaKey, timeline: Timeline, limits: _Limits, first_ms: int, last_ms: int, width: int
+) -> dict[str, Any]:
     """The chart of `chart.json`, with the numbers, the period and the width of this one."""
     chart: dict[str, Any] = json.loads((files("kquota.cli.report") / "chart.json").read_text(encoding="utf-8"))
     step = timeline.width_ms
@@ -209,13 +208,14 @@ def _specification(key: QuotaKey, timeline: Timeline, first_ms: int, last_ms: in
         }
         for one in timeline.bins
     ]
-    limits = [{"start": one.start_ms, "limit": one.limit} for one in timeline.bins]
-    limits = [{**limits[0], "start": begin}, *limits[1:], {**limits[-1], "start": end}]
+    # The last one before the chart is the one at its begin; no value where there was no limit.
+    steps = [(min(max(since or begin, begin), end), limit) for since, limit in limits]
+    line = {start: {"start": start, "limit": limit} for start, limit in [*steps, (end, limits[-1][1])]}
     over = [one for one in bins if one["over"] > one["limit"]]
-    chart["datasets"] = {"bins": bins, "over": over, "limits": limits}
+    chart["datasets"] = {"bins": bins, "over": over, "limits": [*line.values()]}
     # A limit far above all that was used, such as one that was lifted, must not flatten the rest.
     room = HEADROOM * max(min(one.limit for one in timeline.bins), *(one.peak_rate for one in timeline.bins))
-    scale = {"domainMax": room, "clamp": True} if max(one.limit for one in timeline.bins) > room else {}
+    scale = {"domainMax": room, "clamp": True} if max(limit or 0 for _, limit in steps) > room else {}
     rate, delay = chart["vconcat"]
     rate["width"] = delay["width"] = width
     for layer in rate["layer"]:

@@ -62,9 +62,8 @@ def limit(finding: Finding) -> str:
     return _partitions(humanize(finding.key, finding.limit))
 
 
-def limit_parts(finding: Finding) -> tuple[str, ...]:
+def limit_parts(finding: Finding, changes: int) -> tuple[str, ...]:
     """The limit, and how often it changed while the usage was recorded, in parts."""
-    changes = finding.limit_changes
     return (limit(finding), f"changed {many(changes, 'time')}") if changes else (limit(finding),)
 
 
@@ -465,6 +464,13 @@ def quota_names(quotas: Sequence[QuotaVerdict]) -> str:
     return first_of(quotas, lambda quota: f"{entity_text(quota.entity)} {quota.key.value}", _NAMED_QUOTAS)
 
 
-def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> list[str]:
-    """The same as a paragraph of Markdown each."""
-    return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, verdict_lines(quotas, counts=counts))]
+def counter_names(findings: Iterable[Finding]) -> str:
+    """The first of the counters' clients and keys, and how many more there are."""
+    names = dict.fromkeys(f"{finding.subject} {finding.key.value}" for finding in findings)  # on each broker the same
+    return first_of([*names], most=_NAMED_QUOTAS)
+
+
+def markdown_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True, warned: Iterable[str] = ()) -> list[str]:
+    """What was `warned` of, and how the quotas fared (`verdict_lines`), as a paragraph of Markdown each."""
+    lines = [*(f"warning: {text}" for text in warned), *verdict_lines(quotas, counts=counts)]
+    return [f"{text[0].upper()}{text[1:]}." for text in map(markdown, lines)]

@@ -12,16 +12,18 @@ from __future__ import annotations
 import enum
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.prediction import CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, Verdict
 from kquota.core.quotas.entity import Entity
-from kquota.core.quotas.quota import QuotaKey, share_of_limit
-from kquota.core.resolve.resolver import Level, tagged
+from kquota.core.quotas.quota import QuotaKey, Value, share_of_limit
+from kquota.core.resolve.resolver import Level, Resolver, resolve_ip, tagged
 from kquota.core.tabular import beside
 
 
@@ -176,6 +178,25 @@ class Finding:
         """What its clients suffer; nothing where nobody is throttled."""
         suffers = self.verdict is not Verdict.NOT_THROTTLED
         return Harm.of(self.prediction, self.throttle_time_max_ms) if suffers else Harm(0, 0, 0)
+
+
+def limits_under(quotas: QuotaHistory) -> Callable[[Finding], list[tuple[int | None, Value | None]]]:
+    """Gives the limits of a counter by a history of quotas, each with its beginning, whether requests met it or not."""
+    resolver = cache(lambda place, key: Resolver.of(quotas.snapshots[place], key))
+
+    def limits(finding: Finding) -> list[tuple[int | None, Value | None]]:
+        user, _, client_id = finding.sensor.partition(":")
+        in_turn: list[tuple[int | None, Value | None]] = []
+        for place, (since, snapshot) in enumerate(quotas):
+            if finding.key is QuotaKey.CONNECTION_CREATION_RATE:
+                limit = resolve_ip(snapshot, client_id).limit
+            else:
+                limit = resolver(place, finding.key).of_counter(unquote(user), client_id).limit
+            if not in_turn or limit != in_turn[-1][1]:
+                in_turn.append((since, limit))
+        return in_turn
+
+    return limits
 
 
 class Harm(NamedTuple):
