@@ -7,7 +7,7 @@ from kquota.cli.report.words import share
 from kquota.cli.text import (
     Column,
     amount_text,
-    clock,
+    clocks,
     duration,
     entity_text,
     entity_words,
@@ -251,7 +251,7 @@ def _when(counter: CounterResult, *, timed: bool = True) -> tuple[str, ...]:
         return ("-",)
     if counter.first_throttled_ms is None or counter.throttled_until_ms is None:
         return "no delay of its own", *over
-    times = f"{clock(counter.first_throttled_ms)} to {clock(counter.throttled_until_ms)}" if timed else ""
+    times = clocks(counter.first_throttled_ms, counter.throttled_until_ms) if timed else ""
     if counter.recovery_ms is None:
         return times, *over
     calm = f"recovery {duration(counter.recovery_ms)}" if timed else ""

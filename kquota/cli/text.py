@@ -383,10 +383,14 @@ def age(seconds: float) -> str:
     return f"{round(seconds, int(seconds < 60)):g} s" if seconds < 120 else duration(round(seconds) * 1000)
 
 
-def clock(milliseconds: int) -> str:
-    """A moment of a simulation: `0:00`, `1:05`, `1:00:00`; below a minute with tenths: `5.3 s`."""
-    if 50 <= milliseconds < 60_000:
-        return f"{milliseconds / 1000:.1f} s"
+def clocks(first_ms: int, last_ms: int) -> str:
+    """Two moments of a simulation: `0:05 to 1:05`, `59:00 to 1:00:00`; below a minute `0.0 s to 5.3 s`."""
+    if last_ms < 60_000:
+        return f"{first_ms / 1000:.1f} s to {last_ms / 1000:.1f} s"
+    return f"{_clock(first_ms)} to {_clock(last_ms)}"
+
+
+def _clock(milliseconds: int) -> str:
     minutes, seconds = divmod(milliseconds // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -94,6 +94,39 @@ def test_a_workload_brings_its_own_quotas(kquota: Kquota) -> None:
     assert own.out == GOLDEN.with_suffix(".csv").read_text()
 
 
+@pytest.mark.parametrize(
+    ("client", "most", "left", "fields"),
+    [
+        ("api: produce, rate: 30MB", "16.4 MB/s", "68.1 MB", "more connections or size, less latency"),
+        (
+            "api: produce, rate: 1MB, size: 10kB, in_flight: 1, round_trip: 39ms",
+            "250 kB/s",
+            "3.75 MB",
+            "more connections or size or in_flight, less latency or round_trip or think",
+        ),
+        (
+            "api: fetch, rate: 300MB, max_bytes: 100kB",
+            "50 MB/s",
+            "1.25 GB",
+            "more connections or max_bytes, less latency or round_trip or think",
+        ),
+    ],
+)
+def test_what_a_client_cannot_do_is_not_the_quotas_doing(
+    kquota: Kquota, tmp_path: Path, client: str, most: str, left: str, fields: str
+) -> None:
+    """Gigabytes waited under a quota that throttled nobody, or less than the client's own loop, without a word."""
+    workload = f"kind: kquota.workload\nversion: 1\nduration: 5s\nclients: [{{name: c, user: alice, {client}}}]\n"
+    for limit in ("200MB", "1kB"):
+        (tmp_path / "w.yaml").write_text(
+            f"{workload}quotas: [{{entity: {{user: alice}}, values: {{producer_byte_rate: {limit}}}}}]\n"
+        )
+        done = kquota("simulate", "w.yaml")
+        says = f"'c' does {most} at most, whatever the quotas: of what waits, {left} would wait without any"
+        assert f"warning: {says} (to raise it: {fields})\n" in done.err
+    assert "at most, whatever" not in kquota("simulate", "workload.yaml", "--quotas", "quotas.yaml").err
+
+
 @pytest.mark.parametrize("options", [("--kafka-version", "3.7"), ()], ids=["3.7", "default"])
 def test_exempt_thread_time_is_measured_and_charged_to_nobody(
     kquota: Kquota, tmp_path: Path, options: tuple[str, ...]

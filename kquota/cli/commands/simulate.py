@@ -1,5 +1,6 @@
 """`kquota simulate`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from kquota.cli.options import argument, choice, count, flag, value, values
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
 from kquota.cli.streams import warn
-from kquota.cli.text import first_of
+from kquota.cli.text import amount_text, first_of, rate_text
 from kquota.cli.views import View, shown_as
 from kquota.core.enforcement.apis import CONNECT_API
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
-from kquota.core.simulation.workload import Workload
+from kquota.core.simulation.result import Simulation
+from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Workload
+from kquota.core.tabular import grouped
 from kquota.simulations import Traffic, planned_traffic, ready, recorded_traffic
 
 
@@ -109,6 +112,8 @@ def command(
     if unlimited and result.counters:
         them = "it" if len(unlimited) == 1 else "them"
         warn(f"no quota limits {first_of(unlimited, repr, 5)}: nothing can throttle {them}")
+    for text in _slow(result, planned.workload):
+        warn(text)
     code = ExitCode.PARTIAL if traffic.unread else ExitCode.OK
     throttled = any(client.is_throttled for client in result.clients)
     true = [name for name, holds in (("throttled", throttled), ("undetermined", traffic.unseen)) if holds]
@@ -128,6 +133,34 @@ def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
     if traffic.needs_no_quotas and not source.is_named:
         return QuotaSnapshot()
     return session.load_quotas(source)
+
+
+def _slow(result: Simulation, workload: Workload) -> Iterator[str]:
+    """Says of which clients something would wait without quotas as well: their own loop is too slow for their pace."""
+    planned = {client.name: client for client in workload.clients}
+    for name, some in grouped(result.clients, lambda client: client.group).items():
+        client, offered = planned[name], sum(one.offered for one in some)
+        if not client.closed or client.given is not None or client.api == CONNECT_API:
+            continue
+        most = len(some) * client.most_per_s
+        over = offered - most * some[0].active_ms / 1000
+        if over < _NOISE * offered or not any(one.waiting for one in some):
+            continue
+        larger = ["connections", *_LARGER.get("" if client.api == FETCH_API else client.unit, ())]
+        shorter = ["latency", *(("round_trip", "think") if client.cycle_ms > client.latency_ms else ())]
+        if client.api == PRODUCE_API and client.latency_ms < client.cycle_ms and not client.think_ms:
+            larger.append("in_flight")
+        yield (
+            f"{name!r} does {rate_text(most, f'{client.unit}/s')} at most, whatever the quotas: of what waits,"
+            f" {amount_text(over, client.unit)} would wait without any (to raise it: more {' or '.join(larger)}, less"
+            f" {' or '.join(shorter)})"
+        )
+
+
+_LARGER = {"bytes": ("size",), "partitions": ("topics",), "": ("max_bytes",)}
+"""The key of a client that makes each of its requests do more, by its unit; "" stands for fetches."""
+_NOISE = 0.01
+"""A smaller share of the load waits at the end because it has just arrived."""
 
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:

@@ -28,8 +28,7 @@ def expected_of(workload: Workload, client: Client) -> float:
     if not client.saturates:
         segments = plan(client, stop)
         return segments[-1].after if segments else 0.0
-    cycle = client.latency_ms + client.round_trip_ms + client.think_ms
-    return max(stop - client.start_ms, 0) / cycle * client.connections * len(workload.brokers_of(client))
+    return max(stop - client.start_ms, 0) / client.cycle_ms * client.connections * len(workload.brokers_of(client))
 
 
 @dataclass(slots=True)

@@ -149,6 +149,20 @@ class Client:
         return min(self.partitions * 2**20, 50 * 2**20) if self.max_bytes is None else self.max_bytes
 
     @property
+    def cycle_ms(self) -> float:
+        """How long each connection takes for a request, where it waits for answers and no quota holds it back."""
+        answered = self.latency_ms + self.round_trip_ms
+        if self.think_ms or self.mutates or self.api == FETCH_API:  # one request under way
+            return answered + self.think_ms
+        return max(self.latency_ms, answered / self.in_flight)
+
+    @property
+    def most_per_s(self) -> float:
+        """How much (units) it sends to each of its brokers, or fetches, at most in that loop."""
+        units = max(self.most_bytes, self.size) if self.api == FETCH_API else self.units
+        return 1000 * self.connections * units / self.cycle_ms
+
+    @property
     def mutates(self) -> bool:
         """Whether it creates, extends or deletes topics."""
         return self.api in TOPIC_APIS
