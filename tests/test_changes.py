@@ -20,9 +20,10 @@ from kquota.core.quotas.alteration import AlterResult
 from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.journal import Entry, Journal
-from kquota.errors import Conflict, InputError, KquotaError, Locked, Rejected, Unreachable
+from kquota.errors import Conflict, InputError, Locked, Rejected, Unreachable
 from kquota.leases import read_leases
 from kquota.reconcile import Terms
+from tests.support.memory import Refusing, Results
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -149,25 +150,6 @@ def test_writers_of_other_keys_get_out_of_each_others_way(tmp_path: Path) -> Non
     assert set(cluster.describe()[ALICE]) == set(keys)
 
 
-class Failing(MemoryBackend):
-    """Has an error for some entities, when they are written."""
-
-    def __init__(self, errors: dict[Entity, KquotaError]) -> None:
-        super().__init__()
-        self.errors = errors
-        self.writes = 0
-
-    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-        if validate_only:
-            return super().alter(alterations, validate_only=True)
-        self.writes += 1
-        fine = super().alter([each for each in alterations if each.entity not in self.errors])
-        done = {each.entity: each for each in fine}
-        return tuple(
-            done.get(each.entity) or AlterResult(each.entity, {}, {}, self.errors[each.entity]) for each in alterations
-        )
-
-
 def all_altered(
     cluster: MemoryBackend, users: Sequence[Entity], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Altered:
@@ -187,7 +169,7 @@ USERS = [Entity(user=f"u{number}") for number in range(50)]
 def test_a_refusal_in_each_batch_keeps_no_other_from_being_altered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Failing(dict.fromkeys(USERS[::2], Rejected("no")))
+    cluster = Refusing(dict.fromkeys(USERS[::2], Rejected("no")))
     altered = all_altered(cluster, USERS, tmp_path, monkeypatch)
     assert [str(each.error) for each in altered.results] == ["no", "None"] * 25
     assert len(altered.entries) > changes._ATTEMPTS
@@ -205,7 +187,7 @@ def test_that_nothing_was_written_is_said_once() -> None:
 
 
 def test_what_an_endless_race_left_untried_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Failing(dict.fromkeys(USERS[:2], Conflict("changed by somebody else")))
+    cluster = Refusing(dict.fromkeys(USERS[:2], Conflict("changed by somebody else")))
     altered = all_altered(cluster, USERS[:5], tmp_path, monkeypatch)
     assert [str(each.error) for each in altered.results] == ["changed by somebody else"] * 2 + [
         "not altered: not tried"
@@ -217,7 +199,7 @@ def test_a_later_round_that_fails_forgets_no_earlier_one(tmp_path: Path, monkeyp
     class Dying(MemoryBackend):
         writes = 0
 
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
+        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> Results:
             self.writes += not validate_only
             if self.writes > 1:
                 raise Unreachable("no connection")
@@ -238,7 +220,7 @@ def test_a_no_to_a_later_question_forgets_no_earlier_round(tmp_path: Path, monke
         if len(rounds) > 1:
             raise Refused("the answer was no")
 
-    cluster = Failing({USERS[1]: Rejected("no")})
+    cluster = Refusing({USERS[1]: Rejected("no")})
     wish = [Alteration(user, {PRODUCER: MB}) for user in USERS[:3]]
     altered = alter(cluster, wish, here(tmp_path), consent=consent)
     assert [str(each.error) for each in altered.results] == ["None", "no", "the answer was no"]
@@ -259,11 +241,11 @@ def test_a_lock_that_another_holds_is_waited_for_once(tmp_path: Path) -> None:
     assert cluster.waits == 1
 
 
-class At(MemoryBackend):
+class At(Refusing):
     """A cluster by one of its addresses."""
 
     def __init__(self, snapshot: QuotaSnapshot, address: str) -> None:
-        super().__init__(snapshot)
+        super().__init__({}, snapshot)
         self.cluster_address = address
 
     def cluster_id(self) -> str:
@@ -304,36 +286,23 @@ def test_a_lost_race_forgets_no_lease_that_was_made_permanent(tmp_path: Path) ->
 def test_a_lost_race_leaves_nothing_to_undo(tmp_path: Path) -> None:
     """The entry of the round that wrote nothing is not among those that an undo takes back."""
 
-    class Racing(MemoryBackend):
-        rivals = 1
+    class Racing(Refusing):
+        def write(self, alterations: Sequence[Alteration]) -> Results:
+            results = super().write(alterations)
+            self.errors = {}
+            return results
 
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            if validate_only or not self.rivals:
-                return super().alter(alterations, validate_only=validate_only)
-            self.rivals -= 1
-            return tuple(AlterResult(each.entity, {}, {}, Conflict("changed meanwhile")) for each in alterations)
-
-    cluster = Racing()
+    cluster = Racing({BOB: Conflict("changed meanwhile")})
     done = alter(cluster, [Alteration(BOB, {CONSUMER: MB})], here(tmp_path), consent=lambda _: None)
     entries = Journal(tmp_path).read().entries
     assert (len(entries), done.entries) == (2, (entries[-1].id,))
 
 
 def test_a_write_that_failed_ends_no_lease(tmp_path: Path) -> None:
-    class Refusing(At):
-        refuses: Entity | None = None
-
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            fine = [each for each in alterations if validate_only or each.entity != self.refuses]
-            done = {each.entity: each for each in super().alter(fine, validate_only=validate_only)}
-            return tuple(
-                done.get(each.entity) or AlterResult(each.entity, {}, {}, Rejected("no")) for each in alterations
-            )
-
-    cluster = Refusing(QuotaSnapshot(), "zookeeper://zk1:2181")
+    cluster = At(QuotaSnapshot(), "zookeeper://zk1:2181")
     both = [Alteration(who, {PRODUCER: MB}) for who in (ALICE, BOB)]
     kept_at(cluster, tmp_path, both, expires=1)
-    cluster.refuses = ALICE
+    cluster.errors = {ALICE: Rejected("no")}
     done = kept_at(cluster, tmp_path, [Alteration(who, {PRODUCER: 2 * MB}) for who in (ALICE, BOB)])
     assert [lease.entity for lease in done.ended] == [BOB]
     assert [lease.entity for lease in read_leases(Journal(tmp_path), changes.place_of(cluster)).on] == [ALICE]

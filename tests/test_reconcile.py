@@ -20,12 +20,13 @@ from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Journal
+from kquota.documents.journal import Entry, Journal
 from kquota.errors import Conflict, InputError, InvalidRequest, KquotaError, Locked, Rejected, Uncertain, Unreachable
 from kquota.leases import Leases
 from kquota.reconcile import Terms, apply, rehearsed
 from tests.conftest import new_chroot
 from tests.core.strategies import snapshots
+from tests.support.memory import Refusing, Results, Writing
 from tests.support.scheduling import examples
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -37,9 +38,18 @@ def clock() -> int:
     return next(_clock)
 
 
-def run(backend: QuotaBackend, journal: Journal, desired: Any, **options: Any) -> ApplyReport:
-    planned = plan(backend.describe(), desired, prune=True)
+def applied(planned: Plan, backend: QuotaBackend, journal: Journal, **options: Any) -> ApplyReport:
     return apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock, **options))
+
+
+def run(backend: QuotaBackend, journal: Journal, desired: Any, **options: Any) -> ApplyReport:
+    return applied(plan(backend.describe(), desired, prune=True), backend, journal, **options)
+
+
+def entry_of(report: ApplyReport, journal: Journal) -> Entry:
+    """What the journal has of it."""
+    assert report.entry is not None
+    return journal.read().entry(report.entry)
 
 
 @pytest.fixture(scope="module", params=["memory", "zookeeper", "kafka"])
@@ -72,7 +82,7 @@ def test_plan_apply_plan_is_empty_and_undo_restores(
     assert run(backend, journal, before).outcome == "applied"
     assert backend.describe() == before
     planned = plan(before, desired, prune=True)
-    report = apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
+    report = applied(planned, backend, journal)
     assert report.outcome == "applied"
     assert values_of(report.applied) == values_of(planned.changes)
     assert backend.describe() == desired
@@ -80,7 +90,7 @@ def test_plan_apply_plan_is_empty_and_undo_restores(
     if report.entry is not None:
         entry = journal.read().entry(report.entry)
         assert (entry.outcome, values_of(entry.plan.changes)) == ("applied", values_of(planned.changes))
-        undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
+        undo = applied(entry.plan.inverse, backend, journal, undoes=entry.id)
         assert undo.outcome == "applied"
     assert backend.describe() == before
 
@@ -95,34 +105,30 @@ def test_what_somebody_else_changed_is_a_conflict(backend: QuotaBackend, journal
     planned = plan(backend.describe(), {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
     backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 7})]))
     with pytest.raises(Conflict, match="user=bob"):
-        apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
+        applied(planned, backend, journal)
     assert dict(backend.describe()[ALICE]) == {PRODUCER: 1}
     # What somebody else did as planned needs no doing.
     backend.wait_visible(backend.alter([Alteration(BOB, {PRODUCER: 2})]))
-    report = apply(planned, backend, Terms(journal=journal, cluster="test", clock=clock))
+    report = applied(planned, backend, journal)
     assert ([change.entity for change in report.applied], report.already) == ([ALICE], (BOB,))
 
 
-class Faulty(MemoryBackend):
-    """Fails for one entity, or for all, at the writes that are counted."""
+class Faulty(Refusing):
+    """Fails for one entity, or for all, except when it takes back."""
 
     def __init__(self, snapshot: QuotaSnapshot, error: KquotaError, *, at: Entity | None = None) -> None:
-        super().__init__(snapshot)
-        self.error = error
-        self.at = at
+        super().__init__({} if at is None else {at: error}, snapshot)
+        self.lost = error if at is None else None
         self.rival: Alteration | None = None
 
-    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-        if validate_only or any(alteration.expect == {} or not alteration.set for alteration in alterations):
-            return super().alter(alterations, validate_only=validate_only)
+    def write(self, alterations: Sequence[Alteration]) -> Results:
+        if any(alteration.expect == {} or not alteration.set for alteration in alterations):
+            return MemoryBackend.alter(self, alterations)
         if self.rival is not None:
-            super().alter([self.rival])
-        if self.at is None:
-            raise self.error
-        fine = super().alter([alteration for alteration in alterations if alteration.entity != self.at])
-        done = {result.entity: result for result in fine}
-        failed = AlterResult(self.at, {}, {}, self.error)
-        return tuple(done.get(alteration.entity, failed) for alteration in alterations)
+            MemoryBackend.alter(self, [self.rival])
+        if self.lost is not None:
+            raise self.lost
+        return super().write(alterations)
 
 
 START = QuotaSnapshot({entity: {PRODUCER: 1} for entity in (ALICE, BOB, CAROL)})
@@ -132,10 +138,9 @@ GOAL = {entity: {PRODUCER: 2} for entity in (ALICE, BOB, CAROL)}
 class Once(Faulty):
     """Fails once; what comes later (the way back) succeeds."""
 
-    def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-        results = super().alter(alterations, validate_only=validate_only)
-        if not validate_only:
-            self.at = Entity(user="nobody")
+    def write(self, alterations: Sequence[Alteration]) -> Results:
+        results = super().write(alterations)
+        self.errors = {}
         return results
 
 
@@ -146,8 +151,7 @@ def test_a_failure_is_rolled_back(journal: Journal) -> None:
     assert [entity for entity, _ in report.failed] == [BOB]
     assert set(report.rolled_back) == {ALICE, CAROL}
     assert backend.describe() == START
-    assert report.entry is not None
-    entry = journal.read().entry(report.entry)
+    entry = entry_of(report, journal)
     assert (entry.outcome, entry.error, entry.may_have_changed) == ("rolled back", "POLICY_VIOLATION: no", False)
 
 
@@ -157,11 +161,10 @@ def test_without_rollback_the_rest_stays(journal: Journal) -> None:
     assert report.outcome == "incomplete"
     assert {change.entity for change in report.applied} == {ALICE, CAROL}
     assert backend.describe() == QuotaSnapshot({**GOAL, BOB: {PRODUCER: 1}})
-    assert report.entry is not None
-    entry = journal.read().entry(report.entry)
+    entry = entry_of(report, journal)
     assert {change.entity for change in entry.certain} == {ALICE, CAROL}
     # The way back is known as far as it is due.
-    undo = apply(entry.plan.inverse, backend, Terms(journal=journal, cluster="test", clock=clock))
+    undo = applied(entry.plan.inverse, backend, journal)
     assert {change.entity for change in undo.applied} == {ALICE, CAROL}
     assert backend.describe() == START
 
@@ -171,8 +174,7 @@ def test_an_answer_that_was_lost_is_unknown_until_it_shows(journal: Journal) -> 
     report = run(backend, journal, GOAL)
     assert report.outcome == "incomplete"
     assert set(report.unknown) == {ALICE, BOB, CAROL}
-    assert report.entry is not None
-    entry = journal.read().entry(report.entry)
+    entry = entry_of(report, journal)
     assert (set(entry.unknown or ()), entry.certain) == ({ALICE, BOB, CAROL}, ())
 
 
@@ -191,8 +193,8 @@ def test_what_another_writer_kept_from_being_taken_back_is_not_forgotten(tmp_pat
     """It set another key of the same entity, before the rollback."""
 
     class Since(Once):
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            results = super().alter(alterations, validate_only=validate_only)
+        def write(self, alterations: Sequence[Alteration]) -> Results:
+            results = super().write(alterations)
             if any(result.error is not None for result in results):
                 MemoryBackend.alter(self, [Alteration(ALICE, {CONSUMER: 9})])
             return results
@@ -211,18 +213,10 @@ def test_what_another_writer_kept_from_being_taken_back_is_not_forgotten(tmp_pat
 
 def test_a_change_without_a_way_back_does_not_end_a_rollback(journal: Journal) -> None:
     """It took away what was no value."""
-
-    class Refusing(MemoryBackend):
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            results = super().alter(
-                [each for each in alterations if validate_only or each.entity != CAROL], validate_only=validate_only
-            )
-            return results if validate_only else (*results, AlterResult(CAROL, {}, {}, Rejected("no")))
-
     unusable = Change(ALICE, {}, {}, True, frozenset({PRODUCER}))
     due = Plan((unusable, *plan(START, {BOB: {PRODUCER: 2}, CAROL: {PRODUCER: 2}}).changes))
-    backend = Refusing(QuotaSnapshot({BOB: {PRODUCER: 1}, CAROL: {PRODUCER: 1}}))
-    report = apply(due, backend, Terms(journal=journal, cluster="test", clock=clock))
+    backend = Refusing({CAROL: Rejected("no")}, QuotaSnapshot({BOB: {PRODUCER: 1}, CAROL: {PRODUCER: 1}}))
+    report = applied(due, backend, journal)
     assert (report.rolled_back, [change.entity for change in report.applied]) == ((BOB,), [ALICE])
 
 
@@ -235,23 +229,22 @@ def test_an_undo_that_fails_brings_back_what_it_deleted(chroot: str, znodes: Any
     with connect(zookeeper=chroot) as backend:
         run(backend, journal, {zed: {PRODUCER: 1}})
         done = run(backend, journal, {entity: {PRODUCER: 2} for entity in (ALICE, pair, zed)})
-        assert done.entry is not None
         before = backend.describe()
         znodes.set_acls("/config/users/zed", [make_acl("world", "anyone", read=True, admin=True)])
-        back = journal.read().entry(done.entry).plan.inverse
-        report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+        back = entry_of(done, journal).plan.inverse
+        report = applied(back, backend, journal, undoes=done.entry)
         assert (report.outcome, set(report.rolled_back)) == ("rolled back", {ALICE, pair})
         assert [entity for entity, _ in report.failed] == [zed]
         assert backend.describe() == before
         znodes.set_acls("/config/users/zed", OPEN_ACL_UNSAFE)
-        again = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+        again = applied(back, backend, journal, undoes=done.entry)
         assert again.outcome == "applied"
         assert backend.describe() == QuotaSnapshot({zed: {PRODUCER: 1}})
         assert znodes.get_children("/config/users") == ["zed"]
 
 
 def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Turns(MemoryBackend):
+    class Turns(Writing):
         held = 0
         free = True
 
@@ -263,9 +256,9 @@ def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyP
             yield
             self.held -= 1
 
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            assert validate_only or self.held == 1
-            return super().alter(alterations, validate_only=validate_only)
+        def write(self, alterations: Sequence[Alteration]) -> Results:
+            assert self.held == 1
+            return super().write(alterations)
 
     monkeypatch.setattr(reconcile, "_BATCH", 1)
     for free in (True, False):
@@ -285,13 +278,12 @@ def test_nobody_waits_for_a_person(journal: Journal, monkeypatch: pytest.MonkeyP
 def test_what_is_written_and_not_shown_is_reported(tmp_path: Path) -> None:
     """A store that confirms a write, and goes on to show an entity as it was."""
 
-    class Stale(MemoryBackend):
+    class Stale(Writing):
         old: AlterResult | None = None
 
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            results = super().alter(alterations, validate_only=validate_only)
-            if not validate_only:
-                self.old = next(result for result in results if result.entity == BOB)
+        def write(self, alterations: Sequence[Alteration]) -> Results:
+            results = super().write(alterations)
+            self.old = next(result for result in results if result.entity == BOB)
             return results
 
         def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
@@ -304,9 +296,8 @@ def test_what_is_written_and_not_shown_is_reported(tmp_path: Path) -> None:
     report = run(Stale(START), journal, GOAL)
     assert (report.outcome, report.unverified, report.failed) == ("incomplete", (BOB,), ())
     assert {change.entity for change in report.applied} == {ALICE, BOB, CAROL}
-    assert report.entry is not None
     # What an undo takes back includes the entity: its write was confirmed.
-    entry = journal.read().entry(report.entry)
+    entry = entry_of(report, journal)
     assert (entry.outcome, entry.unknown, len(entry.certain)) == ("incomplete", (), 3)
 
 
@@ -349,11 +340,9 @@ def test_the_whole_set_is_validated_first(journal: Journal) -> None:
 def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "new" / "journal")
 
-    class Killed(MemoryBackend):
-        def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
-            if validate_only:
-                return super().alter(alterations, validate_only=True)
-            super().alter(alterations[:1])
+    class Killed(Writing):
+        def write(self, alterations: Sequence[Alteration]) -> Results:
+            super().write(alterations[:1])
             raise KeyboardInterrupt
 
     backend = Killed(START)
@@ -362,7 +351,7 @@ def test_an_entry_is_there_before_the_first_write(tmp_path: Path) -> None:
     (entry,) = journal.read().of("test")
     assert (entry.outcome, entry.finished, entry.may_have_changed) == (None, None, True)
     again = MemoryBackend(backend.describe())
-    undo = apply(entry.plan.inverse, again, Terms(journal=journal, cluster="test", clock=clock, undoes=entry.id))
+    undo = applied(entry.plan.inverse, again, journal, undoes=entry.id)
     assert [change.entity for change in undo.applied] == [ALICE]
     assert again.describe() == START
 
@@ -372,15 +361,14 @@ def test_an_undo_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     backend = MemoryBackend(QuotaSnapshot({ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}))
     journal = Journal(tmp_path)
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
-    assert done.entry is not None
-    back = journal.read().entry(done.entry).made.inverse
+    back = entry_of(done, journal).made.inverse
     assert [*rehearsed(back, backend, undoing=True)[2]] == [ALICE]
-    report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+    report = applied(back, backend, journal, undoes=done.entry)
     assert report.outcome == "incomplete"
     assert [entity for entity, _ in report.failed] == [ALICE]
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
     with pytest.raises(InputError, match="user=alice"):
-        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+        applied(back, backend, journal, undoes=done.entry)
 
 
 def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: Path) -> None:
@@ -401,20 +389,16 @@ def test_an_undo_through_brokers_leaves_out_what_only_zookeeper_holds(tmp_path: 
     backend = Store(QuotaSnapshot({ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}))
     journal = Journal(tmp_path)
     done = run(backend, journal, {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 2}})
-    assert done.entry is not None
-    back = journal.read().entry(done.entry).made.inverse
+    back = entry_of(done, journal).made.inverse
     backend.by_brokers = True
-    report = apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+    report = applied(back, backend, journal, undoes=done.entry)
     assert report.outcome == "incomplete"
     ((entity, error),) = report.failed
     assert entity == ALICE
     assert str(error).endswith("(INVALID_REQUEST: Invalid value 0): undo it with --zookeeper")
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 2}, BOB: {PRODUCER: 1}}
     with pytest.raises(InputError, match="undo it with --zookeeper"):
-        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry))
+        applied(back, backend, journal, undoes=done.entry)
     backend.by_brokers = False
-    assert (
-        apply(back, backend, Terms(journal=journal, cluster="test", clock=clock, undoes=done.entry)).outcome
-        == "applied"
-    )
+    assert applied(back, backend, journal, undoes=done.entry).outcome == "applied"
     assert dict(backend.describe()) == {ALICE: {PRODUCER: 0}, BOB: {PRODUCER: 1}}

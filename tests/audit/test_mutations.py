@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,48 +22,35 @@ from kquota.audit.sources.mutations import Charge, TopicLog, mutations
 from kquota.core.change.history import QuotaHistory
 from kquota.documents.history import read_history
 from tests.audit import recorded
+from tests.audit.request_lines import fields
 from tests.support.scheduling import examples
 from tools.accuracy import throttles
 
 KEYS = {"CREATE_TOPICS": 19, "DELETE_TOPICS": 20, "CREATE_PARTITIONS": 37, "BROKER_HEARTBEAT": 63}
 NEWEST = {"CREATE_TOPICS": 7, "DELETE_TOPICS": 6, "CREATE_PARTITIONS": 3, "BROKER_HEARTBEAT": 1}
+TIMES = {
+    "totalTimeMs": 10.0, "requestQueueTimeMs": 0.5, "localTimeMs": 1.5, "remoteTimeMs": 7.0, "throttleTimeMs": 0,
+    "responseQueueTimeMs": 0.4, "sendTimeMs": 0.6,
+}  # fmt: skip
 OK, EXISTS, INVALID_PARTITIONS, INVALID_REPLICAS, INVALID_ASSIGNMENT, REJECTED = 0, 36, 37, 38, 39, 89
 
 
 def line(
-    api: str,
-    request: dict[str, Any],
-    response: dict[str, Any],
-    *,
-    version: int | None = None,
-    forwarded: bool = True,
-    listener: str = "CONTROLLER",
+    api: str, request: dict[str, Any], response: dict[str, Any], *, version: int | None = None, **changes: Any
 ) -> dict[str, Any]:
-    """The fields of a line, as Kafka logs them."""
-    return {
-        "isForwarded": forwarded,
-        "requestHeader": {
-            "requestApiKey": KEYS[api],
-            "requestApiVersion": NEWEST[api] if version is None else version,
-            "correlationId": crc32(repr((api, request, response)).encode()) % 10_000,
-            "clientId": "deploy",
-            "requestApiKeyName": api,
-        },
-        "request": {"timeoutMs": 30_000, **request},
-        "response": {"throttleTimeMs": 0, **response},
-        "connection": "127.0.0.1:9093-127.0.0.1:50000-0-1",
-        "totalTimeMs": 10.0,
-        "requestQueueTimeMs": 0.5,
-        "localTimeMs": 1.5,
-        "remoteTimeMs": 7.0,
-        "throttleTimeMs": 0,
-        "responseQueueTimeMs": 0.4,
-        "sendTimeMs": 0.6,
-        "securityProtocol": "PLAINTEXT",
-        "principal": "User:ivan",
-        "listener": listener,
-        "clientInformation": {"softwareName": "unknown", "softwareVersion": "unknown"},
-    }
+    """The fields of a line, as Kafka logs them: of a forwarded request, on the controller's listener."""
+    made = fields(
+        api,
+        KEYS[api],
+        NEWEST[api] if version is None else version,
+        request={"timeoutMs": 30_000, **request},
+        response={"throttleTimeMs": 0, **response},
+        connection="127.0.0.1:9093-127.0.0.1:50000-0-1",
+        principal="User:ivan",
+        **{"isForwarded": True, "listener": "CONTROLLER"} | TIMES | changes,
+    )
+    made["requestHeader"]["clientId"] = "deploy"
+    return made
 
 
 def create(
@@ -118,7 +104,7 @@ def charges(*lines: dict[str, Any], default_partitions: int = 3) -> list[list[Ch
 
 
 TOPIC_ID = "FGXeWEnlSV6teGRfiLBiyA"
-STRAIGHT = create(("__consumer_offsets", 50, OK), forwarded=False)
+STRAIGHT = create(("__consumer_offsets", 50, OK), isForwarded=False)
 PLACED = create(("a", -1, OK))
 PLACED["request"]["topics"][0]["assignments"] = [{"partitionIndex": 0, "brokerIds": [1]}] * 2
 # As Kafka 4.4 did it: of the three topics it deleted the last one, with the bucket then empty for the others.
@@ -139,11 +125,11 @@ CHARGED: dict[str, tuple[list[dict[str, Any]], list[list[Charge]]]] = {
         [[Charge(5, False, 1200)]],
     ),
     # The same request is in the log of the broker that forwarded it, where it came to a listener for clients.
-    "no copies of brokers": ([create(("a", 3, OK), forwarded=False, listener="CLIENTS")], [[]]),
+    "no copies of brokers": ([create(("a", 3, OK), isForwarded=False, listener="CLIENTS")], [[]]),
     # That a listener is the controller's is told by what brokers send there.
     "nothing straight to a broker": ([STRAIGHT], [[]]),
     "what comes straight to the controller": (
-        [STRAIGHT, line("BROKER_HEARTBEAT", {}, {}, forwarded=False), STRAIGHT],
+        [STRAIGHT, line("BROKER_HEARTBEAT", {}, {}, isForwarded=False), STRAIGHT],
         [[Charge(50, True, 0)], [], [Charge(50, True, 0)]],
     ),
     "the default number of partitions": (
