@@ -13,6 +13,7 @@ import pytest
 from kquota.cli.exit_codes import ExitCode
 from tests.audit.test_requests import whole_log
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.data import data_rows
 from tests.support.processes import started
 from tests.support.waiting import interrupted, until
 
@@ -43,45 +44,15 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "broker-7" / "kafka-request.log").write_text("".join(LINE % (n, n % 2) for n in range(9)) + "garbage\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ("folder --quotas quotas.json", 3, "folder without files"),
-        ("empty.log --quotas quotas.json", 3, "empty"),
-        ("missing.log --quotas quotas.json", 3, "no such file"),
-        ("- --quotas quotas.json", 3, "-: not a file or a folder (write what comes from a pipe to a file first)"),
-        ("broker-7 quotas.json", 3, "quotas.json has quotas, and no usage (--quotas quotas.json audits them)"),
-        ("quotas.json --quotas quotas.json", 3, "no usage events in it (a document kquota.quotas)"),
-        ("broker-7 --quotas bad.json", 3, "greater than 0"),
-        ("broker-7 --quotas folder", 3, "is a directory"),
-        ("broker-7 --quotas none.json --fail-on throttled", 3, "--fail-on needs quotas"),
-        ("broker-7 --quotas none.json --out found", 3, "--out needs quotas"),
-        ("broker-7 --quotas quotas.json --kafka-version latest", 3, "not a Kafka version"),
-        ("broker-7 --quotas quotas.json --server-properties bad.properties", 3, "quota.window.num: 0 is not between 1"),
-        ("broker-7 --quotas quotas.json --log-timezone Mars/Olympus", 3, "unknown time zone"),
-        ("broker-7 --quotas quotas.json --since 1m", 3, "none of 9 records is of the time that is asked about"),
-        ("broker-7 --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
-        ("broker-7 --quotas quotas.json --since soon", 2, "'soon' is not a time such as"),
-        (
-            "broker-7 --quotas quotas.json --since 2026-01-02 --until 2026-01-02",
-            2,
-            "--since has to be before --until",
-        ),
-        # A script that forgot its quotas never takes the answer for a pass.
-        *(
-            (f"broker-7 {option}", 2, "no cluster given: use --bootstrap-server")
-            for option in ("--fail-on throttled", "--against none.json", "--out found", "--in-force")
-        ),
-    ],
-)
-def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: str, code: int, says: str) -> None:
+@pytest.mark.parametrize(("arguments", "code", "says"), data_rows("refused/audit.txt"))
+def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: str, code: str, says: str) -> None:
     """The reason and the code of the table; nothing on stdout, no file left."""
     before = sorted(tmp_path.rglob("*"))
 
     done = kquota("audit", *arguments.split())
 
-    assert (done.code, done.out) == (code, "")
-    assert says in (done.err if code == 2 else done.complaint)
+    assert (done.code, done.out) == (int(code), "")
+    assert says in (done.err if code == "2" else done.complaint)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -12,6 +12,7 @@ from kquota.documents.foreign import csv
 from kquota.documents.quotas import writable
 from tests.cli.conftest import Kquota
 from tests.documents.snapshots import snapshots
+from tests.support.data import wrong_documents
 
 PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 
@@ -66,42 +67,7 @@ def test_a_name_that_a_spreadsheet_would_change_is_a_formula_of_its_text(
         assert csv._name(saved) == name
 
 
-LONG = "user,client-id,ip,key,value,unit\n"
-GERMAN = "user;key;value;unit\na;producer_byte_rate;"
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        (f"{LONG}a,,,producer_byte_rate,x,", "2, column 5 (value): producer_byte_rate: 'x' is not a number"),
-        (f"{LONG}a,,,producer_byte_rate,1.05E+12,", "2, column 5 (value): producer_byte_rate: 1.05E+12 may be rounded"),
-        (f"{LONG}a,,,producer_byte_rate,,", "2, column 5 (value): producer_byte_rate: no value is given"),
-        (f"{LONG}\na,,,rate,1,", "3, column 4 (key): unknown quota key 'rate'"),
-        (f"{LONG}a,,10.0.0.1,producer_byte_rate,1,", "2, column 1 (user): INVALID_REQUEST: an ip"),
-        (f"{LONG}a,,,connection_creation_rate,1,", "2, column 4 (key): "),
-        (f"{LONG}a,,,producer_byte_rate,1,,x", "2, column 7: a cell beyond"),
-        (
-            f"{LONG}a,,,producer_byte_rate,1,\na,,,producer_byte_rate,2,",
-            "3, column 4 (key): producer_byte_rate of user=a",
-        ),
-        (f"{LONG}1.23457E+11,,,producer_byte_rate,1,", "2, column 1 (user): the spreadsheet has lost the name: 1.2"),
-        (f"{LONG},#N/A,,producer_byte_rate,1,", "2, column 2 (client-id): the spreadsheet has lost the name: #N/A"),
-        (f'{LONG}"a,,,producer_byte_rate,1,', "2: not a table of a spreadsheet"),
-        (f"{GERMAN}2.500;MB/s", "2, column 3 (value): producer_byte_rate: in 2.500 a point may stand before"),
-        (f"{GERMAN}1.5,2;MB/s", "2, column 3 (value): producer_byte_rate: unknown unit ',2 MB/s' in '1.5,2 MB/s'"),
-        ("tenant,user,client-id,producer_byte_rate\nx,,,5MB", "2, column 2 (user): a row that names no client"),
-        # A client with two rows.
-        (
-            "user,producer_byte_rate\na,5MB\nb,5MB\na,6MB",
-            "4, column 2 (producer_byte_rate): producer_byte_rate of user=a is given twice: in line 2, too",
-        ),
-        ("user,owner,key,value\na,b,c,d", "1, column 2: 'owner' is not a column"),
-        ("user,key\na,b,c,d", "1, column 3: there is"),
-        ("user,client-id\na,b,c,d", "1, column 3: there is no column of a quota; the headings are user, client-id"),
-        ("user,producer_byte_rate,unit\na,b,c,d", "1, column 3: 'unit' is not a column"),
-        ("user,producer_byte_rate,Producer byte rate\na,b", "1, column 3: 'producer_byte_rate' stands twice"),
-    ],
-)
+@pytest.mark.parametrize(("table", "said"), wrong_documents("cli/wrong_tables.csv"))
 def test_a_mistake_is_named_with_line_and_column(table: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
         csv.read("t", f"{table}\n", ["Tenant"] if table.startswith("tenant") else [])

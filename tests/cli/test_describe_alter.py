@@ -8,6 +8,7 @@ import pytest
 
 from kquota import DEFAULT, Alteration, Entity, QuotaKey, connect
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.data import data_rows
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUEST, MUTATION = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -284,31 +285,7 @@ def test_delete(kquota: Kquota, filled: str) -> None:
     assert "20971520" not in kquota("describe", "--zookeeper", filled, "-o", "csv").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ("--ip 10.0.0.7 --user alice --add-config connection_creation_rate=1", "INVALID_REQUEST"),
-        ("--entity-type ips --entity-type users --entity-default --entity-default --add-config x=1", "INVALID_REQUEST"),
-        ("--user alice --add-config some_config=1", "some_config"),
-        ("--user alice --delete-config some_config", "some_config"),
-        ("--user alice --add-config controller_mutations_rate=1", "controller_mutation_rate"),
-        ("--user alice --add-config connection_creation_rate=1", "connection_creation_rate"),
-        ("--ip 10.0.0.7 --add-config producer_byte_rate=1", "producer_byte_rate"),
-        ("--ip not_a_host! --add-config connection_creation_rate=1", "not_a_host!"),
-        ("--user alice --add-config producer_byte_rate=-1", "greater than 0"),
-        ("--user alice --add-config producer_byte_rate=NaN", "not a number"),
-        ("--user alice --add-config producer_byte_rate=", "no value is given"),
-        ("--user alice --add-config producer_byte_rate=1,024", "key=value"),
-        ("--user alice --add-config producer_byte_rate", "key=value"),
-        ("--ip 10.0.0.7 --add-config connection_creation_rate=2147483648", "too large"),
-        ("--user alice --add-config producer_byte_rate=1,producer_byte_rate=2", "twice"),
-        ("--user alice --add-config producer_byte_rate=1 --delete-config producer_byte_rate", "both"),
-        ("--user . --add-config producer_byte_rate=1", "'.'"),
-        ("--entity-type users --entity-name  --add-config producer_byte_rate=1", "empty"),
-        ("--entity alice --add-config producer_byte_rate=1", "malformed entity"),
-        ("--file missing.yaml", "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), data_rows("refused/alter.txt"))
 def test_bad_input_is_one_line_and_writes_nothing(
     kquota: Kquota, chroot: str, znodes: Any, arguments: str, says: str
 ) -> None:

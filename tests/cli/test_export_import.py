@@ -18,6 +18,7 @@ from kquota.documents.quotas import quotas_text, read_quota_file
 from tests.brokers.kafka import AT_ONCE, CONFIG_COMMAND, KafkaBroker
 from tests.cli.conftest import Golden, Kquota
 from tests.cli.test_describe_alter import filled
+from tests.support.data import wrong_documents
 from tests.support.processes import ran
 
 __all__ = ["filled"]
@@ -95,27 +96,7 @@ def test_import_names_file_and_line(kquota: Kquota, tmp_path: Path) -> None:
     assert done.complaint == "kquota: warning: rpk.yaml, line 1: Kafka has no quotas by client-id-prefix"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser",
-            "this is Strimzi's KafkaUser (kquota import --from strimzi f)",
-        ),
-        ('{\n"apiVersion": "kafka.strimzi.io/v1beta2", "kind": "KafkaUser"}', "this is Strimzi's KafkaUser"),
-        ('resource "kafka_quota" "a" {\n}', "this is Terraform's kafka_quota (kquota import --from terraform f)"),
-        ('{\n  "version": 4,\n  "terraform_version": "1.5"\n}', "this is Terraform's state or plan"),
-        ("context: a\nprojects: []\n", "this is Julie's topology"),
-        ("- hosts: all\n  tasks:\n  - stephane.kafka_quotas:\n      entries: []\n", "this is an Ansible playbook's"),
-        (
-            '[2026-01-01 00:00:00,000] DEBUG Completed request:{"requestHeader":{"clientId":"a"},"principal":"b"}\n',
-            "this is Kafka's request log (kquota audit f)",
-        ),
-        ("quotas:\n- principal: a\n  producer-byte-rate: 1\n", "this is kafka-helmsman's quotas"),
-        ("Configs for client-id 'a' are x=1", "this is output of kafka-configs (kquota import --from kafka-configs f)"),
-        ('{"error_code": 40301, "message": "Forbidden"}', "this is an error message"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), wrong_documents("cli/wrong_files.txt"))
 def test_other_tools_files_are_refused_by_name(kquota: Kquota, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "f").write_text(text)
     for command in (("lint", "f"), ("plan", "--quotas", "f", "f"), ("import", "--from", "rpk", "f")):

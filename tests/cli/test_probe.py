@@ -20,6 +20,7 @@ from kquota.errors import Refused
 from tests.audit.request_lines import parse_line
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota, TerminalStream, quotas
+from tests.support.data import data_rows
 from tests.support.processes import started
 from tests.support.waiting import PATIENCE_S, until
 from tools.accuracy.probes import CASES, TOPIC, Case, fill, login_of, run
@@ -205,28 +206,11 @@ def test_a_topic_of_its_own_comes_and_goes(kquota: Kquota, broker: KafkaBroker) 
     assert "already exists" in again.complaint
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ("produce --topic nowhere --yes", 3, "topic 'nowhere': there is no such topic (--create-topic makes it"),
-        (f"produce --topic {TOPIC} --partition 9 --yes", 3, "has no partition 9"),
-        ("produce --topic __consumer_offsets --yes", 8, "Kafka's own"),
-        (f"produce --topic {TOPIC}", 8, "no confirmation: stdin is not a terminal"),
-        (f"produce --topic {TOPIC} --duration 10m --yes", 8, "--max-duration is the bound"),
-        (f"produce --topic {TOPIC} --size 200MB --yes", 8, "--max-bytes is the bound"),
-        (f"produce --topic {TOPIC} --rate fast --yes", 3, "--rate: 'fast' is not a number above 0"),
-        (f"produce --topic {TOPIC} --rate 5M --yes", 3, "--rate: '5M' is not a number above 0 (did you mean 5MB?)"),
-        (f"produce --topic {TOPIC} --rate -1MB --yes", 3, "--rate: '-1MB' is not a number above 0"),
-        (f"produce --topic {TOPIC} --user alice --yes", 3, "take a client for ANONYMOUS, and not for alice"),
-        ("produce --yes", 2, "needs --topic"),
-        (f"fetch --topic {TOPIC} --create-topic --yes", 2, "--create-topic is for"),
-        (f"connection --topic {TOPIC} --yes", 2, "'connection' is not one of"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "words"), data_rows("refused/probe.txt"))
 def test_what_is_wrong_is_said_before_anything_is_sent(
-    kquota: Kquota, broker: KafkaBroker, arguments: str, code: int, words: str
+    kquota: Kquota, broker: KafkaBroker, arguments: str, code: str, words: str
 ) -> None:
     done = kquota("probe", *arguments.split(), "--bootstrap-server", broker.bootstrap)
 
-    assert (done.code, done.out) == (code, "")
+    assert (done.code, done.out) == (int(code), "")
     assert words in done.err

@@ -17,7 +17,7 @@ from kquota import DEFAULT, Entity, QuotaKey, simulations
 from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota
-from tests.support.data import data_text
+from tests.support.data import data_rows, data_text
 from tests.support.enforcement import (
     ClientQuotaManager,
     FetchSensor,
@@ -159,25 +159,12 @@ def test_exempt_thread_time_is_measured_and_charged_to_nobody(
     assert counter["total"] == pytest.approx(600 * 0.000_001)  # seconds, of the heartbeats alone
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ("missing.yaml --quotas quotas.yaml", 3, "no such file"),
-        ("quotas.yaml --quotas quotas.yaml", 3, "quotas.yaml, line 1: "),
-        ("workload.yaml", 2, "no cluster given"),
-        ("--quotas quotas.yaml", 2, "give a WORKLOAD file ('kquota help workload' shows one to copy)"),
-        ("workload.yaml --events usage.csv --quotas quotas.yaml", 2, "recorded requests with --events FILE"),
-        ("--events missing.csv --quotas quotas.yaml", 3, "no such file"),
-        ("--events workload.yaml --quotas quotas.yaml", 3, "no usage events in it (a document kquota.workload)"),
-        ("own.yaml --kafka-version latest", 3, "not a Kafka version"),
-        ("workload.yaml --zookeeper 127.0.0.1:1 --timeout 2", 4, "127.0.0.1:1"),
-    ],
-)
-def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: int, says: str) -> None:
+@pytest.mark.parametrize(("arguments", "code", "says"), data_rows("refused/simulate.txt"))
+def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: str, says: str) -> None:
     """The reason and the code of the table; nothing on stdout."""
     done = kquota("simulate", *arguments.split())
 
-    assert (done.code, done.out) == (code, "")
+    assert (done.code, done.out) == (int(code), "")
     assert says in done.err.splitlines()[-1]
 
 

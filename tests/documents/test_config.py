@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kquota.documents.config import Context, read_config, use_context
 from kquota.errors import InputError
-from tests.support.data import data_text
+from tests.support.data import data_text, wrong_documents
 
 FULL = data_text("documents/config.yaml")
 
@@ -34,25 +34,7 @@ def test_reads_every_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("contexts: {prod: {bootstrap-servr: b1:9092}}", "line 1: contexts.prod.bootstrap-servr: unknown key"),
-        ("contexts: {}\nclusters: {}", "line 2: clusters: unknown key"),
-        ("contexts:\n  prod:\n    zookeeper: [zk1]", "line 3: contexts.prod.zookeeper: expected string, found array"),
-        ("contexts:\n  prod:\n    zookeeper: ''", "line 3: contexts.prod.zookeeper"),
-        ("contexts:\n  prod:\n    zookeeper: a\n    timeout: 0", "line 4: contexts.prod.timeout"),
-        ("contexts:\n  prod:\n    zookeeper: a\n    timeout: .inf", "line 2: contexts.prod: timeout: not a finite"),
-        ("contexts:\n\n  prod: {comment: none}", "line 3: contexts.prod: no cluster"),
-        ("contexts:\n  prod: {zookeeper: a, bootstrap-controller: b:1}", "too many addresses"),
-        ("contexts:\n  1: {zookeeper: a}", "line 2: contexts.1: a context's name is text"),
-        ("contexts:\n  prod: {zookeeper: a, command-config: ~nobody-is-that/x}", "whose home directory"),
-        ("contexts: {a: {zookeeper: a}, a: {zookeeper: b}}", "line 1"),
-        ("contexts: [", "line"),
-        ("- contexts", "expected a mapping"),
-        ("current-context: prod", "'contexts' is a required property"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), wrong_documents("documents/wrong_configs.yaml"))
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, says: str) -> None:
     """File, line and path of keys."""
     path = written(tmp_path, text)

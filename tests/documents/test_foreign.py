@@ -17,7 +17,7 @@ from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.quota import INT_MAX
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
 from tests.documents.snapshots import snapshots
-from tests.support.data import data_text
+from tests.support.data import data_text, wrong_documents
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATION, CONNECTION = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
@@ -237,77 +237,18 @@ def test_no_command_of_a_script_is_passed_over(line: str) -> None:
     assert kafka_configs.read("quotas.sh", line) == QuotaSnapshot({Entity(user="a b"): {PRODUCER: 5}})
 
 
-MISTAKES = {
-    kafka_configs: [
-        ("hello: world", "f: neither what kafka-configs --describe prints nor a script"),
-        ("\nConfigs for topic 't' are a=b", "f, line 2: not a user, client-id or ip"),
-        ("Configs for user-principal 'a' are x=b", "f, line 1: unknown quota key 'x'"),
-        ("Configs for user-principal 'a' are producer_byte_rate=0", "f, line 1: producer_byte_rate: 0 must be"),
-        ("Configs for user-principal 'a' are producer_byte_rate=x", "f, line 1: producer_byte_rate: not a number"),
-        ("\nkafka-configs --alter --user $u --add-config producer_byte_rate=1", "f, line 2: --user has a variable"),
-        ("kafka-configs --alter --entity-type users --add-config a=1", "f, line 1: --entity-name or --entity-default"),
-        ("kafka-configs --alter --user 'a", "f, line 1: a quotation mark or backslash is not closed"),
-        (
-            "kafka-configs --alter --user a --add-config-file x",
-            "f, line 1: --add-config-file: the values are in another",
-        ),
-        ("kafka-configs --alter --user a", "f, line 1: --alter without --add-config"),
-        ("kafka-configs –alter --user a --add-config a=1", "f, line 1: typographic dashes, blanks or"),
-        ("kafka-configs --alter --user b\u00a0--add-config a=1", "f, line 1: typographic dashes, blanks or"),
-        ("kafka-configs --alter --user ‘b c’ --add-config a=1", "f, line 1: typographic dashes, blanks or"),
-        ("kafka-configs.bat --alter --user b --add-config a=1", "f: a script of Windows"),
-        ("kafka-configs.sh --describe --all", "f: no command in it sets quotas"),
-        (
-            "Configs for client-id 'a' are request_percentage=1\nConfigs for client-id 'a' are request_percentage=2",
-            "f, line 2: request_percentage of client-id=a is given twice, with other values",
-        ),
-    ],
-    rpk: [
-        ("{}", "f, line 1: document: 'quotas' is a required property"),
-        ("# none", "f: no document in it"),
-        ("quotas: [", "f, line 1: "),
-        ("- a", "f, line 1: expected a mapping, found array"),
-        ("quotas:\n  - entity: []\n    values: []", "f, line 2: quotas[0].entity: "),
-        (
-            "quotas:\n  - entity: [{type: user, name: a}]\n    values: [{key: x, value: 1}]",
-            "f, line 2: unknown quota key 'x'",
-        ),
-        (
-            '{"quotas": [\n{"entity": [{"type": "user", "name": "a"}], '
-            '"values": [{"key": "producer_byte_rate", "value": "x"}]}]}',
-            "f, line 2: producer_byte_rate: 'x' is not",
-        ),
-    ],
-    jikkou: [
-        ("apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no quota"),
-        ("a: 1", "f, line 1: document: "),
-        (
-            "---\napiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec: {type: USER, entity: {clientId: a}}",
-            "f, line 2: spec.type USER needs spec.entity.user",
-        ),
-        ("apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  type: USR", "f, line 4: spec.type: "),
-    ],
-    strimzi: [
-        ("apiVersion: apps/v1\nkind: Deployment", "f, line 1: Deployment is no KafkaUser"),
-        (
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {quotas: {a: 1}}",
-            "f, line 4: ",
-        ),
-        (
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}\n---\n"
-            "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: a}\nspec: {}",
-            "f, line 6: user=a is given twice",
-        ),
-    ],
-    terraform: [
-        ('provider "kafka" {}', "f: no resource of the type kafka_quota in it"),
-        ('resource "kafka_quota" "a" {\n  for_each = var.all\n}', "f, line 1: for_each, count and"),
-    ],
+WRONG = {
+    kafka_configs: "wrong_kafka_configs.txt",
+    rpk: "wrong_rpk.yaml",
+    jikkou: "wrong_jikkou.yaml",
+    strimzi: "wrong_strimzi.yaml",
+    terraform: "wrong_terraform.tf",
 }
 
 
 @pytest.mark.parametrize(
-    ("module", "text", "message"), [(module, *row) for module, rows in MISTAKES.items() for row in rows]
+    ("module", "text", "message"),
+    [(module, *wrong) for module, file in WRONG.items() for wrong in wrong_documents(f"foreign/{file}")],
 )
 def test_a_mistake_is_named_with_its_line(module: Any, text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:

@@ -9,7 +9,7 @@ from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.version import NEWEST, Version
 from kquota.core.simulation.workload import Brokers, Burst, Change, Client, Workload, enforced_workload, plan
 from kquota.documents.workload import read_workload
-from tests.support.data import data_text
+from tests.support.data import data_text, wrong_documents
 
 
 def written(folder: Path, body: str) -> Path:
@@ -55,51 +55,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert file.workload.brokers.windows.samples == 5
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("duration: 1h\nclients: []", "clients"),
-        ("duration: soon\nclients: [{api: produce}]", "duration: cannot read 'soon'"),
-        ("duration: 0s\nclients: [{api: produce}]", "duration: must be greater than 0"),
-        ("duration: 1h\nclients: [{api: produce, rate: 1MB, size: 1kB, pace: 3}]", "one too many"),
-        ("duration: 1h\nclients: [{api: metadata, rate: 1MB}]", "only produce and fetch have bytes"),
-        ("duration: 1h\nclients: [{api: produce, rate: 1MX}]", "clients[0]: rate: unknown unit 'MX'"),
-        ("duration: 1h\nclients: [{api: produce, pace: 3/day}]", "pace: cannot read '3/day'"),
-        ("duration: 1h\nclients: [{api: produce, loop: open}]", "an open loop needs a rate or a pace"),
-        ("duration: 1h\nclients: [{api: connect}]", "connections need a pace"),
-        ("duration: 1h\nclients: [{api: produce, start: 5, stop: 3}]", "stops before it starts"),
-        ("duration: 1h\nclients: [{api: produce, latency: 0, round_trip: 0}]", "cannot all be 0"),
-        ("duration: 1h\nclients: [{api: produce}, {api: produce}]", "two clients are named 'produce'"),
-        ("duration: 1h\nclients: [{api: produce, brokers: [b9]}]", "there is no broker 'b9'"),
-        ("duration: 1h\nclients: [{api: produce, listener: X}]", "there is no listener 'X'"),
-        (
-            "duration: 5s\nclients: [{api: fetch, rate: 9007199254740992, size: 20kB}]",
-            "more than 10,000,000,000 requests",
-        ),
-        ("duration: 1h\nclients: [{api: produce, count: 1000, pace: 3000/s}]", "more than 10,000,000,000 requests"),
-        ("duration: 1h\nbrokers: {inter_broker_listener: X}\nclients: [{api: produce}]", "is none of PLAINTEXT"),
-        (
-            "duration: 1h\nclients: [{api: produce}]\n"
-            "changes: [{at: 1, entity: {ip: x}, values: {producer_byte_rate: 1}}]",
-            "changes[0]: producer_byte_rate cannot be set on ip=x",
-        ),
-        (
-            "duration: 1h\nclients: [{api: produce}]\nquotas: [{entity: {user: a}, values: {controller_mutation: 1}}]",
-            "unknown quota key 'controller_mutation'",
-        ),
-        ("duration: 1h\nclients: [{api: create-topic}]", "clients[0]: api: Kafka has no request 'create-topic'"),
-        ("duration: 1h\nclients: [{api: prodcue, pace: 1}]", "api: Kafka has no request 'prodcue'"),
-        ("duration: 1h\nclients: [{api: produce, topics: 3}]", "topics: has no meaning for produce"),
-        ("duration: 1h\nclients: [{api: metadata, partitions: 3}]", "partitions: has no meaning for metadata"),
-        ("duration: 1h\nclients: [{api: fetch, acks: 0}]", "acks: has no meaning for fetch"),
-        ("duration: 1h\nclients: [{api: create-topics, api_timeout: soon}]", "api_timeout: cannot read 'soon'"),
-        ("duration: 1h\nbrokers: 0\nclients: [{api: produce}]", "brokers: 0 is less than the minimum of 1"),
-        ("duration: 1h\nbrokers: many\nclients: [{api: produce}]", "brokers: expected object or integer, found string"),
-        ("duration: 1h\nclients: [{api: produce, pace: 1, requests: 3, arrivals: random}]", "have no number"),
-        ("duration: 1h\nclients: [{api: produce, requests: 0}]", "clients[0].requests: 0 is less than the minimum"),
-        ("duration: 1h\nclients: [{api: produce, bursts: [{length: 5, every: 2, factor: 2}]}]", "over before the next"),
-    ],
-)
+@pytest.mark.parametrize(("body", "says"), wrong_documents("documents/wrong_workloads.yaml"))
 def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None:
     path = written(tmp_path, body)
 
