@@ -19,7 +19,7 @@ _HELP_FILTER: Final = "Enter keeps the filter, Esc removes it"
 _HELP_EXPLAINED: Final = "Esc goes back  up, down scroll  space pause  q quit"
 _MARK: Final = ">"
 _NAME: Final = 22
-"""Other columns are left out before a text is cut off to fewer characters than this."""
+"""Other columns are left out before a text is cut off to fewer characters, unless its column says to how many."""
 
 
 class Row(NamedTuple):
@@ -177,7 +177,8 @@ class Board:
         ]
         width = screen.width - len(_MARK) - 2
         least = [
-            size if column.number else min(size, _NAME) for column, size in zip(self._columns, widest, strict=True)
+            size if column.number else min(size, (column.whole and column.least) or _NAME)
+            for column, size in zip(self._columns, widest, strict=True)
         ]
         kept, _ = columns_that_fit(self._columns, least, width, cells)
         self._left_out = [name for place, name in enumerate(self._names) if place not in kept]

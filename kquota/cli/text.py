@@ -40,7 +40,7 @@ class Column:
     tells: bool = False
     """Its cells tell rows apart: while they differ, the column stays, whatever its `spare` is."""
     least: int = 0
-    """Text is not folded to fewer columns than this; 0: to no fewer than `READABLE`."""
+    """Text is not folded to fewer columns than this (0: `READABLE`); of a whole cell, a board cuts off no more."""
     once: bool = False
     """A cell that is as in the row above is left blank, unless rows are sorted."""
 

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from kquota.core.findings.use import Enforcers, State, Use
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
-from kquota.core.quotas.quota import QuotaKey, Value, check_value, format_value
+from kquota.core.quotas.quota import QuotaKey, Value, check_value
 from kquota.core.resolve.resolver import Resolver, Sensor, encode_user, tagged
 from kquota.core.tabular import grouped
+from kquota.documents.quotas import value_text
 from kquota.errors import KquotaError
 from kquota.live.sources import Prometheus
 from kquota.live.watching import View
@@ -194,8 +195,10 @@ def lift_command(use: Use, address: Sequence[str]) -> str:
     options = {EntityType.USER: "--user", EntityType.CLIENT_ID: "--client", EntityType.IP: "--ip"}
     # The name goes with its option in one word: it may begin with a dash.
     names = (f"{options[kind]}={name}" for kind, name in lift(use).parts)
-    value = f"{use.counter.key}={format_value(use.counter.key, lifted(use))}"
-    return f"kquota alter {' '.join(map(_word, names))} --add-config {value} --for 2h{_words(address)}"
+    value = str(value_text(use.counter.key, lifted(use))).removesuffix("/s").replace(" ", "")
+    return (
+        f"kquota alter {' '.join(map(_word, names))} --add-config {use.counter.key}={value} --for 2h{_words(address)}"
+    )
 
 
 def record_command(address: Sequence[str]) -> str:

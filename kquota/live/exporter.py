@@ -175,7 +175,7 @@ def _limits(view: View, most: int) -> tuple[dict[_Tags, tuple[Labels, Use]], set
     identities = _identities(view)
     chosen: dict[_Tags, tuple[Labels, Use]] = {}
     left_out: set[_Tags] = set()
-    for use in view.uses:  # the nearest to their limits first
+    for use in view.uses:  # the worst first
         tags = use.counter[1:]
         if use.limit is None or use.level is None or tags in chosen:
             continue

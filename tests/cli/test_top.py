@@ -47,12 +47,12 @@ def test_the_throttled_come_first(kquota: Kquota) -> None:
     assert done.code == 0
     assert heading.split()[:3] == ["STATE", "COUNTER", "KEY"]
     assert [row.split()[:2] for row in rows] == [
+        ["THROTTLED", "user=carol"],
+        ["THROTTLED", "user=frank"],
         ["THROTTLED", "client-id=sensor-gw"],
         ["THROTTLED", "user=alice"],
-        ["THROTTLED", "user=frank"],
-        ["THROTTLED", "user=carol"],
     ]
-    assert rows[0].split()[3:][:1] == ["client-id=<default>"]
+    assert rows[2].split()[3:][:1] == ["client-id=<default>"]
     assert "now" in rows[0].split()  # UNTIL
     assert "4 throttled, 3 within the limit, 10 unlimited" in done.err
     assert "1 page of metrics, samples " in done.err
@@ -146,7 +146,7 @@ def test_a_subject_is_explained_by_every_counter_that_it_is_charged_to(
     assert heads[0] == "user=alice,client-id=loader: producer_byte_rate on 3 of 3 brokers: THROTTLED"
     assert "user=alice: request_percentage on 3 of 3 brokers: WITHIN" in heads
     assert done.out.count("twice the limit for two hours: ") == 1
-    assert "kquota alter --user=alice --client=loader --add-config producer_byte_rate=400000 --for 2h" in done.out
+    assert "kquota alter --user=alice --client=loader --add-config producer_byte_rate=400kB --for 2h" in done.out
 
 
 def test_a_client_that_stopped_was_throttled(kquota: Kquota, three: tuple[str, ...]) -> None:
@@ -241,7 +241,7 @@ def test_the_command_that_lifts_a_limit_is_one_that_works(kquota: Kquota) -> Non
     (line,) = (line for line in done.out.splitlines() if "for two hours" in line)
     words = shlex.split(line.partition("for two hours: ")[2])
 
-    assert words == ["kquota", "alter", "--user=alice", "--add-config", "producer_byte_rate=120000", "--for", "2h"]
+    assert words == ["kquota", "alter", "--user=alice", "--add-config", "producer_byte_rate=120kB", "--for", "2h"]
 
 
 def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:

@@ -21,9 +21,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.cli import keys
 from kquota.cli.board import Board, Row
+from kquota.cli.commands.top import _COLUMNS, _rows
 from kquota.cli.text import USUAL, Column, Layout
+from kquota.core.findings.use import Counter, Observed, uses
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -122,10 +125,10 @@ def marked(lines: list[str]) -> list[str]:
 def test_keys(top: AtTerminal) -> None:
     """Select, explain, show all, sort, filter, pause and quit."""
     lines = top.until(lambda lines: len(counters(lines)) == 4)
-    assert "client-id=sens" in marked(lines)[0]
-    assert ("left out: SET FOR, " in "".join(lines)) == (top.columns == 80)
+    assert "user=carol" in marked(lines)[0]
+    assert ("left out: STATE, RATE, " in "".join(lines)) == (top.columns == 80)
     assert "q quit" in "".join(lines)
-    top.press("\x1b[B")
+    top.press("\x1b[B" * 3)
     top.until(lambda lines: "user=alice" in "".join(marked(lines)))
     top.press("\r")
     lines = top.until(lambda lines: "  rule: user=alice, level 3, user" in lines)
@@ -255,6 +258,21 @@ def test_the_marked_row_stays_on_the_screen() -> None:
     board.press("s", board.rows(rows))
     assert board.rows(rows[:3]) == rows[:3]
     assert board.selected(rows[:3]) == 0
+
+
+def test_80_columns_say_by_which_quota() -> None:
+    """The whole name of a key took the room of SET FOR, RATE and SHARE."""
+    keys = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+    quotas = QuotaSnapshot({Entity(user="alice", client_id=DEFAULT): dict.fromkeys(keys, 1_000_000)})
+    for rate, column in ((1_010_000, " SET FOR "), (950_000, " SHARE ")):
+        observed = [
+            Observed(Counter("1", key, "alice", "nightly-batch"), 1000, rate_of, 870 * (rate_of > 1e6))
+            for key, rate_of in zip(keys, (1_010_000, rate), strict=True)
+        ]
+        rows = _rows(uses(observed, quotas, source=""), 1000)
+        heading, *shown = drawn(Board(_COLUMNS, USUAL, everything=False), rows, 80, 10)
+        assert column in heading
+        assert all("  producer_by" in line or "  consumer_by" in line for line in shown[:2])
 
 
 def test_a_narrow_screen_cuts_texts_and_no_numbers() -> None:

@@ -108,6 +108,17 @@ def test_states(rate: float | None, throttle_ms: float | None, state: State) -> 
     assert use(observed, {Entity(user="alice"): {PRODUCE: 100}}).state is state
 
 
+def test_who_waits_longest_is_the_worst() -> None:
+    """By shares, rows of 100 and 101 % changed places from look to look, whatever their clients waited."""
+    observed = [
+        Observed(Counter("1", PRODUCE, user, ""), 1000, rate, throttle_ms)
+        for user, rate, throttle_ms in (("bob", 101, 21), ("alice", 100, 870), ("carol", 130, 21), ("dave", 99.9, None))
+    ]
+    quotas = QuotaSnapshot({Entity(user=each.counter.user): {PRODUCE: 100} for each in observed})
+
+    assert [use.counter.user for use in uses(observed, quotas, source="")] == ["alice", "carol", "bob", "dave"]
+
+
 # (seconds, share of the limit, mean throttle in s): what a broker of Kafka 4.4.0 told about three consumers.
 SLOW = (
     (4, 0.99, 4.7), (6, 0.97, 6.4), (7, 0.0, 6.4), (10, 0.0, 6.4), (15, 0.0, 6.4), (17, 0.97, 7.3), (25, 0.93, 7.3),

@@ -79,7 +79,7 @@ def test_the_limits_are_bounded_and_the_rest_is_summed() -> None:
     metrics = exported(exporter)
 
     # Those that are throttled or nearest to their limits are kept.
-    assert [labels.get("user") or labels["clientId"] for labels, _ in metrics["limit"]] == ["sensor-gw", "alice"]
+    assert [labels.get("user") or labels["clientId"] for labels, _ in metrics["limit"]] == ["carol", "frank"]
     left_out = {labels["key"]: value for labels, value in metrics["left_out_counters"]}
     assert sum(left_out.values()) == 5
     whole = exported(of_pages(pages(SAMPLES / "scrape-resource.prom")))

@@ -114,7 +114,7 @@ def command(
     source: session.QuotaSource = params.SOURCE,
     output: str,
 ) -> View | int:
-    """Show who is throttled or near it now.
+    """Show who is throttled or near it now, the longest throttle times first.
 
     Looks again at each --interval until Ctrl-C: on a terminal in one screen, in a pipe table after table, with -o json
     a document a line. Rates and throttle times are the brokers' own, from the pages of their exporters or from a
@@ -340,7 +340,7 @@ def _shown(now_ms: int) -> list[Shown[Use]]:
     return [
         (Column("STATE", whole=True, spare=4, tells=True), _state),
         (Column("COUNTER", least=16), lambda use: safe(use.counter.subject)),
-        (Column("KEY", whole=True), lambda use: use.counter.key.value),
+        (Column("KEY", whole=True, least=9), lambda use: use.counter.key.value),
         (
             Column("SET FOR", spare=3, least=10),
             lambda use: "-" if use.level is None else source(use.counter.key, use.entity),

@@ -204,9 +204,9 @@ def uses(
 
 
 def rank(use: Use) -> tuple[object, ...]:
-    """The order of uses: the throttled ones first, then by share, then by name."""
-    states = list(State)
-    return states.index(use.state), -(use.share or 0.0), use.counter[:1], use.counter.key.value, use.counter[2:]
+    """The order of uses: the throttled ones first, then by throttle time, then by share, then by name."""
+    harm = -(use.observed.throttle_ms or 0.0), -(use.share or 0.0)
+    return list(State).index(use.state), harm, use.counter[:1], use.counter.key.value, use.counter[2:]
 
 
 def _governing(counter: Counter, snapshot: QuotaSnapshot, resolvers: Mapping[QuotaKey, Resolver]) -> Resolution:
