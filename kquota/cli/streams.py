@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 C = TypeVar("C", bound=click.Command)
+T = TypeVar("T")
 
 _QUIET = "kquota.quiet"
 _ONCE = "kquota.once"
@@ -172,6 +174,20 @@ def stoppable(stop: Stop | None = None) -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def aside(question: Callable[[], T]) -> Future[T]:
+    """Asks in a thread of its own: what goes on meanwhile waits for no answer, and nor does the end of the process."""
+    asked: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            asked.set_result(question())
+        except Exception as error:  # for the thread that takes the answer
+            asked.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return asked
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,5 +1,6 @@
 """`kquota follow` as a process."""
 
+import contextlib
 import gzip
 import json
 import signal
@@ -12,14 +13,23 @@ from typing import Any
 
 import pytest
 
-from kquota import Alteration, Change, Entity, KquotaError, QuotaKey, QuotaSnapshot, Unauthorized, Unreachable
+from kquota import (
+    Alteration,
+    Entity,
+    KquotaError,
+    QuotaFilter,
+    QuotaKey,
+    QuotaSnapshot,
+    Unauthorized,
+    Unreachable,
+)
 from kquota.access import Access, connect
 from kquota.audit.follow.follow import Follower
 from kquota.audit.settings import AuditSettings
 from kquota.backends.memory import MemoryBackend
-from kquota.backends.polling import QuotaWatch
 from kquota.cli.commands import follow
 from kquota.core.change.history import QuotaHistory
+from kquota.core.quotas.selector import EVERYTHING
 from tests.cli.conftest import Kquota, validated
 from tests.conftest import new_chroot
 from tests.support.processes import started
@@ -96,35 +106,28 @@ def test_what_cannot_be_followed(kquota: Kquota, log: Path, arguments: tuple[str
     assert said in ran.err
 
 
-class Scripted(QuotaWatch):
-    """A watch on quotas that answers as it is written, and then ends the thread."""
-
-    def __init__(self, over: threading.Event, *answers: KquotaError | tuple[Change, ...]) -> None:
-        super().__init__(MemoryBackend(), 1)
-        self._over, self._answers = over, list(answers)
-
-    def wait(self, timeout_s: float) -> tuple[Change, ...]:
-        answer = self._answers.pop(0)
-        if not self._answers:
-            self._over.set()
-        if isinstance(answer, KquotaError):
-            raise answer
-        return answer
-
-
 def test_quotas_that_cannot_be_read_for_a_while(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said once, the quotas of before count meanwhile, and a refusal ends it."""
+    before, after = (QuotaSnapshot({ALICE: {PRODUCER: value}}) for value in (100, 200))
+    lost = Unreachable("the cluster is gone")
+    answers: list[QuotaSnapshot | KquotaError] = [before, lost, lost, before, after, Unauthorized("not yours")]
+
+    class Scripted(MemoryBackend):
+        def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+            answer = answers.pop(0)
+            if isinstance(answer, KquotaError):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(follow, "open_backend", lambda _: contextlib.nullcontext(Scripted()))
     monkeypatch.setattr(follow, "_QUOTAS_S", 0)
-    before, after = ({PRODUCER: value} for value in (100, 200))
-    watched = follow._Watched(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
-    watched._latest = QuotaSnapshot({ALICE: before})
-    settings = AuditSettings(QuotaHistory.of(watched._latest))
-    follower = Follower([str(tmp_path)], settings, live=watched.live())
-    lost, change = Unreachable("the cluster is gone"), Change(ALICE, before, after)
-    watched._run(Scripted(watched._over, lost, lost, (), (change,)))
-    watched.changes(follower, None)
+    with follow._Watched(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot) as watched:
+        follower = Follower([str(tmp_path)], AuditSettings(QuotaHistory.of(before)), live=watched.live())
+        with pytest.raises(Unauthorized):
+            until(lambda: watched.changes(follower, None))
+        follower.close()
     said = capsys.readouterr().err.splitlines()
 
     assert len(said) == 3
@@ -132,12 +135,7 @@ def test_quotas_that_cannot_be_read_for_a_while(
     assert said[1] == "the quotas can be read again"
     assert said[2].startswith("the quotas have changed: others count from ")
     assert follower.history is not None
-    assert follower.history.snapshots == (QuotaSnapshot({ALICE: before}), QuotaSnapshot({ALICE: after}))
-    watched._over.clear()
-    watched._run(Scripted(watched._over, lost, Unauthorized("not yours")))
-    with pytest.raises(Unauthorized):
-        watched.changes(follower, None)
-    follower.close()
+    assert follower.history.snapshots == (before, after)
 
 
 def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox, tmp_path: Path) -> None:

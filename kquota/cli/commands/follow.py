@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
 from kquota.access import Access
 from kquota.audit.run import Usage
-from kquota.backends.polling import QuotaWatch
 from kquota.cli import audited, auditing, grammar, usage
 from kquota.cli.options import count, fine_duration, group, lasting, path, values
 from kquota.cli.session import open_backend
-from kquota.cli.streams import note, safe, stoppable, warn
+from kquota.cli.streams import aside, note, safe, stoppable, warn
 from kquota.cli.text import entity_text, many, moment, rate_text
 from kquota.cli.views import View, shown_as
 from kquota.core.change.history import QuotaHistory
-from kquota.core.change.plan import Change
 from kquota.core.findings.finding import Episode, State, Under
 from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -46,8 +43,7 @@ _PAUSE_S: Final = 0.2
 _SAVE_S: Final = 5.0
 """How often a checkpoint is written."""
 _QUOTAS_S: Final = 5.0
-"""How often brokers are asked for their quotas, and how long a watch rests that is blind."""
-_TURN_S: Final = 0.5
+"""How often brokers are asked for their quotas."""
 HISTORY: Final = "quotas.json"
 """The file beside a checkpoint with the history of the quotas that was seen."""
 _BEHIND_S: Final = 10.0
@@ -144,39 +140,27 @@ def _live(asked: usage.Asked, against: str | None) -> _Watched | None:
     return _Watched(variant, access, lambda snapshot: asked.facts.enforced(snapshot, known))
 
 
-class _News(NamedTuple):
-    """What the watch on live quotas reports: their changes, why it is blind, or that it sees again."""
-
-    time_ms: int
-    changes: tuple[Change, ...]
-    error: Exception | None = None
-
-
 class _Watched:
-    """The quotas of a cluster, watched by a thread of its own: no slow answer holds up the log.
+    """The quotas of a cluster, asked for aside again and again: no slow answer holds up the log.
 
     `variant` says which quotas of the settings they are. `enforced` gives the part of quotas that the brokers enforce.
     """
 
     def __init__(self, variant: int, access: Access, enforced: Callable[[QuotaSnapshot], QuotaSnapshot]) -> None:
         self._variant, self._access, self._enforced = variant, access, enforced
-        self._news: SimpleQueue[_News] = SimpleQueue()
-        self._over = threading.Event()
+        self._asked: Future[tuple[QuotaSnapshot, int]] | None = None
+        self._due_s, self._lost = 0.0, False
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            watching = QuotaWatch(stack.enter_context(open_backend(self._access)), _QUOTAS_S)
-            # What cannot be read of the quotas was said when they were read first.
-            self._latest = replace(watching.start(), problems=())
-            thread = threading.Thread(target=self._run, args=(watching,), daemon=True)
-            thread.start()
-            stack.callback(thread.join, _QUOTAS_S)
-            self._stack = stack.pop_all()
+        self._backend = self._stack.enter_context(open_backend(self._access))
+        # What cannot be read of the quotas was said when they were read first.
+        self._latest = replace(self._backend.describe(), problems=())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        if self._asked is not None:
+            wait([self._asked], _QUOTAS_S)
         self._stack.close()
 
     def live(self) -> Live:
@@ -191,40 +175,35 @@ class _Watched:
         _keep(follower, folder)
 
     def changes(self, follower: Follower, folder: Path | None) -> None:
-        """Has the changes since the last call count. Raises Unauthorized, and what nobody expected of the watch."""
-        while not self._news.empty():
-            news = self._news.get()
-            if news.error is not None:
-                if isinstance(news.error, Unauthorized) or not isinstance(news.error, KquotaError):
-                    raise news.error
-                warn(f"{news.error.message}; the quotas of before count until they can be read again")
-                continue
-            if not news.changes:
-                note("the quotas can be read again")
-            quotas = {**self._latest, **{change.entity: change.after for change in news.changes}}
-            self._latest = replace(self._latest, quotas=quotas)
-            self._take(follower, folder, news.time_ms)
+        """Has the quotas count that came since the last call, and asks again when it is time.
+
+        Raises Unauthorized, and what nobody expected of a describe.
+        """
+        if self._asked is None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + _QUOTAS_S
+            self._asked = aside(lambda: (self._backend.describe(), now()))
+        if self._asked is None or not self._asked.done():
+            return
+        answered, self._asked = self._asked, None
+        try:
+            quotas, time_ms = answered.result()
+        except Unauthorized:
+            raise
+        except KquotaError as error:
+            if not self._lost or not isinstance(error, Unreachable):
+                warn(f"{error.message}; the quotas of before count until they can be read again")
+            self._lost = True
+            return
+        if self._lost:
+            note("the quotas can be read again")
+        self._lost, self._latest = False, replace(quotas, problems=())
+        self._take(follower, folder, time_ms)
 
     def _take(self, follower: Follower, folder: Path | None, time_ms: int) -> None:
         since = follower.change(self._latest, time_ms)
         if since is not None:
             _keep(follower, folder)
             note(f"the quotas have changed: others count from {utc(since)} on")
-
-    def _run(self, watching: QuotaWatch) -> None:
-        lost = False
-        while not self._over.is_set():
-            try:
-                changes = watching.wait(_TURN_S)
-            except Exception as error:  # for the thread that follows
-                if not lost or not isinstance(error, Unreachable):
-                    self._news.put(_News(now(), (), error))
-                lost = True
-                self._over.wait(_QUOTAS_S)
-                continue
-            if lost or changes:
-                self._news.put(_News(now(), changes))
-            lost = False
 
 
 def _keep(follower: Follower, folder: Path | None) -> None:

@@ -7,13 +7,12 @@ import io
 import math
 import os
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -27,7 +26,7 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.leases import cluster_words
 from kquota.cli.options import choice, count, flag, group, lasting, value, values
 from kquota.cli.reach import source
-from kquota.cli.streams import console, note, quiet, reader_is_gone, stoppable, warn
+from kquota.cli.streams import aside, console, note, quiet, reader_is_gone, stoppable, warn
 from kquota.cli.text import Column, age, entity_text, first_of, layout, many, moment, rate_text, safe, short_unit
 from kquota.cli.usage import time_zone
 from kquota.cli.views import Document, Note, Part, Shown, Table, View, show, shown_as, table_of
@@ -55,8 +54,6 @@ from kquota.reconcile import now
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-T = TypeVar("T")
 
 OLD_S: Final = 60.0
 """What is older says nothing of now: pages and logs of a broker with clients change every few seconds."""
@@ -403,20 +400,6 @@ def _again_and_again(screen: _Screen, interval_s: float, count: int | None, outp
                 return code
 
 
-def _aside(question: Callable[[], T]) -> Future[T]:
-    """Asks the source in a thread of its own: keys are answered while a source is not, and nobody waits for it."""
-    asked: Future[T] = Future()
-
-    def ask() -> None:
-        try:
-            asked.set_result(question())
-        except Exception as error:  # for the thread that draws
-            asked.set_exception(error)
-
-    threading.Thread(target=ask, daemon=True).start()
-    return asked
-
-
 class _Explained(NamedTuple):
     """An explanation of a counter, by one look."""
 
@@ -445,7 +428,7 @@ def _at_the_keys(screen: _Screen, interval_s: float, count: int | None) -> int:
         if not any(use.counter == of for use in uses):
             return ["this counter is gone from the last look; Esc goes back"]
         if asked is None and (explained is None or explained.seen is not view or explained.of != of):
-            asked = _aside(lambda: _Explained(view, of, explaining(uses, view)))
+            asked = aside(lambda: _Explained(view, of, explaining(uses, view)))
         return explained.lines if explained is not None and explained.of == of else ["asking …"]
 
     def explaining(uses: Sequence[Use], view: Seen) -> list[str]:
@@ -497,7 +480,7 @@ def _at_the_keys(screen: _Screen, interval_s: float, count: int | None) -> int:
             if asked is None and not board.choices.paused and time.monotonic() >= due:
                 messages.seek(0)
                 messages.truncate()
-                asked = _aside(lambda: screen.seen(patient=True))
+                asked = aside(lambda: screen.seen(patient=True))
             if pressed or answered is not None or time.monotonic() >= redraw:
                 redraw = draw(live)
     if stop():
