@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import orc
 
 from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.engines import local
@@ -23,6 +20,7 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.verdicts import HELD_BACK
 from tests.audit import oracle
 from tests.audit.request_lines import PARTITION, SHARED, asking, fetch, fields, line, share_fetch
+from tests.audit.usage_files import write_table
 
 SCHEMA = pa.schema(
     [
@@ -74,16 +72,9 @@ def rows(draw: st.DrawFn, *, apart: bool = False) -> list[dict[str, Any]]:
 def write(made: Sequence[dict[str, Any]], path: Path, groups: int) -> None:
     """A file in the form that its name says; Parquet leaves out the columns that nothing is in."""
     table = pa.Table.from_pylist(list(made), SCHEMA)
-    match path.suffix:
-        case ".parquet":
-            empty = [name for name in OPTIONAL if table.column(name).null_count == len(table)]
-            pq.write_table(table.drop_columns(empty), path, row_group_size=groups)
-        case ".orc":
-            orc.write_table(table, path)
-        case ".csv":
-            pyarrow.csv.write_csv(table, path)
-        case _:
-            path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    if path.suffix == ".parquet":
+        table = table.drop_columns([name for name in OPTIONAL if table.column(name).null_count == len(table)])
+    write_table(table, path, groups)
 
 
 def found(paths: Sequence[Path], audit_settings: AuditSettings, processes: int = 1) -> pa.Table:

@@ -23,7 +23,8 @@ from kquota.errors import InputError, MissingDependency, Unreachable
 from tests.audit import oracle, streamed
 from tests.audit.cluster import SparkCluster
 from tests.audit.test_cluster import QUOTAS
-from tests.audit.test_job import many_events, write_json_lines
+from tests.audit.test_job import many_events
+from tests.audit.usage_files import write_table
 from tests.support.processes import ran
 
 
@@ -48,7 +49,7 @@ def test_an_executor_is_killed_in_the_middle(
     """With what it had packed already; then one of its Python processes: another one does the work again."""
     for file in usage.glob("*.parquet"):
         file.unlink()
-    packed = write_json_lines(many_events() * 4, usage.parent)
+    packed = write_table(oracle.usage_table(many_events() * 4), usage.parent / "usage.jsonl.gz")
     for number in range(24):
         shutil.copy(packed, usage / f"{number:04}.jsonl.gz")
 

@@ -69,6 +69,11 @@ def lines(*made: dict[str, Any]) -> str:
     return "".join(json.dumps(each) + "\n" for each in made)
 
 
+def append(log: Path, data: str | bytes) -> None:
+    with open(log, "ab") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
 def kept(episodes: list[Episode]) -> dict[tuple[str, State], Episode]:
     """By name and state: who goes on after a kill says some again."""
     found: dict[tuple[str, State], Episode] = {}
@@ -112,8 +117,7 @@ def test_however_a_file_grows_and_the_follower_is_killed(
         growing.touch()
         follower = Follower([str(growing)], audit_settings, checkpoint_folder=kept_in)
         for size, deed in deeds:
-            with open(growing, "ab") as file:
-                file.write(data[at : at + size])
+            append(growing, data[at : at + size])
             at += size
             episodes += follower.turn().episodes
             if "save" in deed:
@@ -121,8 +125,7 @@ def test_however_a_file_grows_and_the_follower_is_killed(
             if "kill" in deed:
                 follower.close()  # saves nothing
                 follower = Follower([str(growing)], audit_settings, checkpoint_folder=kept_in)
-        with open(growing, "ab") as file:
-            file.write(data[at:])
+        append(growing, data[at:])
         found = followed_to_its_end(follower, episodes)
 
         same(found, batch([str(whole)], audit_settings))
@@ -147,8 +150,7 @@ def test_pieces_of_a_log_tell_together_what_none_of_them_tells(tmp_path: Path, h
     }.get(how, made)
     follower, audit_settings = Follower([str(log)], AuditSettings(QUOTAS)), AuditSettings(QUOTAS)
     for start in range(0, len(changed), 7):
-        with open(log, "a") as file:
-            file.write("".join(f"{line}\n" for line in changed[start : start + 7]))
+        append(log, "".join(f"{line}\n" for line in changed[start : start + 7]))
         follower.turn()
     if how == "dated":
         with pytest.raises(InputError, match="many requests of a connection have one time"):
@@ -170,8 +172,7 @@ def test_an_episode_does_not_depend_on_what_was_read_with_it(tmp_path: Path) -> 
         log.touch()
         follower = Follower([str(log)], AuditSettings(quotas, read=ReadSettings(broker="1")))
         for part in parts:
-            with open(log, "a") as file:
-                file.write(lines(*part))
+            append(log, lines(*part))
             episodes += follower.turn().episodes
         followed_to_its_end(follower, episodes)
         found.append(kept(episodes))
@@ -195,8 +196,7 @@ def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[
         live = Live(0, begun.quotas, lambda snapshot: snapshot)
         follower, episodes = Follower([str(growing.parent)], begun, live=live), list[Episode]()
         for size in cuts:
-            with open(growing, "ab") as file:
-                file.write(data[at : at + size])
+            append(growing, data[at : at + size])
             at += size
             episodes += follower.turn().episodes
             for time_ms, snapshot in later[:1]:
@@ -204,8 +204,7 @@ def test_however_quotas_change_meanwhile(made: list[dict[str, Any]], cuts: list[
                 assert changed is None or changed >= time_ms
                 assert follower.change(snapshot, time_ms) is None
             later = later[1:]
-        with open(growing, "ab") as file:
-            file.write(data[at:])
+        append(growing, data[at:])
         found = followed_to_its_end(follower, episodes)
         seen, uncut = follower.settings, list[Episode]()
         followed_to_its_end(Follower([str(whole)], seen), uncut)
@@ -289,8 +288,7 @@ def test_quotas_that_need_more_of_a_real_log(recorded: list[bytes], tmp_path: Pa
     follower.turn()
     if limited:
         assert follower.change(QuotaSnapshot(later), 0) is not None
-    with open(log, "ab") as file:
-        file.writelines(recorded[1500:])
+    append(log, b"".join(recorded[1500:]))
     found = followed_to_its_end(follower, [])
 
     assert len(follower.settings.quotas.snapshots) == 1 + limited
@@ -304,8 +302,7 @@ def test_a_real_log_through_a_rotation(rotate: Callable[[Path], None], recorded:
     follower = Follower([str(tmp_path)], audit_settings)
     for first in (0, 1500):
         for start in range(first, first + 1500, 500):
-            with open(log, "ab") as file:
-                file.writelines(recorded[start : start + 500])
+            append(log, b"".join(recorded[start : start + 500]))
             follower.turn()
         if not first:
             rotate(log)
@@ -322,8 +319,7 @@ def test_what_lines_say_of_later_ones_is_kept_over_a_restart(recorded: list[byte
     log, audit_settings = tmp_path / "kafka-request.log", AuditSettings(TIGHT)
     wrapped = [b"2026-11-21T17:%02d:07.5Z stdout F " % (n // 50) + line for n, line in enumerate(recorded[:600])]
     for part in (wrapped[:400], wrapped[300:600]):
-        with open(log, "ab") as file:
-            file.writelines(part)
+        append(log, b"".join(part))
         follower = Follower([str(log)], audit_settings, checkpoint_folder=tmp_path / ".state")
         follower.turn()
         follower.save()
@@ -345,8 +341,7 @@ def test_what_comes_between_two_runs_is_followed(tmp_path: Path) -> None:
         follower.turn()
         follower.save()
         follower.close()
-        with open(log, "a") as file:
-            file.write(lines(row(since + 4000)))
+        append(log, lines(row(since + 4000)))
     follower = Follower([str(log)], AuditSettings(TIGHT), checkpoint_folder=tmp_path / ".state")
     quality = followed_to_its_end(follower, []).quality
     assert (quality.outside, quality.events) == (1, 3)
@@ -361,8 +356,7 @@ def test_either_kernel_goes_on_from_what_the_other_kept(tmp_path: Path, monkeypa
             monkeypatch.setattr(counters, "kernel", lambda auto, using=using: kernel(using))
             none.append(counters.Counters(audit_settings, SETTLE_MS).dumps())
             assert all(not counters.Counters.loads(data, audit_settings, SETTLE_MS).refs for data in none)
-            with open(tmp_path / f"{name}.jsonl", "a") as file:
-                file.write(lines(*(row(20_000 * second + 100 * number) for number in range(20))))
+            append(tmp_path / f"{name}.jsonl", lines(*(row(20_000 * second + 100 * number) for number in range(20))))
             follower = Follower([str(tmp_path / f"{name}.jsonl")], audit_settings, checkpoint_folder=tmp_path / name)
             found[name] += follower.turn().episodes
             follower.save()
@@ -375,8 +369,7 @@ def test_the_rest_of_a_log_that_is_renamed_out_of_the_paths(tmp_path: Path) -> N
     log.write_text(lines(row(0)))
     follower = Follower([str(log)], AuditSettings(TIGHT))
     follower.turn()
-    with open(log, "a") as file:
-        file.write(lines(row(1)))
+    append(log, lines(row(1)))
     log.rename(tmp_path / "usage.jsonl.1")
     log.write_text(lines(row(2)))
     found = followed_to_its_end(follower, [])
@@ -392,8 +385,7 @@ def test_a_file_that_goes_away_while_it_is_written_is_named(tmp_path: Path, gone
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
     follower = Follower([str(tmp_path)], AuditSettings(TIGHT))
     follower.turn()
-    with open(tmp_path / gone, "a") as file:
-        file.write(lines(row(2)))
+    append(tmp_path / gone, lines(row(2)))
     (tmp_path / gone).unlink()
     (tmp_path / "new.jsonl").write_text(lines(row(3)))
     found = followed_to_its_end(follower, [])
@@ -409,8 +401,7 @@ def test_lines_that_come_while_a_file_is_read_for_the_first_time_count_once(tmp_
     [split] = plan_splits([str(log)], "auto")
     reading = blocks(split, Tally(), len(lines(row(0))))
     read = next(reading).text
-    with open(log, "a") as file:
-        file.write(lines(row(2)))
+    append(log, lines(row(2)))
     assert b"".join([read, *(block.text for block in reading)]).decode() == lines(row(0), row(1))
 
 
@@ -463,8 +454,7 @@ def test_late_lines_are_counted_and_in_the_findings(tmp_path: Path) -> None:
     log.write_text(lines(row(0), row(60_000)))
     follower = Follower([str(log)], AuditSettings(TIGHT), settle_ms=1000)
     assert follower.turn().late == 0
-    with open(log, "a") as file:
-        file.write(lines(row(58_999), row(59_500)))
+    append(log, lines(row(58_999), row(59_500)))
     assert follower.turn().late == 1
     same(followed_to_its_end(follower, []), batch([str(log)], AuditSettings(TIGHT)))
 
@@ -473,8 +463,7 @@ def test_a_slow_broker_is_not_late_because_another_is_ahead(tmp_path: Path) -> N
     log = tmp_path / "usage.jsonl"
     follower = Follower([str(log)], AuditSettings(TIGHT), settle_ms=100)
     for time_ms in range(0, 5000, 500):
-        with open(log, "a") as file:
-            file.write(lines(row(time_ms + 100_000) | {"broker": "2"}, row(time_ms)))
+        append(log, lines(row(time_ms + 100_000) | {"broker": "2"}, row(time_ms)))
         assert follower.turn().late == 0
     follower.close()
 
@@ -547,8 +536,7 @@ def test_a_full_spool_is_said(tmp_path: Path) -> None:
     log.write_text(lines(row(0)))
     follower = Follower([str(log)], AuditSettings(TIGHT), spool_bytes=1)
     assert follower.turn().full
-    with open(log, "a") as file:
-        file.write(lines(row(1000), row(2000)))
+    append(log, lines(row(1000), row(2000)))
     assert follower.turn().newest_ms == oracle.START_MS + 2000
     found = followed_to_its_end(follower, [])
     assert found.quality.events == 1

@@ -1,8 +1,6 @@
 """The audit on a real Spark: from files to findings."""
 
-import gzip
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -32,6 +29,8 @@ from kquota.core.change.history import QuotaHistory
 from kquota.core.enforcement.kind import FETCH
 from tests.audit import oracle
 from tests.audit.oracle import Event
+from tests.audit.usage_files import write_table
+from tests.support.data import data_rows
 from tests.support.scheduling import examples
 
 QUOTAS = QuotaSnapshot(
@@ -75,23 +74,14 @@ def write_parquet(events: list[Event], folder: Path) -> Path:
     return folder
 
 
-def write_csv(events: list[Event], folder: Path) -> Path:
-    pyarrow.csv.write_csv(oracle.usage_table(events), folder / "usage.csv")
-    return folder / "usage.csv"
-
-
-def write_json_lines(events: list[Event], folder: Path) -> Path:
-    with gzip.open(folder / "usage.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps(row) + "\n" for row in oracle.usage_table(events).to_pylist())
-    return folder / "usage.jsonl.gz"
-
-
-@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json_lines])
-def test_every_form_of_the_usage_table(spark: Any, tmp_path: Path, write: Callable[[list[Event], Path], Path]) -> None:
+@pytest.mark.parametrize("form", ["", "usage.csv", "usage.jsonl.gz"], ids=["Parquet", "CSV", "JSON lines"])
+def test_every_form_of_the_usage_table(spark: Any, tmp_path: Path, form: str) -> None:
     """The findings are those of a plain replay, whatever the file."""
     events, audit_settings = many_events(), AuditSettings(QuotaHistory.of(QUOTAS))
 
-    result = run(spark, write(events, tmp_path), audit_settings)
+    path = write_table(oracle.usage_table(events), tmp_path / form) if form else write_parquet(events, tmp_path)
+
+    result = run(spark, path, audit_settings)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert sum(row.throttled > 0 for row in many_findings().values()) > 2
@@ -146,21 +136,7 @@ def test_what_is_written_can_be_joined(spark: Any, tmp_path: Path) -> None:
     assert len(pq.read_table(out)) == 0
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("x,alice,app1,produce,10", "time_ms is not a whole number"),
-        ("1700000000,alice,app1,produce,10", "time_ms is not a time in epoch ms"),
-        ("1700000000000,,app1,produce,10", "user is missing"),
-        ("1700000000000,alice,app1,,10", "api is missing"),
-        ("1700000000000,alice,app1,produce,-10", "bytes is out of range"),
-        ("1700000000000,alice,app1,produce,1e3", "bytes is not a whole number"),
-        ("1700000000000,alice,app1,produce,", "bytes is missing"),
-        ("1700000000000,alice,app1,produce,99999999999999999999", "bytes is not a whole number"),
-        ("1700000000000,alice,app1,produce", "4 fields instead of 5"),
-        ("1700000000000,alice,app1,produce,10,11", "6 fields instead of 5"),
-    ],
-)
+@pytest.mark.parametrize(("row", "reason"), data_rows("refused/usage_rows.txt"))
 def test_a_bad_row_costs_only_itself(tmp_path: Path, row: str, reason: str) -> None:
     """It is kept with its reason, and the rest is read."""
     path = tmp_path / "usage.csv"
@@ -188,17 +164,7 @@ def read(path: Path) -> tuple[Any, list[Any]]:
     return tally, batches
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("{", "not JSON"),
-        ("[1]", "not a JSON object"),
-        ('{"time_ms": "1700000000000", "user": "a", "api": "fetch", "bytes": 1}', "time_ms is not a whole number"),
-        ('{"time_ms": 1700000000000, "user": 5, "api": "fetch", "bytes": 1}', "user is not a string"),
-        ('{"time_ms": 1700000000000, "user": "a", "api": "fetch", "bytes": true}', "bytes is not a whole number"),
-        ('{"user": "a", "api": "fetch", "bytes": 1}', "time_ms is not a time"),
-    ],
-)
+@pytest.mark.parametrize(("line", "reason"), data_rows("refused/usage_lines.txt"))
 def test_a_bad_json_line_costs_only_itself(tmp_path: Path, line: str, reason: str) -> None:
     """As for CSV."""
     good = '{"time_ms": 1700000000000, "user": "a", "api": "fetch", "bytes": 9}'

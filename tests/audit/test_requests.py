@@ -34,6 +34,7 @@ from kquota.core.findings.verdicts import Verdict
 from tests.audit.mangled import check as check_mangled
 from tests.audit.recorded import DATA
 from tests.audit.request_lines import STAMP, compact, fields
+from tests.support.data import data_rows
 from tests.support.scheduling import examples
 
 JAVA = {"softwareName": "apache-kafka-java", "softwareVersion": "3.9.0"}
@@ -62,6 +63,11 @@ def whole_log(**changes: Any) -> list[str]:
 def audit(folder: Path, broker: str | None = None, **read: Any) -> AuditResult:
     settings = AuditSettings(QUOTAS, read=ReadSettings(broker, **read))
     return local.audit(plan_splits([str(folder)], "auto"), settings, "logs")
+
+
+def refused(folder: Path, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        audit(folder)
 
 
 def written(folder: Path, lines: Sequence[str], name: str = "kafka-request.log") -> Path:
@@ -113,6 +119,20 @@ def test_masked_brokers_are_not_known_by_the_ports_of_clients(tmp_path: Path) ->
     assert verdicts(audit(written(tmp_path, masked))) == WHOLE
 
 
+def masked_lines(
+    brokers: int, numbers: Callable[[int, int], int] = lambda n, broker: n, count: int = 60
+) -> list[tuple[int, str]]:
+    """(broker, line) of clients that have a connection to each broker; `numbers` of a line and a broker."""
+    return [
+        (broker, log_line(n, user, client=client + broker)
+            .replace("10.0.0.1:9092-", "INTERNAL_IP-")
+            .replace(f'"correlationId":{n},', f'"correlationId":{numbers(n, broker)},'))
+        for n in range(count)
+        for broker in range(brokers)
+        for user, client in (("slow", 50000), ("fast", 51000))
+    ]  # fmt: skip
+
+
 MASKED: dict[str, Callable[[str, int], str]] = {
     "heading": lambda text, broker: f"==> broker-{broker}/kafka-request.log <==\n{text}",
     "number": lambda text, broker: f"{broker} | {text}",
@@ -142,71 +162,42 @@ MASKED: dict[str, Callable[[str, int], str]] = {
 @pytest.mark.parametrize("how", MASKED)
 def test_masked_brokers_are_told_apart_by_whatever_differs(tmp_path: Path, how: str) -> None:
     """Their rates added up in silence, three times as much as any broker saw."""
-    texts = [
-        (log_line(n, user, client=client + broker).replace("10.0.0.1:9092-", "INTERNAL_IP-"), broker)
-        for n in range(60)
-        for broker in range(3)
-        for user, client in (("slow", 50000), ("fast", 51000))
-    ]
-    written(tmp_path, [MASKED[how](text, broker) for text, broker in texts])
-    with pytest.raises(InputError, match="lines of several brokers: they are from"):
-        audit(tmp_path)
+    written(tmp_path, [MASKED[how](text, broker) for broker, text in masked_lines(3)])
+    refused(tmp_path, "lines of several brokers: they are from")
 
 
 def test_masked_brokers_that_take_turns_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the lines that the compiled reader reads, each twelfth was looked at: they were of one broker."""
     monkeypatch.setattr(request_log, "is_worth", lambda *_: True)
-    texts = [
-        MASKED["address"](log_line(n, user, client=client + broker).replace("10.0.0.1:9092-", "INTERNAL_IP-"), broker)
-        for n in range(96)
-        for broker in range(2)
-        for user, client in (("slow", 50000), ("fast", 51000))
-    ]
-    written(tmp_path, texts)
-    with pytest.raises(InputError, match="lines of several brokers: they are from"):
-        audit(tmp_path)
+    written(tmp_path, [MASKED["address"](text, broker) for broker, text in masked_lines(2, count=96)])
+    refused(tmp_path, "lines of several brokers: they are from")
     assert (audit(tmp_path, broker="1").quality.several_brokers or "").startswith("they are from"), "a word is no proof"
-
-
-def masked_lines(brokers: int, numbers: Callable[[int, int], int]) -> list[tuple[int, str]]:
-    """(broker, line) of clients that have a connection to each broker; `numbers` of a line and a broker."""
-    return [
-        (broker, log_line(n, user, client=client + broker)
-            .replace("10.0.0.1:9092-", "INTERNAL_IP-")
-            .replace(f'"correlationId":{n},', f'"correlationId":{numbers(n, broker)},'))
-        for n in range(60)
-        for broker in range(brokers)
-        for user, client in (("slow", 50000), ("fast", 51000))
-    ]  # fmt: skip
 
 
 def test_masked_brokers_are_told_apart_by_the_numbers_that_a_client_shares_among_them(tmp_path: Path) -> None:
     """With nothing around lines; their rates added up in silence."""
     written(tmp_path, [text for _, text in masked_lines(3, lambda n, broker: 3 * n + broker)])
-    with pytest.raises(InputError, match="lines of several brokers: connections of one client share"):
-        audit(tmp_path)
+    refused(tmp_path, "lines of several brokers: connections of one client share")
 
 
 def test_masked_brokers_are_told_apart_by_the_files_of_one_folder(tmp_path: Path) -> None:
     """A client has connections in several files at a time, and no connection is in two."""
-    lines = masked_lines(3, lambda n, broker: n)
+    lines = masked_lines(3)
     for broker in range(3):
         written(tmp_path, [text for each, text in lines if each == broker], f"kafka-{broker}.log")
-    with pytest.raises(InputError, match="lines of several brokers: they are from"):
-        audit(tmp_path)
+    refused(tmp_path, "lines of several brokers: they are from")
 
 
 def test_masked_brokers_are_told_apart_by_the_names_of_their_parts(tmp_path: Path) -> None:
     """As MSK writes a file of each broker into one folder, each few minutes: rates of brokers added up in silence."""
-    lines = masked_lines(3, lambda n, broker: n)
+    lines = masked_lines(3)
     for broker in range(3):
         own = [text for each, text in lines if each == broker]
         for part in range(4):
             written(
                 tmp_path, own[30 * part : 30 * (part + 1)], f"Broker-{broker}_10-{20 + part}_ab{part}{broker}.log.gz"
             )
-    with pytest.raises(InputError, match="lines of several brokers: word 2 of the file's name is 0, 1, 2"):
-        audit(tmp_path)
+    refused(tmp_path, "lines of several brokers: word 2 of the file's name is 0, 1, 2")
 
 
 def test_parts_of_one_masked_broker_are_not_told_apart_by_their_minutes(tmp_path: Path) -> None:
@@ -225,11 +216,10 @@ def test_parts_of_one_masked_broker_are_not_told_apart_by_their_minutes(tmp_path
 
 def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp_path: Path) -> None:
     """As `zcat broker-*.gz` leaves them; the halves of one log in the wrong order are of one broker."""
-    lines = masked_lines(2, lambda n, broker: n)
+    lines = masked_lines(2)
     logs = [[text for each, text in lines if each == broker] for broker in range(2)]
     written(tmp_path, [*logs[0], *logs[1]])
-    with pytest.raises(InputError, match=r"lines of several brokers: they are from log 1 in .*, log 2 in "):
-        audit(tmp_path)
+    refused(tmp_path, r"lines of several brokers: they are from log 1 in .*, log 2 in ")
     written(tmp_path, [*logs[0][60:], *logs[0][:60]])
     assert verdicts(audit(tmp_path))["slow"] is Verdict.THROTTLED
 
@@ -238,7 +228,7 @@ def test_masked_brokers_are_told_apart_where_one_log_ends_and_another_begins(tmp
 def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path, name: str) -> None:
     """Those that follow each other, and those of each user, whose client-ids are the same."""
     files: dict[str, list[str]] = defaultdict(list)
-    for place, (_, text) in enumerate(masked_lines(1, lambda n, broker: n)):
+    for place, (_, text) in enumerate(masked_lines(1)):
         user = "slow" if "User:slow" in text else "fast"
         files[name.format(half=place // 60, user=user)].append(text)
     for each, lines in files.items():
@@ -248,7 +238,7 @@ def test_files_of_one_masked_broker_are_not_told_apart(tmp_path: Path, name: str
 
 def test_what_may_be_brokers_or_connections_is_said(tmp_path: Path) -> None:
     """With one connection of each value nobody knows, and neither answer may be silent."""
-    lines = [f"node-{broker} {text}" for broker, text in masked_lines(3, lambda n, broker: n) if "User:slow" in text]
+    lines = [f"node-{broker} {text}" for broker, text in masked_lines(3) if "User:slow" in text]
     assert audit(written(tmp_path, lines)).quality.several_brokers == "they are from node-0, node-1, node-2"
     folder = tmp_path / "one"
     folder.mkdir()
@@ -257,13 +247,12 @@ def test_what_may_be_brokers_or_connections_is_said(tmp_path: Path) -> None:
 
 def test_a_merged_file_beside_the_folders_of_brokers_is_refused(tmp_path: Path) -> None:
     """Each request counted once, and for the broker that is called like the folder of the merged file."""
-    lines = masked_lines(2, lambda n, broker: n)
+    lines = masked_lines(2)
     for broker in range(2):
         (tmp_path / f"broker-{broker}").mkdir()
         written(tmp_path / f"broker-{broker}", [text for each, text in lines if each == broker])
     written(tmp_path, [text for _, text in lines], "all.log")
-    with pytest.raises(InputError, match="the same requests are in files of two brokers"):
-        audit(tmp_path)
+    refused(tmp_path, "the same requests are in files of two brokers")
 
 
 def test_folders_with_parts_of_a_stream_are_no_brokers(tmp_path: Path) -> None:
@@ -271,8 +260,7 @@ def test_folders_with_parts_of_a_stream_are_no_brokers(tmp_path: Path) -> None:
     for part, name in enumerate(("partition=0", "partition=1", "partition=2")):
         (tmp_path / name).mkdir()
         written(tmp_path / name, [text for place, text in enumerate(whole_log()) if place // 2 % 3 == part])
-    with pytest.raises(InputError, match="partition=0 and partition=1 are of one broker"):
-        audit(tmp_path)
+    refused(tmp_path, "partition=0 and partition=1 are of one broker")
     assert verdicts(audit(tmp_path, broker="1")) == WHOLE
 
 
@@ -436,16 +424,14 @@ def test_requests_that_are_there_with_two_times_are_refused(tmp_path: Path, late
     later = [times.sub(lambda at: f"[{at[1]},{min(int(at[2]) + later_ms, 999):03}]", text, count=1) for text in lines]
     written(tmp_path, lines[: int(part * len(lines))])
     written(tmp_path, later, "server.log")
-    with pytest.raises(InputError, match="the same requests are there twice, with other times"):
-        audit(tmp_path)
+    refused(tmp_path, "the same requests are there twice, with other times")
 
 
 @pytest.mark.parametrize("date", ["[build 2026-04-01T00:00:00Z]", '{"began":"2026-05-04 09:00:00,123"}'])
 def test_a_date_that_never_changes_is_no_time(tmp_path: Path, date: str) -> None:
     """All requests had the time of the nearest date, and the highest rates."""
     lines = [line.replace("DEBUG", date) for line in whole_log()]
-    with pytest.raises(InputError, match="many requests of a connection have one time"):
-        audit(written(tmp_path, lines))
+    refused(written(tmp_path, lines), "many requests of a connection have one time")
 
 
 def test_a_burst_within_a_second_has_one_time_where_times_are_seconds(tmp_path: Path) -> None:
@@ -462,8 +448,7 @@ def test_a_clock_of_half_a_day_is_refused(tmp_path: Path) -> None:
         re.sub("10:20:([0-5])", lambda at: f"{'01:00' if at[1] > '2' else '12:59'}:{(int(at[1]) + 3) % 6}", text)
         for text in whole_log()
     ]
-    with pytest.raises(InputError, match="the clock has 12 hours"):
-        audit(written(tmp_path, lines))
+    refused(written(tmp_path, lines), "the clock has 12 hours")
     assert verdicts(audit(written(tmp_path, [lines[-1].replace("01:00", "00:30"), *lines]))) == WHOLE
 
 
@@ -550,26 +535,7 @@ APP = CUT % '"app"'
             2,
             "",
         ),
-        ("Suppressed 80 messages from kafka.service", 4, ""),
-        ("imjournal: 20 messages lost due to rate-limiting", 4, ""),
-        ("dropped 12 log events: queue is full", 4, ""),
-        ("rsyslogd: imuxsock[pid 77]: begin to drop messages due to rate-limiting", 4, ""),
-        ('{"message":"Events dropped","count":20,"reason":"Service call failed."}', 4, ""),
-        ("syslog-ng[1]: Message(s) dropped while sending message to destination; dropped='12'", 4, ""),
-        ("[ warn] [input:tail] file=/var/log/k.log have long lines. Skipping long lines.", 4, ""),
-        ("[... 20,000 characters truncated ...]", 4, ""),
-        ("systemd-journald[81]: Forwarding to syslog missed 42 messages.", 4, ""),
-        ("kafka-request.log:12:[Omitted long line with 1 matches]", 4, ""),
-        ("12-[Omitted long context line]", 4, ""),
-        ("[... 12 lines omitted ...]", 4, ""),
-        ("Binary file kafka-request.log matches", 4, ""),
-        ("grep: kafka-request.log: binary file matches", 4, ""),
-        ("[2026-05-04 10:20:30,456] INFO Truncated log orders-0 to 3", 0, ""),
-        ("Dropping the data of 3 topics, skipped message formats", 0, ""),
-        ("TRACE [KafkaApi-0] Handling request:RequestHeader(apiKey=FETCH, clientId=app) -- {},principal:User:a", 0, ""),
-        ("Sending FETCH request with header RequestHeader(apiKey=FETCH, clientId=app) and timeout 30000", 0, ""),
-        ("pleted request:RequestHeader(apiKey=FETCH, apiVersion=8, clientId=app, correlationId=3) -- {re", 2, "app"),
-        ("Deleted 3 log segments, lost leadership of 3 partitions", 0, ""),
+        *((text, int(keys), client) for text, keys, client in data_rows("request_log_text/lost.txt")),
     ],
 )
 def test_what_a_line_that_cannot_be_read_leaves_open(text: str, keys: int, client: str) -> None:

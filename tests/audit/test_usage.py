@@ -1,19 +1,15 @@
 """The canonical usage table in every form, on the local engine, against a plain replay."""
 
-import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import orc
 
 from kquota.audit.batch import Batch, Tally
 from kquota.audit.result import AuditResult
@@ -23,6 +19,7 @@ from kquota.core.findings.verdicts import Verdict
 from kquota.errors import InputError
 from tests.audit import oracle
 from tests.audit.test_job import QUOTAS, many_events, many_findings
+from tests.audit.usage_files import FORMS, write_table
 from tests.support.scheduling import examples
 
 EVENTS = many_events()
@@ -38,27 +35,6 @@ def retyped(table: pa.Table, **types: pa.DataType) -> pa.Table:
             column = column.cast(pa.timestamp("ms", wanted.tz))
         table = table.set_column(index, name, column.cast(wanted))
     return table
-
-
-def write_orc(path: Path, table: pa.Table) -> Path:
-    orc.write_table(table, path / "usage.orc", stripe_size=1024, batch_size=256)
-    return path / "usage.orc"
-
-
-def write_parquet(path: Path, table: pa.Table) -> Path:
-    pq.write_table(table, path / "usage.parquet", row_group_size=900)
-    return path / "usage.parquet"
-
-
-def write_csv(path: Path, table: pa.Table) -> Path:
-    with gzip.open(path / "usage.csv.gz", "wb") as file:
-        pyarrow.csv.write_csv(table, file)
-    return path / "usage.csv.gz"
-
-
-def write_json_lines(path: Path, table: pa.Table) -> Path:
-    (path / "usage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    return path / "usage.jsonl"
 
 
 WIDE = {
@@ -82,27 +58,25 @@ def usage_rows(api: str, users: Sequence[str]) -> list[dict[str, Any]]:
 
 
 @given(
-    write=st.sampled_from([write_parquet, write_orc, write_csv, write_json_lines]),
+    form=st.sampled_from(FORMS),
     api=st.sampled_from(["produce", "fetch", "share_fetch"]),
     limit=st.integers(1_000, 100_000),
     lost=st.sets(st.integers(0, 99), max_size=60),
 )
 @settings(max_examples=examples(30), deadline=None)
 def test_a_missing_size_never_hides_that_a_client_is_throttled(
-    tmp_path_factory: pytest.TempPathFactory, write: Any, api: str, limit: int, lost: set[int]
+    tmp_path_factory: pytest.TempPathFactory, form: str, api: str, limit: int, lost: set[int]
 ) -> None:
     """Nor that nothing is known of it; who lost nothing keeps the verdict."""
     rows = usage_rows(api, ["alice", "bob"])
     missing = [row | {"bytes": None} if n in lost else row for n, row in enumerate(rows)]
     quotas = {f"user={user}": {f"{KEY_OF[api]}_byte_rate": str(limit)} for user in ("alice", "bob")}
 
-    whole, part = (
-        {
-            str(quota.entity): quota.verdict
-            for quota in audit(write(tmp_path_factory.mktemp("t"), pa.Table.from_pylist(some)), quotas).quotas
-        }
-        for some in (rows, missing)
-    )
+    def verdicts(some: list[dict[str, Any]]) -> dict[str, Verdict]:
+        path = write_table(pa.Table.from_pylist(some), tmp_path_factory.mktemp("t") / form)
+        return {str(quota.entity): quota.verdict for quota in audit(path, quotas).quotas}
+
+    whole, part = verdicts(rows), verdicts(missing)
 
     for user, verdict in part.items():
         lacks = any(rows[n]["user"] in user for n in lost)
@@ -134,13 +108,11 @@ def test_a_record_that_cannot_be_read_leaves_open_whose_it_may_be(tmp_path: Path
     assert [quota.entity.user for quota in found if quota.verdict is Verdict.UNDETERMINED] == open_.split()
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json_lines])
-def test_a_record_that_cannot_be_read_is_outside_by_its_own_time(
-    tmp_path: Path, write: Callable[[Path, pa.Table], Path]
-) -> None:
+@pytest.mark.parametrize("form", ["usage.parquet", "usage.csv.gz", "usage.jsonl"])
+def test_a_record_that_cannot_be_read_is_outside_by_its_own_time(tmp_path: Path, form: str) -> None:
     """It made everybody undetermined who sent requests in another hour, as no line of a log does."""
     rows = [*usage_rows("produce", ["alice"]), usage_rows("produce", ["alice"])[0] | {"time_ms": 10**12, "bytes": -1}]
-    path = write(tmp_path, pa.Table.from_pylist(rows))
+    path = write_table(pa.Table.from_pylist(rows), tmp_path / form)
 
     result = audit(path, {"user=alice": {"producer_byte_rate": "1GB"}}, since_ms=1_600_000_000_000)
 
@@ -148,9 +120,9 @@ def test_a_record_that_cannot_be_read_is_outside_by_its_own_time(
     assert (result.quality.rejected, result.quality.outside) == (0, 1)
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
-def test_every_form(tmp_path: Path, write: Callable[[Path, pa.Table], Path]) -> None:
-    result = audit(write(tmp_path, TABLE), QUOTAS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form(tmp_path: Path, form: str) -> None:
+    result = audit(write_table(TABLE, tmp_path / form), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
@@ -162,7 +134,7 @@ def test_share_fetches_are_charged_like_fetches(tmp_path: Path) -> None:
         for number, event in enumerate(EVENTS)
     ]
 
-    result = audit(write_parquet(tmp_path, oracle.usage_table(events)), QUOTAS)
+    result = audit(write_table(oracle.usage_table(events), tmp_path / "usage.parquet"), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
 
@@ -177,7 +149,7 @@ def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path
     ]
     limits = {f"user={user}": {"consumer_byte_rate": "1GB"} for user in ("alice", "bob")}
 
-    result = audit(write_json_lines(tmp_path, pa.Table.from_pylist(rows)), limits)
+    result = audit(write_table(pa.Table.from_pylist(rows), tmp_path / "usage.jsonl"), limits)
 
     found = {row["sensor"]: row for row in result.findings.to_pylist()}
     assert {sensor: (row["verdict"], row["events"]) for sensor, row in found.items()} == {
@@ -188,11 +160,9 @@ def test_a_share_fetch_without_its_size_leaves_its_counter_undetermined(tmp_path
     assert result.quality.rejected == 0
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_orc, write_csv, write_json_lines])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("column", [True, False], ids=["a column of nulls", "no column"])
-def test_no_thread_time_is_charged_with_acks_0(
-    tmp_path: Path, write: Callable[[Path, pa.Table], Path], column: bool
-) -> None:
+def test_no_thread_time_is_charged_with_acks_0(tmp_path: Path, form: str, column: bool) -> None:
     """That is known without the time, whether its column is there or not. Of other requests it is not known."""
     rows = [
         {"time_ms": 1700000000000 + number, "user": user, "api": api, "bytes": 5, "acks": acks}
@@ -205,7 +175,7 @@ def test_no_thread_time_is_charged_with_acks_0(
         table = table.append_column("request_time_ns", pa.nulls(len(rows), pa.int64()))
     limits = {f"user={user}": {"request_percentage": "10"} for user in ("alice", "bob")}
 
-    result = audit(write(tmp_path, table), limits)
+    result = audit(write_table(table, tmp_path / form), limits)
 
     assert {row["sensor"]: row["verdict"] for row in result.findings.to_pylist()} == {
         "alice:": "not throttled",
@@ -213,13 +183,13 @@ def test_no_thread_time_is_charged_with_acks_0(
     }
 
 
-@pytest.mark.parametrize("write", [write_parquet, write_orc])
+@pytest.mark.parametrize("form", ["usage.parquet", "usage.orc"])
 @pytest.mark.parametrize("types", WIDE.values(), ids=WIDE)
-def test_every_type_of_a_column(tmp_path: Path, write: Callable[[Path, pa.Table], Path], types: dict[str, Any]) -> None:
-    if (write is write_orc and types.keys() & {"user"}) or any(map(pa.types.is_unsigned_integer, types.values())):
-        write = write_parquet  # ORC has neither
+def test_every_type_of_a_column(tmp_path: Path, form: str, types: dict[str, Any]) -> None:
+    if types.keys() & {"user"} or any(map(pa.types.is_unsigned_integer, types.values())):
+        form = "usage.parquet"  # ORC has neither
 
-    result = audit(write(tmp_path, retyped(TABLE, **types)), QUOTAS)
+    result = audit(write_table(retyped(TABLE, **types), tmp_path / form), QUOTAS)
 
     assert oracle.as_expected(result.findings) == many_findings()
     assert (result.quality.events, result.quality.rejected) == (len(EVENTS), 0)
@@ -234,7 +204,7 @@ def test_what_is_no_whole_number_costs_its_row(tmp_path: Path) -> None:
             "bytes": pa.array([Decimal("1.5"), Decimal("10"), Decimal("1e19"), Decimal("7.0")], pa.decimal128(38, 1)),
         }
     )
-    result = audit(write_parquet(tmp_path, table), QUOTAS)
+    result = audit(write_table(table, tmp_path / "usage.parquet"), QUOTAS)
 
     assert (result.quality.events, result.quality.rejected) == (2, 2)
     assert {reject.reason for reject in result.rejects} == {"bytes is not a whole number"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -17,16 +17,19 @@ from jsonschema import Draft202012Validator
 
 from kquota import DEFAULT, Entity, QuotaKey, QuotaSnapshot
 from kquota.audit.answers.whatif import compare
+from kquota.audit.batch import Tally
 from kquota.audit.engines import local
 from kquota.audit.engines import spark as job
+from kquota.audit.evidence.bounds import Window
+from kquota.audit.evidence.connections import SETUP_MS, judge_connections
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import DIALECTS, SAMPLED, ReadSettings, Split, module, plan_splits, usage, usage_topic
-from kquota.audit.sources.data_log import LOWER_BOUND
+from kquota.audit.sources.data_log import LOWER_BOUND, ConnectionLog
 from kquota.cli.main import cli
 from kquota.cli.report.words import verdict_lines
 from kquota.core.change.history import QuotaHistory
-from kquota.core.enforcement import ConnectionManager, MutationSensor
+from kquota.core.enforcement import ConnectionManager, Generation, MutationSensor, QuotaWindows
 from kquota.core.enforcement.apis import EXEMPTIONS
 from kquota.core.findings.verdicts import Governed, QuotaVerdict, Verdict, verdicts
 from kquota.core.quotas.snapshot import Ignored
@@ -35,6 +38,7 @@ from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import schema, to_json
 from kquota.documents.quotas import quotas_document
 from tests.audit.request_lines import STAMP, fields
+from tests.audit.usage_files import write_table
 from tests.support.scheduling import examples
 
 DATA = Path(__file__).parents[1] / "data"
@@ -286,25 +290,15 @@ def test_the_columns_in_every_form(tmp_path: Path) -> None:
     """Parquet and CSV say what JSON lines do."""
     rows = [*FULL, request(5000, "DeleteTopics", partitions=50, strict=False), request(5001, acks=0)]
     records = ((str(n), json.dumps(row).encode()) for n, row in enumerate(rows))
-    (table,) = usage.json_tables(records, "it", ReadSettings(), _tally())
-    import pyarrow as pa
-    from pyarrow import csv
-
-    pq.write_table(pa.Table.from_batches([table]), tmp_path / "usage.parquet", row_group_size=7)
-    csv.write_csv(pa.Table.from_batches([table]), tmp_path / "usage.csv")
+    (table,) = usage.json_tables(records, "it", ReadSettings(), Tally())
     expected = of_rows(tmp_path, rows, everything(1))
 
     for name in ("usage.parquet", "usage.csv"):
-        found = audit(plan_splits([str(tmp_path / name)], "usage"), everything(1))
+        path = write_table(pa.Table.from_batches([table]), tmp_path / name, 7)
+        found = audit(plan_splits([str(path)], "usage"), everything(1))
         assert found.quotas == expected.quotas
         assert found.findings.to_pylist() == expected.findings.to_pylist()
         assert found.quality == expected.quality
-
-
-def _tally() -> Any:
-    from kquota.audit.batch import Tally
-
-    return Tally()
 
 
 @pytest.mark.parametrize(
@@ -516,11 +510,6 @@ def test_connections_that_were_there_before_are_not_counted(tmp_path: Path) -> N
 @settings(max_examples=examples(60), deadline=None)
 def test_the_lower_bound_is_one(gaps: list[int], delays: random.Random, limit: int) -> None:
     """Whenever it says throttled, the manager refuses some connection, however long each took to its first request."""
-    from kquota.audit.evidence.bounds import Window
-    from kquota.audit.evidence.connections import SETUP_MS, judge_connections
-    from kquota.audit.sources.data_log import ConnectionLog
-    from kquota.core.enforcement import Generation, QuotaWindows
-
     log, manager, now, refused = ConnectionLog("1"), ConnectionManager({"A": None}, default_ip=limit), START_MS, False
     for number, gap in enumerate(gaps):
         now += gap
