@@ -11,17 +11,10 @@ from kquota import DEFAULT, Entity, QuotaKey
 from kquota.documents.encoding import schema
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, validated
-from tests.support.data import data_rows
+from tests.support.data import data_rows, data_text
 from tests.support.processes import ran
 
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
-  - {entity: {user: bob}, values: {producer_byte_rate: 5kB, consumer_byte_rate: 1MB}}
-  - {entity: {user: {default: true}}, values: {producer_byte_rate: 30kB}}
-"""
+QUOTAS = data_text("cli/recommended.yaml")
 START_MS = 1_773_219_600_000
 USERS = {"alice": 900, "bob": 100, "carol": 80, "dave": 60}
 
@@ -51,15 +44,7 @@ def test_output(kquota: Kquota, golden: Golden, output: str) -> None:
 
     assert done.code == 0
     golden(f"recommend.{output}", done.out)
-    table = output == "table"
-    assert done.err.splitlines() == [
-        "8 quotas: 3 new, 2 raised, 3 kept; every value holds per broker",
-        "kquota: warning: user=bob producer_byte_rate: throttled each time it wanted more, so the need is unknown:"
-        " raise the quota and measure again",
-        "kquota: warning: request_percentage: nothing is recommended for 8 counters:"
-        " the usage does not record all thread time",
-        *(["next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it"] * table),
-    ]
+    golden(f"recommend.{output}.stderr", done.err)
     if output == "json":
         validated(done.out, "recommendation")
 
