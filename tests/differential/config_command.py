@@ -6,7 +6,6 @@ import base64
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from tests.brokers import zookeeper_mode
@@ -60,9 +59,7 @@ class ConfigCommand:
     def __enter__(self) -> ConfigCommand:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 

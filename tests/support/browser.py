@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.support.waiting import PATIENCE_S
@@ -68,9 +67,7 @@ class Browser:
             self.call(f"{domain}.enable")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._session = None
         try:
             self.call("Browser.close")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from tests.support.waiting import PATIENCE_S
@@ -196,9 +195,7 @@ class Processes:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
