@@ -13,15 +13,10 @@ import yaml
 from pyarrow import csv, parquet
 
 from tests.support import examples
+from tests.support.data import data_text
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 20kB}}
-  - {entity: {user: bob}, values: {producer_byte_rate: 50kB}}
-"""
+BASE = data_text("cli/ci_recipe.yaml")
 HARMFUL = BASE.replace("bob}, values: {producer_byte_rate: 50kB}", "bob}, values: {producer_byte_rate: 20kB}")
 WORSE = BASE.replace("20kB", "5kB")
 """A limit lowered further that throttles already."""

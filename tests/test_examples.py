@@ -40,6 +40,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.test_audit import LINE
 from tests.conftest import new_chroot
 from tests.support import examples
+from tests.support.data import data_text
 from tests.support.processes import QUICK_SPARK, install, ran, spark_options
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
@@ -49,15 +50,7 @@ TOPICS = ["load", "usage", "throttled"]
 """The topics that examples load, read and write."""
 SAMPLES = RECORDED.parent
 EXAMPLES = examples.every()
-CURRENT = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 5MB}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1MB}}
-  - {entity: {client-id: {default: true}}, values: {producer_byte_rate: 1MB}}
-  - {entity: {ip: 10.0.0.7}, values: {connection_creation_rate: 50}}
-"""
+CURRENT = data_text("examples/current.yaml")
 # The two entries of the journal that undo takes back; the second one has an end, for reconcile.
 APPLIED = CURRENT + "  - {entity: {user: batch}, values: {consumer_byte_rate: 3MB, producer_byte_rate: 3MB}}\n"
 # What is changed, what is new, and what lint finds: a client-id's quota under one of the default user.
@@ -66,19 +59,8 @@ QUOTAS = APPLIED.replace("5MB", "10MB").replace("version: 1\n", "version: 1\nclu
 )
 PROPOSED = CURRENT.replace("5MB", "10kB")
 BACKFILL = CURRENT.replace("5MB", "50MB")
-HISTORY = """\
-kind: kquota.quota-history
-version: 1
-periods:
-  - file: current.yaml
-  - {from: 2026-03-11T09:00:02Z, file: proposed.yaml}
-"""
-WORKLOAD = """\
-kind: kquota.workload
-version: 1
-duration: 20s
-clients: [{name: orders, user: alice, client-id: app1, api: produce, rate: 20MB, size: 100kB}]
-"""
+HISTORY = data_text("examples/history.yaml")
+WORKLOAD = data_text("examples/workload.yaml")
 USAGE = "time_ms,broker,user,client_id,api,bytes\n" + "".join(
     f"{1_773_219_600_000 + 100 * number},1,alice,app1,produce,100000\n" for number in range(50)
 )

@@ -11,48 +11,18 @@ from pathlib import Path
 import pytest
 
 from kquota import __version__
+from tests.support.data import data_rows, data_text
 from tools import pyz
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "kquota" / "cli" / "completion"
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: 10MB, request_percentage: 50%}
-  - entity: {user: {default: true}}
-    values: {producer_byte_rate: 1MB}
-"""
+QUOTAS = data_text("install/quotas.yaml")
 OTHER = QUOTAS.replace("10MB", "20MB")
-WORKLOAD = """\
-kind: kquota.workload
-version: 1
-duration: 20s
-clients:
-  - {name: writer, user: alice, api: produce, rate: 20MB, size: 100kB}
-"""
-ON_FILES = (
-    ("kquota --help", 0, "Quotas as a file:"),
+WORKLOAD = data_text("install/workload.yaml")
+ON_FILES = [
     ("kquota --version", 0, __version__),
-    ("kquota help sharing", 0, "counter"),
-    ("kquota help alter", 0, "--add-config"),
-    ("kquota schema quotas", 0, '"urn:kquota:schema:quotas:1"'),
-    ("kquota resolve --user alice --client app1 --quotas quotas.yaml", 0, "10 MB/s"),
-    ("kquota resolve --user alice --quotas quotas.yaml -o json", 0, '"limit": 10000000'),
-    ("kquota plan other.yaml --quotas quotas.yaml --exit-code", 1, "20 MB/s"),
-    ("kquota diff quotas.yaml other.yaml --exit-code", 1, "20 MB/s"),
-    ("kquota lint quotas.yaml", 0, ""),
-    ("kquota lint quotas.yaml --callback com.acme.Callback --fail-on note", 1, "com.acme.Callback"),
-    ("kquota simulate workload.yaml --quotas quotas.yaml", 0, "writer"),
-    ("kquota config get-contexts", 0, ""),
-    # What is not in the base install says so, and does nothing else.
-    ("kquota audit kafka-request.log --quotas quotas.yaml", 8, "[audit]'"),
-    # A cluster is asked with what the base install has: nobody listens there.
-    ("kquota describe --zookeeper 127.0.0.1:1 --timeout 0.1", 4, "127.0.0.1:1"),
-    ("kquota describe --bootstrap-server 127.0.0.1:1 --timeout 0.1", 4, "127.0.0.1:1"),
-    ("kquota probe produce --topic load --bootstrap-server 127.0.0.1:1 --timeout 0.1 --yes", 4, "127.0.0.1:1"),
-)
+    *((line, int(code), says) for line, code, says in data_rows("install/lines.txt")),
+]
 
 
 @pytest.fixture

@@ -19,18 +19,11 @@ from kquota.documents.quotas import read_quotas
 from tests.audit import driver, oracle
 from tests.audit.cluster import SparkCluster
 from tests.audit.test_job import many_events
+from tests.support.data import data_text
 from tests.support.processes import ROOT, ran
 
 SPARK_SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - entity: {user: alice}
-    values: {producer_byte_rate: 2000, request_percentage: 5}
-  - entity: {user: {default: true}, client-id: {default: true}}
-    values: {consumer_byte_rate: 1500}
-"""
+QUOTAS = data_text("audit/cluster_quotas.yaml")
 
 
 def run(cluster: SparkCluster, command: Sequence[str], folder: Path = ROOT) -> str:

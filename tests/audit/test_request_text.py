@@ -13,6 +13,7 @@ from kquota.audit.sources.event import UsageEvent
 from kquota.core.enforcement.generation import Generation
 from tests.audit import recorded
 from tests.audit.request_lines import parse_line
+from tests.support.data import data_rows
 
 STAMP = "2026-11-21 12:00:00,500"
 MOMENT = 1795262400500
@@ -178,37 +179,8 @@ def test_the_throttle_time(throttle: str, answer: str, told: int | None, held: f
     assert event.time_ms == int(MOMENT + 0.5 - 1.75 - held)
 
 
-# As real brokers wrote them: loopback, made-up names.
-LINES = {
-    "2.7.2": line(
-        "RequestHeader(apiKey=PRODUCE, apiVersion=8, clientId=app, correlationId=34) -- {acks=1,timeout=30000,"
-        "partitionSizes=[orders-1=5288]},response:{responses=[{topic=orders,partition_responses=[{partition=1,"
-        "error_code=0,base_offset=76,log_append_time=-1,log_start_offset=0,record_errors=[],error_message=null}]}],"
-        "throttle_time_ms=0}",
-        f"{CONNECTION};totalTime:0.743,requestQueueTime:0.218,localTime:0.318,remoteTime:0.083,throttleTime:0,"
-        f"{TIMES},clientInformation:ClientInformation(softwareName=confluent-kafka-python, "
-        "softwareVersion=2.16.1-rdkafka-2.16.0)",
-    ),
-    "1.1.1": line(
-        "RequestHeader(apiKey=PRODUCE, apiVersion=5, clientId=app, correlationId=65) -- {acks=1,timeout=30000,"
-        "partitionSizes=[orders-1=5288]},response:{responses=[{topic=orders,partition_responses=[{partition=1,"
-        "error_code=0,base_offset=141,log_append_time=-1,log_start_offset=0}]}],throttle_time_ms=0}",
-        f"{CONNECTION};totalTime:2.021,requestQueueTime:0.87,localTime:0.318,remoteTime:0.0,throttleTime:0.21,{TIMES}",
-    ),
-    "0.11.0.3": line(
-        "{api_key=0,api_version=3,correlation_id=77,client_id=app} -- {acks=1,timeout=30000,"
-        "partitionSizes=[orders-1=5288]}",
-        f"{OLD};totalTime:0.420000,requestQueueTime:0.035000,localTime:0.318000,remoteTime:0.000000,"
-        "throttleTime:0.014000,responseQueueTime:0.123000,sendTime:0.001000,securityProtocol:SASL_PLAINTEXT,"
-        "principal:User:ann,listener:SASL_PLAINTEXT",
-    ),
-    "0.10.2.2": line(
-        "{api_key=0,api_version=2,correlation_id=4,client_id=app} -- {acks=1,timeout=30000,"
-        "partitionSizes=[orders-1=5288]}",
-        f"{OLD};totalTime:1,requestQueueTime:0,localTime:0,remoteTime:0,responseQueueTime:0,sendTime:0,"
-        "securityProtocol:SASL_PLAINTEXT,principal:User:ann,listener:SASL_PLAINTEXT",
-    ),
-}
+LINES = {release: f"{text}\n" for release, text in data_rows("request_log_text/releases.txt")}
+"""As real brokers wrote them."""
 
 
 @pytest.mark.parametrize("version", LINES)

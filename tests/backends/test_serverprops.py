@@ -10,7 +10,7 @@ from kquota.core.enforcement import QuotaWindows
 from kquota.core.enforcement.generation import BrokerSettings
 from kquota.core.quotas.static import StaticQuotas
 from kquota.core.quotas.version import Version
-from tests.support.data import data_text
+from tests.support.data import data_rows, data_text
 
 FILE = data_text("brokers/ours.properties")
 NOW: Version = (4, 0, 0)
@@ -68,20 +68,7 @@ def test_the_overrides_of_kip_13_were_never_shipped(tmp_path: Path, name: str, v
     assert not settings.static.values
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("quota.producer.default=2M", "quota.producer.default: '2M' is not a whole number"),  # KIP-13 writes it so
-        ("quota.producer.default=0", "quota.producer.default: 0 is not between 1 and 9223372036854775807"),
-        ("quota.consumer.default=", "quota.consumer.default: '' is not a whole number"),
-        ("quota.window.num=0", "quota.window.num: 0 is not between 1"),
-        ("quota.window.size.seconds=1.5", "quota.window.size.seconds: '1.5'"),
-        ("controller.quota.window.num=2147483648", "controller.quota.window.num: 2147483648 is not between"),
-        ("max.connection.creation.rate=-1", "max.connection.creation.rate: -1"),
-        ("listener.name.plaintext.max.connection.creation.rate=0", "listener.name.plaintext."),
-        ("broken=\\u12", "not a properties file"),
-    ],
-)
+@pytest.mark.parametrize(("line", "says"), data_rows("refused/server_properties.txt"))
 def test_what_a_broker_would_refuse(tmp_path: Path, line: str, says: str) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, "ssl.keystore.password=hush\n" + line + "\n")

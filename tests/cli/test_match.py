@@ -7,16 +7,9 @@ import pytest
 
 from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Kquota
+from tests.support.data import data_text
 
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: team-a-x}, values: {producer_byte_rate: 1MB}}
-  - {entity: {user: team-b-x}, values: {producer_byte_rate: 10}}
-  - {entity: {user: bob, client-id: team-a-etl}, values: {producer_byte_rate: 10}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 1MB}}
-"""
+QUOTAS = data_text("cli/matched.yaml")
 
 
 @pytest.fixture

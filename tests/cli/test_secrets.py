@@ -16,6 +16,7 @@ from kquota.backends.secrets import crosses_networks, without
 from kquota.cli.main import run
 from tests.backends.test_kafka_peers import VERSIONS, Peer
 from tests.cli.conftest import quotas
+from tests.support.data import data_text
 from tests.support.listening import serving
 
 SECRET = "S3cr3t-m4rker"
@@ -76,33 +77,13 @@ def echo() -> Iterator[str]:
 @pytest.mark.parametrize(
     "properties",
     [
-        f"security.protocol={SECRET}\n",
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={SECRET}\n{JAAS}",
-        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={SECRET}\n",
-        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={SECRET} required;\n",
-        f'security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN} {SECRET} password="{SECRET}";\n',
-        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN} required password={SECRET};\n",
+        *data_text("cli/secrets.properties").split("---\n"),
         f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n{JAAS.replace('alice', 'al' + chr(0))}",
-        f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n{JAAS}",
-        f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={OAUTH} required;\n"
-        f"sasl.login.callback.handler.class={SECRET}\n",
-        f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={OAUTH} required;\n"
-        f"sasl.oauthbearer.jwt.retriever.class={SECRET}\n",
-        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
-        f"sasl.jaas.config={OAUTH} required clientId=a clientSecret={SECRET};\n"
-        f"sasl.oauthbearer.token.endpoint.url=ftp://alice:{SECRET}@idp?{SECRET}\n",
-        f"security.protocol=SSL\nssl.truststore.location=quotas.json\nssl.truststore.password={SECRET}\n",
-        f"security.protocol=SSL\nssl.keystore.location=store.pem\nssl.keystore.password={SECRET}\n"
-        f"ssl.key.password={SECRET}\n",
-        f"security.protocol=SSL\nssl.keystore.key={SECRET}\nssl.keystore.certificate.chain={SECRET}\n",
-        f"security.protocol=SSL\nssl.truststore.certificates={SECRET}\nssl.endpoint.identification.algorithm={SECRET}\n",
-        f"security.protocol=SSL\nssl.truststore.location=store.pem\nssl.truststore.type={SECRET}\n",
-        f"config.providers=p\nconfig.providers.p.class={SECRET}\nsasl.jaas.config=${{p:key}}\n",
-        f"sasl.jaas.config={SECRET[:3]}\\u{SECRET}\n",
     ],
 )
 def test_client_properties(properties: str, hides: Callable[..., tuple[int, str]]) -> None:
     """Each mistake is named, its value is not."""
+    assert SECRET in properties
     Path("client.properties").write_text(properties)
 
     assert hides("describe", "--bootstrap-server", "127.0.0.1:1", "--command-config", "client.properties")[0] in (3, 4)

@@ -28,15 +28,7 @@ from tests.support.enforcement import (
 )
 
 WORKLOAD = data_text("cli/workload.yaml")
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 500kB, request_percentage: 5%}}
-  - {entity: {user: admin}, values: {controller_mutation_rate: 5}}
-  - {entity: {ip: {default: true}}, values: {connection_creation_rate: 5}}
-"""
+QUOTAS = data_text("cli/simulated_quotas.yaml")
 GOLDEN = Path(__file__).parent / "golden" / "simulate"
 """The answer to both, in each format: `test_every_format` says that it is."""
 

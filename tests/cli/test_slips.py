@@ -6,14 +6,9 @@ import pytest
 
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from tests.cli.conftest import Kquota
+from tests.support.data import data_text
 
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
-  - {entity: {client-id: worker-1}, values: {producer_byte_rate: 1MB}}
-"""
+QUOTAS = data_text("cli/slips.yaml")
 
 
 FREE = "no quota limits this client\n"

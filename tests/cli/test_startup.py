@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.data import data_rows
 from tests.support.processes import ran
 
 HEAVY = (
@@ -39,34 +40,7 @@ def modules_of(*arguments: str, **environment: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
-COMMANDS = (
-    ["--help"],
-    ["--version"],
-    ["describe", "--help"],
-    ["alter", "--help"],
-    ["resolve", "--help"],
-    ["audit", "--help"],
-    ["recommend", "--help"],
-    ["simulate", "--help"],
-    ["probe", "--help"],
-    ["sandbox", "start", "--help"],
-    ["diff", "--help"],
-    ["watch", "--help"],
-    ["exporter", "--help"],
-    ["resolve", "--who", "user", "--zookeeper", "localhost"],
-    ["export", "--help"],
-    ["import", "--help"],
-    ["migrate", "check", "--help"],
-    ["migrate", "check", "--zookeeper", "localhost"],
-    ["config", "view", "--help"],
-    ["kafka-configs", "--help"],
-    ["kafka-configs", "--zookeeper", "localhost", "--alter", "--user", "alice"],
-    ["describe", "--nonsense"],
-    ["nonsense"],
-    ["alter", "--user", "alice", "--zookeeper", "localhost"],
-    ["alter", "--user", "alice", "--add-config", "producer_byte_rate=-1", "--zookeeper", "localhost"],
-    ["alter", "--broker", "1", "--add-config", "max.connection.creation.rate=0", "--bootstrap-server", "b:1"],
-)
+COMMANDS = [line.split() for (line,) in data_rows("cli/light.txt")]
 
 
 def test_nothing_heavy_is_loaded() -> None:

@@ -8,15 +8,10 @@ import pytest
 from kquota.cli.main import COMMANDS, cli
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
+from tests.support.data import data_text
 
 ESCAPE = "\x1b["
-QUOTAS = """\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}
-  - {entity: {user: {default: true}}, values: {consumer_byte_rate: 5000}}
-"""
+QUOTAS = data_text("cli/streams.yaml")
 EMPTY = "{kind: kquota.quotas, version: 1, quotas: []}"
 
 

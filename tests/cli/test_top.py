@@ -15,6 +15,7 @@ from kquota.live.explain import last_run
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
+from tests.support.data import data_text
 from tests.support.listening import serving
 from tests.support.processes import ran
 
@@ -111,16 +112,7 @@ kafka_server_quota_throttle_time{{resource="Request",user="alice"}} 0
 kafka_server_quota_byte_rate{{resource="Fetch",user="bob"}} {bob}
 kafka_server_quota_throttle_time{{resource="Fetch",user="bob"}} 2003
 """
-THREE_QUOTAS = """kind: kquota.quotas
-version: 1
-quotas:
-  - entity: {user: alice, client-id: loader}
-    values: {producer_byte_rate: 200000}
-  - entity: {user: bob}
-    values: {consumer_byte_rate: 500000}
-  - entity: {user: {default: true}}
-    values: {request_percentage: 100}
-"""
+THREE_QUOTAS = data_text("cli/three_quotas.yaml")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import pytest
 from tests.cli.kafka_configs.conftest import Tool, Z
 from tests.support.data import data_rows
 
-ADD = "--add-config producer_byte_rate=1"
 SCRAM = "SCRAM-SHA-256=[password=x]"
 
 
