@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
 from tests.cli.conftest import Golden, Kquota, validated
+from tests.support.data import data_rows
 
 DATA = RECORDED.parent
 QUOTAS = ["--quotas", str(DATA / "quotas.json")]
@@ -57,25 +59,12 @@ def test_a_live_prometheus(kquota: Kquota, arguments: list[str], throttled: int,
         assert verdicts.count("throttled") == throttled
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ([], 2, "Give files, --prometheus URL"),
-        (["--prometheus", "http://127.0.0.1:1"], 4, "cannot reach Prometheus at http://127.0.0.1:1"),
-        (["--prometheus", "http://127.0.0.1:1", "--last", "soon"], 2, "not a length of time"),
-        (["--prometheus", "http://127.0.0.1:1", "--last", "0s"], 2, "'--last': a second is the least"),
-        (["--prometheus", "http://127.0.0.1:1", "--step", "0m"], 2, "'--step': a second is the least"),
-        (["--prometheus", "http://127.0.0.1:1", "--topic", "usage"], 2, "give only one of --prometheus and --topic"),
-        ([str(DATA / "kafka-jmx.csv"), "--last", "2h"], 2, "--last is of --prometheus URL"),
-        ([str(DATA / "kafka-jmx.csv"), "--step", "5s"], 2, "--step is of --prometheus URL"),
-        ([str(DATA / "kafka-jmx.csv"), "--prometheus-match", "a=b"], 2, "--prometheus-match is of --prometheus URL"),
-        (["--source", "prometheus", str(DATA / "kafka-jmx.csv")], 3, "none of"),
-    ],
-)
-def test_what_is_wrong(kquota: Kquota, arguments: list[str], code: int, says: str) -> None:
-    done = kquota("audit", *arguments, *QUOTAS)
+@pytest.mark.parametrize(("arguments", "code", "says"), data_rows("refused/audit_samples.txt"))
+def test_what_is_wrong(kquota: Kquota, tmp_path: Path, arguments: str, code: str, says: str) -> None:
+    shutil.copy(DATA / "kafka-jmx.csv", tmp_path)
+    done = kquota("audit", *arguments.split(), *QUOTAS)
 
-    assert done.code == code
+    assert done.code == int(code)
     assert says in done.err
 
 

@@ -14,6 +14,7 @@ from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.cli.terminal import on_terminal
 from tests.cli.test_resolve import QUOTAS
+from tests.support.data import data_rows
 from tests.support.processes import ran
 
 CLIENTS = "user,client_id,ip\nuser1,clientA,10.0.0.7\nuser2,clientB,10.0.0.8\nuser3,,10.0.0.9\nuser3,clientA,\n"
@@ -107,28 +108,13 @@ def test_clients_come_through_a_pipe(file: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["--all", "-o", "tree"], 2, "-o tree is for one client"),
-        (["--who", "user=a", "-o", "yaml"], 2, "-o yaml is for one client"),
-        (["--all", "--brokers", "3"], 2, "--brokers is for one client"),
-        (["--all", "--ip", "10.0.0.1"], 2, "--ip is for one client"),
-        (["--who", "user=a", "--user", "b"], 2, "--who goes with neither"),
-        (["--user", "a", "--clients", "clients.csv"], 2, "--clients goes with --who"),
-        (["--who", "alice"], 3, "malformed entity 'alice'"),
-        (["--who", "user=a", "--clients", "none.csv"], 3, "none.csv: no such file or directory"),
-        (["--who", "user=a", "--clients", "."], 3, ".: is a directory"),
-        (["--who", "user=a", "--clients", "quotas.yaml"], 3, "quotas.yaml, line 1: no column 'user'"),
-        (["--who", "user=a", "--clients", "binary"], 3, "binary: not UTF-8 text"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "says"), data_rows("refused/resolve_many.txt"))
 def test_what_does_not_go_together(
-    kquota: Kquota, file: str, tmp_path: Path, arguments: list[str], code: int, says: str
+    kquota: Kquota, file: str, tmp_path: Path, arguments: str, code: str, says: str
 ) -> None:
     (tmp_path / "binary").write_bytes(b"user\n\xff\n")
-    done = kquota("resolve", "--quotas", file, *arguments)
-    assert done.code == code
+    done = kquota("resolve", "--quotas", file, *arguments.split())
+    assert done.code == int(code)
     assert says in done.err
 
 
