@@ -1,5 +1,6 @@
 """Recommendations from recorded usage: they hold what they promise, and a throttled client is not held down by them."""
 
+import gzip
 import json
 import math
 import random
@@ -164,6 +165,17 @@ def test_whom_a_quota_of_a_higher_level_limits_in_the_end_stays_out_of_it(tmp_pa
     assert [quota.entity.user for quota in found.quotas] == ["alice", "bob", "carol"]
     with pytest.raises(InputError, match="other quotas count them: user=dave,client-id=app"):
         recommendations(run, history, Wanted(keys=(PRODUCE,), only=("dave",)))
+
+
+def test_a_file_that_hides_who_else_was_there_is_named(tmp_path: Path) -> None:
+    """What it holds may be of every counter."""
+    engine(tmp_path, traffic(4, 300))
+    packed = tmp_path / "more.jsonl.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "usage.jsonl").read_bytes())[:5000])
+    splits = plan_splits([str(tmp_path)], "usage")
+
+    with pytest.raises(InputError, match=r"nothing to recommend: .*; .*more\.jsonl\.gz: .*cut off"):
+        recommendations(lambda settings: local.audit(splits, settings, "usage"), in_force(), Wanted(keys=(PRODUCE,)))
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -99,6 +99,7 @@ def recommendations(
         if charged:
             named = ", ".join(map(str, charged[:3])) + " and others" * (len(charged) > 3)
             reasons.insert(0, f"other quotas count them: {named}")
+        reasons += [f"{unread.path}: {unread.reason}" for unread in measured.quality.unread_files[:3]]
         raise InputError(
             f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question"
             + (f": {'; '.join(reasons)}" if reasons else ""),
