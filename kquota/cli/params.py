@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -319,8 +320,26 @@ SOURCE: Any = group(_source)
 
 PRUNE: Any = flag("Delete the entities and keys that the file does not name.")
 CLUSTER: Any = value("NAME", "The cluster of the file's overlays that this one is.")
-IGNORED: Any = values("HEADING", "A column of a table that is no quota; repeat it for several.", "--ignore-column")
 """How a quotas file is meant."""
+
+
+def _columns(
+    ignored: tuple[str, ...] = values(
+        "HEADING", "A column of a table that is no quota; repeat it for several.", "--ignore-column"
+    ),
+    columns: tuple[str, ...] = values(
+        "NAME=HEADING", "A column of a table that has another word, such as user=Tenant; repeat it.", "--column"
+    ),
+) -> Mapping[str, str]:
+    """What each heading stands for; "" of those that are left out. Raises click.UsageError."""
+    pairs = [re.fullmatch(r"([\w-]+)=(.+)", text) for text in columns]
+    if None in pairs:
+        raise click.UsageError(f"--column {columns[pairs.index(None)]!r} is not NAME=HEADING, such as user=Tenant")
+    return dict.fromkeys(ignored, "") | {pair[2]: pair[1] for pair in pairs if pair}
+
+
+COLUMNS: Any = group(_columns)
+"""`--ignore-column` and `--column`: how the headings of a table are meant."""
 DRY_RUN: Any = flag("Show what would change and write nothing.")
 DRY_UNDO: Any = flag("Show what would be reverted and write nothing.")
 YES: Any = flag("Do not ask; needed where there is no terminal.")

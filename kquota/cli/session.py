@@ -380,11 +380,11 @@ def live_brokers(access: Access | None) -> BrokerSnapshot:
         return {}
 
 
-def load_quota_file(file: Path, cluster: str | None, ignored: Collection[str] = ()) -> QuotaFile:
-    """A quotas file as it is meant for one cluster, without columns with `ignored` headings; with notes on it."""
+def load_quota_file(file: Path, cluster: str | None, meant: Mapping[str, str] | None = None) -> QuotaFile:
+    """A quotas file as it is meant for one cluster, with headings as they are `meant`; with notes on it."""
     from kquota.documents.quotas import read_quota_file
 
-    quota_file = read_quota_file(file, cluster, ignored)
+    quota_file = read_quota_file(file, cluster, meant)
     if cluster is None and quota_file.clusters and "cluster" in click.get_current_context().params:
         names = first_of(sorted(quota_file.clusters))
         note(f"{file}: no overlay of its clusters is used: --cluster NAME chooses one of {names}")

@@ -100,17 +100,17 @@ def read_quotas(path: Path) -> QuotaSnapshot:
     return read_quota_file(path).snapshot
 
 
-def read_quota_file(path: Path, cluster: str | None = None, ignored: Collection[str] = ()) -> QuotaFile:
+def read_quota_file(path: Path, cluster: str | None = None, meant: Mapping[str, str] | None = None) -> QuotaFile:
     """Reads a quotas document, or a spreadsheet's table; values are numbers or texts with human units and variables.
 
-    Columns of a table with `ignored` headings are left out. Without a cluster, overlays and the variables of clusters
-    are left out. Raises InputError naming the file, the line and the entry, also for a cluster that the file does not
-    name among its `clusters`.
+    `meant` says of other headings of a table for which they stand, "" for none. Without a cluster, overlays and the
+    variables of clusters are left out. Raises InputError naming the file, the line and the entry, also for a cluster
+    that the file does not name among its `clusters`.
     """
     text = read_text(path)
     if csv.is_table(path, text):
         overlays = Overlays.of({}, cluster)
-        values, lines = csv.read(path, text, ignored)
+        values, lines = csv.read(path, text, meant)
         places = {entity: number for number, entity in enumerate(values)}
         return QuotaFile(values, entries=places, clusters=overlays.clusters, lines=lines)
     try:

@@ -2,6 +2,7 @@
 
 import csv as standard
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_name_that_a_spreadsheet_would_change_is_a_formula_of_its_text(
 @pytest.mark.parametrize(("table", "said"), wrong_documents("cli/wrong_tables.csv"))
 def test_a_mistake_is_named_with_line_and_column(table: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
-        csv.read("t", f"{table}\n", ["Tenant"] if table.startswith("tenant") else [])
+        csv.read("t", f"{table}\n", {"Tenant": ""} if table.startswith("tenant") else {})
     assert raised.value.message.startswith(f"t, line {said}")
 
 
@@ -80,7 +81,7 @@ def test_a_mistake_of_many_rows_is_named_once_with_their_lines() -> None:
     with pytest.raises(InputError) as refused:
         read("t", "As agreed;\n\nuser;producer_byte_rate\n" + rows + "a;10 MB / s\n")
     assert str(refused.value).endswith("unknown unit 'mb/s' in '1 mb/s'; also in line 5, 6, 7 and 25 more")
-    assert [other.partition("): ")[2] for other in refused.value.others] == [
+    assert [re.split(r"column \d(?: \(user\))?: ", other)[1] for other in refused.value.others] == [
         "a row that names no client; also in line 36 (fill it in, or delete a row of totals)",
         "producer_byte_rate: '-' is not a number (a positive number of bytes/s; an empty cell sets no value)",
     ]
@@ -101,10 +102,10 @@ def test_each_wrong_cell_of_a_row_is_named_as_it_stands_in_the_file() -> None:
     rows = "a;1,5 MBit;2,500;3,500\nb;2,500 MB;0,5;1\n"
     with pytest.raises(InputError) as refused:
         read("t", f"user;producer_byte_rate;consumer_byte_rate;request_percentage\n{rows}")
-    key = "column 3 (consumer_byte_rate): consumer_byte_rate: "
+    key = "column 3: consumer_byte_rate: "
     messages = (refused.value.message, *refused.value.others)
     assert [each.partition(" (a unit makes")[0] for each in messages] == [
-        "t, line 2, column 2 (producer_byte_rate): producer_byte_rate: unknown unit 'MBit' in '1,5 MBit'",
+        "t, line 2, column 2: producer_byte_rate: unknown unit 'MBit' in '1,5 MBit'",
         f"t, line 2, {key}in 2,500 a comma may stand before thousands or decimals (write 2500)",
         f"t, line 3, {key}0,5 must be a whole number of bytes/s",
     ]
@@ -182,8 +183,8 @@ def test_other_columns_are_left_out_by_name(kquota: Kquota, tmp_path: Path) -> N
 def test_all_other_columns_are_named_at_once_and_hide_no_wrong_cell(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("Team,user,producer_byte_rate,consumer_byte_rat,Notes\nx,a,viel,1MB,y\n")
     refused = kquota("lint", "t.csv").err
-    assert "t.csv, line 2, column 3 (producer_byte_rate): producer_byte_rate: 'viel' is not a number" in refused
-    assert "import leave others out by --ignore-column 'Team' --ignore-column 'Notes')" in refused
+    assert "t.csv, line 2, column 3: producer_byte_rate: 'viel' is not a number" in refused
+    assert "NAME=HEADING, and leave others out by --ignore-column 'Team' --ignore-column 'Notes')" in refused
 
 
 def test_what_describe_writes_is_planned_linted_and_imported(kquota: Kquota, tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_row_for_each_tenant_is_planned_and_linted(kquota: Kquota, tmp_path: P
     (tmp_path / "t.csv").write_text(table + "d;;;;\ne;;;;\nf;;;;\ng;;;;\n")
     assert "t.csv: 5 rows without a value set no quota: lines 5, 6, 7 and 2 more\n" in kquota("lint", "t.csv").err
     (tmp_path / "t.csv").write_text(table.replace("1kB", "1 kb"))
-    assert "t.csv, line 4, column 4 (consumer_byte_rate)" in kquota("lint", "t.csv").err
+    assert "t.csv, line 4, column 4: consumer_byte_rate" in kquota("lint", "t.csv").err
 
 
 @pytest.mark.parametrize("text", ["Tenant;producer_byte_rate (MB/s)\na;10\n", "Tenant,Owner\na,b\n", ""])
@@ -242,9 +243,10 @@ def test_other_headings_are_named_beside_those_that_are_read(kquota: Kquota, tmp
     refused = kquota("plan", "--quotas", "q.yaml", "t.csv")
     assert refused.code == 3
     assert "user, client-id, ip name a client" in refused.err
-    assert ("name a client: call that column so)" in refused.err) == bool(text)
+    assert ("name a client: call that column so, or by --column user=HEADING)" in refused.err) == bool(text)
     if text:
-        assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas; the headings are Tenant, " in refused.err
+        assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas" in refused.err
+        assert ("(also wrong: 'Owner'); the headings are Tenant, Owner" in refused.err) == ("Owner" in text)
 
 
 def test_a_column_of_no_known_quota_is_no_column_to_leave_out(kquota: Kquota, tmp_path: Path) -> None:
@@ -255,7 +257,38 @@ def test_a_column_of_no_known_quota_is_no_column_to_leave_out(kquota: Kquota, tm
     assert "--ignore-column" not in refused
 
 
+@pytest.mark.parametrize("fetch", ["Fetch MB/s", "fetch_rate (MB/s)", "Fetch (MB/s)", "fetch byte rate [MB/s]"])
+def test_fetch_is_a_word_for_a_consumers_rate(fetch: str) -> None:
+    rates = {Entity("a"): {PRODUCER: 5_000_000, QuotaKey.CONSUMER_BYTE_RATE: 2_000_000}}
+    assert read("t", f"user;Produce MB/s;{fetch}\na;5;2\n") == QuotaSnapshot(rates)
+
+
+def test_no_rate_is_left_out_by_a_hint(kquota: Kquota, tmp_path: Path) -> None:
+    """It may be a quota of each row, which a plan without it would not mention."""
+    (tmp_path / "t.csv").write_text("user;Produce MB/s;Lesen MB/s;Kommentar\na;5;2;x\n")
+    refused = kquota("lint", "t.csv").err
+    assert "column 3: 'Lesen MB/s' is not a column of quotas (also wrong: 'Kommentar'); the headings are" in refused
+    assert "as in 'produce MB/s', 'fetch rate (kB/s)' or" in refused
+    assert refused.endswith("by --column NAME=HEADING, and leave others out by --ignore-column 'Kommentar')\n")
+
+
+def test_a_heading_of_another_word_is_named_on_the_command_line(kquota: Kquota, tmp_path: Path) -> None:
+    """A table that is sent each month need not be edited each month."""
+    (tmp_path / "t.csv").write_text("Tenant;Lesen (MB/s);Kommentar\na;2;x\n")
+    meant = ("--column", "user=tenant", "--column", "fetch=Lesen (MB/s)", "--ignore-column", "Kommentar")
+    for command in (["lint"], ["plan", "--quotas", "none.yaml"], ["import"]):
+        (tmp_path / "none.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
+        done = kquota(*command, "t.csv", *meant)
+        assert (done.code, "not a column" in done.err) == (0, False)
+    assert "- entity: {user: a}\n    values: {consumer_byte_rate: 2 MB/s}\n" in done.out
+    absent = kquota("lint", "t.csv", *meant[2:], "--column", "user=Kunde").err
+    assert "there is no column 'Kunde' that is user; the headings are Tenant, Lesen (MB/s)" in absent
+    assert "'user' is not NAME=HEADING, such as user=Tenant\n" in kquota("lint", "t.csv", "--column", "user").err
+    unknown = kquota("lint", "t.csv", *meant, "--column", "owner=Tenant").err
+    assert "column 1: 'owner' is not a column of quotas" in unknown
+
+
 def test_a_comma_in_a_table_with_commas_is_named(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('user,producer_byte_rate\na,"1 001,5 MB/s"\n')
     refused = kquota("lint", "t.csv").err
-    assert "line 2, column 2 (producer_byte_rate): producer_byte_rate: 1 001,5 MB/s has a comma" in refused
+    assert "line 2, column 2: producer_byte_rate: 1 001,5 MB/s has a comma" in refused

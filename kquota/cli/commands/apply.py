@@ -1,6 +1,6 @@
 """`kquota apply`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def command(
     file: Path = argument(type=click.Path(path_type=Path)),
     prune: bool = params.PRUNE,
     cluster: str | None = params.CLUSTER,
-    ignored: Sequence[str] = params.IGNORED,
+    columns: Mapping[str, str] = params.COLUMNS,
     max_deleted: int = _percent("Refuse to delete more of the cluster's entities, where it has ten or more.", 20),
     max_changed: int = _percent(
         "Refuse to change or delete more of the cluster's entities, where it has ten or more.", 50
@@ -76,7 +76,7 @@ def command(
                 f"no cluster: the plan is for {planned.cluster.address}: give {option_of(planned.cluster.address)}"
             )
     else:
-        quota_file = session.load_quota_file(file, cluster, ignored)
+        quota_file = session.load_quota_file(file, cluster, columns)
     terms = terms_of(writing, file=file, why=None if planned is None else planned.message)
     with session.open_backend(access) as backend:
         try:

@@ -1,7 +1,7 @@
 """`kquota import`."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -24,7 +24,7 @@ def command(
     *,
     file: Path = argument(type=click.Path(path_type=Path, allow_dash=True)),
     format_: str | None = choice(FORMATS, "Whose format the file has, where it does not show.", "--from"),
-    ignored: Sequence[str] = params.IGNORED,
+    columns: Mapping[str, str] = params.COLUMNS,
     out: Path | None = path("Write a file instead of stdout."),
 ) -> int:
     """Read another tool's quotas, and write them as a quotas file.
@@ -43,7 +43,7 @@ def command(
       kquota import --from rpk rpk.json --out quotas.yaml
       kquota import tenants.csv --ignore-column Department > quotas.yaml
     """
-    snapshot = read(file, format_, ignored)
+    snapshot = read(file, format_, columns)
     session.warn_problems(snapshot.problems)
     text = quotas_text(snapshot)
     if out is None:
@@ -54,8 +54,8 @@ def command(
     return ExitCode.PARTIAL if snapshot.problems else ExitCode.OK
 
 
-def read(file: Path, format_: str | None = None, ignored: Sequence[str] = ()) -> QuotaSnapshot:
-    """The quotas of a file in another tool's format; of a table, without columns with `ignored` headings.
+def read(file: Path, format_: str | None, meant: Mapping[str, str]) -> QuotaSnapshot:
+    """The quotas of a file in another tool's format; of a table, with headings as they are `meant`.
 
     Raises InputError naming the file and the line, also where nothing is understood: no quotas is an answer, too.
     """
@@ -66,7 +66,7 @@ def read(file: Path, format_: str | None = None, ignored: Sequence[str] = ()) ->
     format_ = format_ or _format_of(name, text)
     try:
         if format_ == "csv":
-            quotas, lines = csv.read(name, text, ignored)
+            quotas, lines = csv.read(name, text, meant)
             session.note_empty_rows(name, quotas, lines)
             return QuotaSnapshot(quotas)
         module = importlib.import_module(f"kquota.documents.foreign.{format_.replace('-', '_')}")

@@ -1,7 +1,7 @@
 """`kquota lint`."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def command(
     *,
     file: Path | None = argument(type=click.Path(path_type=Path), required=False),
     cluster: str | None = value("NAME", "The cluster of the file's overlays to look at."),
-    ignored: Sequence[str] = params.IGNORED,
+    columns: Mapping[str, str] = params.COLUMNS,
     capacity: str | None = value("RATE", "What one broker can take, such as 200MB: finds oversubscription."),
     threads: int | None = count(
         "num.io.threads and num.network.threads of a broker together.", show_default="of the live brokers, else 11"
@@ -90,7 +90,7 @@ def command(
         line: Line = lambda entity: None  # noqa: E731
     else:
         try:
-            quota_file = session.load_quota_file(file, cluster, ignored)
+            quota_file = session.load_quota_file(file, cluster, columns)
         except InputError as error:
             return _unreadable(error, file)
         findings, line = _lint_file(quota_file, file, facts, match)

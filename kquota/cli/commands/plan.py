@@ -1,6 +1,6 @@
 """`kquota plan`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def command(
     file: Path = argument(type=click.Path(path_type=Path)),
     prune: bool = params.PRUNE,
     cluster: str | None = params.CLUSTER,
-    ignored: Sequence[str] = params.IGNORED,
+    columns: Mapping[str, str] = params.COLUMNS,
     out: Path | None = path("Keep the plan for 'kquota apply FILE'."),
     exit_code: bool = flag("Exit with 1 when something would change."),
     brokers: int | None = count(
@@ -81,7 +81,7 @@ def command(
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
     if is_plan(file):
         raise InputError(f"{file} is a plan already", hint=f"'kquota apply {file} --dry-run' shows it")
-    quota_file = session.load_quota_file(file, cluster, ignored)
+    quota_file = session.load_quota_file(file, cluster, columns)
     current, live = session.load_quotas_and_live(source)
     planned = plan(current, quota_file.desired, prune=prune, unmanaged=quota_file.unmanaged)
     planned = replace(planned, cluster=live.cluster, message=message)

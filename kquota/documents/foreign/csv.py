@@ -8,7 +8,7 @@ formula is the formula of its text: `="007"`.
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -20,9 +20,10 @@ from kquota.documents.validation import MOST, close_to
 from kquota.errors import InputError, placed, together
 
 _NAMES: Final = tuple(kind.value for kind in EntityType)
+_KEYS: Final = tuple(map(str, QuotaKey))
 _LONG: Final = ("key", "value", "unit")
 HEADINGS: Final = (*_NAMES, *_LONG)
-_READ: Final = {heading.replace("-", "_"): heading for heading in (*HEADINGS, *map(str, QuotaKey))}
+_READ: Final = {heading.replace("-", "_"): heading for heading in (*HEADINGS, *_KEYS)}
 _TOP = re.compile(r"\A\ufeff?(?:sep=.\s+)?")
 """What may stand before the headings."""
 _DEFAULT_NAME = re.compile(rf"\\+{DEFAULT.value}")
@@ -32,7 +33,9 @@ _SPOILT = re.compile(r"#(?:REF!|N/A|NAME\?|VALUE!|NUM!|NULL!|DIV/0!)|\d(?:[.,]\d
 """What a spreadsheet shows for a formula that fails, and for a number that is long: the name is lost."""
 _UNIT = re.compile(r"(?:\s*[(\[](?P<in>[^()\[\]]+)[)\]]|\s+(?P<at>\S+/s|%))$")
 """A unit in the heading of a quota: `producer_byte_rate (MB/s)`, `produce rate MB/s`."""
-_SHORT = re.compile(r"(produce|consume)r?(?:_rate)?\Z")
+_RATE = re.compile(r"(?:/s|bps|%)[)\]]?\Z")
+"""How a heading ends that is none to leave out: it may be a quota, which would be lost."""
+_SHORT = re.compile(r"(?:(produce)r?|consumer?|fetch)(?:_rate|_byte_rate)?\Z")
 _NUMBER = re.compile(r"(?<=[ '])\d[\d.,]*")
 _LINE = re.compile(r"(?<=, line )\d+")
 _FEW: Final = 3
@@ -40,7 +43,8 @@ _FEW: Final = 3
 _FORMULA = re.compile(r'="((?:[^"]|"")*)"')
 _HINT: Final = (
     f"{', '.join(_NAMES)} name a client; then either {', '.join(_LONG)}, or a column for each quota, with cells such "
-    f"as 10MB, or the unit in its heading, as in 'producer_byte_rate (MB/s)': {', '.join(map(str, QuotaKey))}"
+    "as 10MB, or the unit in its heading, as in 'produce MB/s', 'fetch rate (kB/s)' or 'producer_byte_rate (MB/s)': "
+    + ", ".join(_KEYS)
 )
 
 Quotas = dict[Entity, dict[QuotaKey, Value]]
@@ -89,14 +93,15 @@ def _heading(cell: str) -> str:
     """A heading in kquota's spelling, without the unit behind it; another one as it stands."""
     cell = cell.strip(' "\t\r')
     name = re.sub(r"[\s_-]+", "_", _UNIT.sub("", cell).lower())
-    return _READ.get(_SHORT.sub(r"\1r_byte_rate", name), cell)
+    return _READ.get(_SHORT.sub(lambda word: f"{word[1] or 'consume'}r_byte_rate", name), cell)
 
 
-def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas, dict[Entity, int]]:
+def read(name: object, text: str, meant: Mapping[str, str] | None = None) -> tuple[Quotas, dict[Entity, int]]:
     """The quotas of a table, and the line at which each entity stands first; one without a value has none.
 
-    Columns may have any order; those with `ignored` headings are left out. Separators are commas, semicolons or tabs.
-    With semicolons, numbers may have a decimal comma. Raises InputError naming the line and the column of each mistake.
+    Columns may have any order. `meant` says of other headings for which they stand; those for "" are left out.
+    Separators are commas, semicolons or tabs. With semicolons, numbers may have a decimal comma. Raises InputError
+    naming the line and the column of each mistake.
     """
     text = _TOP.sub(lambda match: "\n" * match[0].count("\n"), text)
     head = next(filter(_has_headings, io.StringIO(text)), text.lstrip().partition("\n")[0])  # a title comes before it
@@ -113,7 +118,7 @@ def read(name: object, text: str, ignored: Collection[str] = ()) -> tuple[Quotas
                 entity = _add(quotas, columns, cells, where, units, mistakes, first, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
             elif len([*filter(str.strip, cells)]) > 1:  # else a title
-                columns = _columns(cells, where, ignored, mistakes)
+                columns = _columns(cells, where, meant or {}, mistakes)
                 matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=False)}
                 units = {
                     column: (unit["in"] or unit["at"]).strip() for column, unit in matches.items() if unit is not None
@@ -155,43 +160,51 @@ def _cells(name: object, reader: Iterable[list[str]]) -> Iterator[tuple[int, lis
         raise InputError(f"{name}, line {line}: not a table of a spreadsheet: {error}") from None
 
 
-def _columns(cells: list[str], where: str, ignored: Collection[str], mistakes: list[InputError]) -> list[str]:
-    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves; "" of the ignored ones.
+def _columns(cells: list[str], where: str, meant: Mapping[str, str], mistakes: list[InputError]) -> list[str]:
+    """The headings in kquota's spelling: either `key` and `value`, or quota keys themselves; "" of those left out.
 
-    A heading that is not read becomes one of `mistakes`. Nothing is given where the others make no table.
+    Headings that are not read become one of `mistakes`. Nothing is given where the others make no table.
     """
     names = [cell.strip() for cell in cells]
-    # The case counts where a heading has it: of 'User' beside 'user', only the one is left out.
-    meant_by = {one: {one} & {*names} or {name for name in names if name.lower() == one.lower()} for one in ignored}
-    left_out = {name for those in meant_by.values() for name in those}
-    columns = ["" if name in left_out else _heading(name) for name in names]
-    wide = not {"key", "value"} & set(columns)
-    read = [*_NAMES, *(map(str, QuotaKey) if wide else _LONG)]
-    headings = f"the headings are {', '.join(name for name in names if name and name not in left_out)}"
-    for name in [name for name, those in meant_by.items() if not those][:1]:
-        mistakes.append(InputError(f"{where}: there is no column {name!r} to ignore; {headings}"))
+    # The case counts where a heading has it: of 'User' beside 'user', only the one is meant.
+    alike = {one: {one} & {*names} or {name for name in names if name.lower() == one.lower()} for one in meant}
+    said = {name: meant[one] for one, those in alike.items() for name in those}
+    columns = [_heading(said.get(name, name)) for name in names]
+    wide = not {"key", "value"} & {*columns}
+    read = [*_NAMES, *(_KEYS if wide else _LONG)]
+    headings = f"the headings are {', '.join(name for name in names if name and said.get(name, name))}"
+    for one in [one for one, those in alike.items() if not those][:1]:
+        what = f"that is {meant[one]}" if meant[one] else "to ignore"
+        mistakes.append(InputError(f"{where}: there is no column {one!r} {what}; {headings}"))
     wrong = [
         number
         for number, column in enumerate(columns)
-        if names[number] not in left_out and any(columns[number:])
+        if said.get(names[number], column) != "" and any(columns[number:])
         if column not in read or column in columns[:number]
     ]
-    rest = [column for number, column in enumerate(columns) if number not in wrong]
-    for number in wrong[:1]:
-        column, unknown = columns[number], [columns[other] for other in wrong if not close_to(columns[other], read)]
-        what = "stands twice" if column in columns[:number] else "is not a column of quotas"
-        meant = close_to(column, [name for name in read if name not in columns])
-        hint = f"{meant} Else" if meant else f"{_HINT};"
-        leave = " --ignore-column ".join(map(repr, [names[number]] if meant else unknown or [names[number]]))
-        hint += f" plan, apply, lint and import leave others out by --ignore-column {leave}"
-        if not {*_NAMES} & {*columns} or (wide and not {*map(str, QuotaKey)} & {*columns}):  # none may be left out
-            hint = meant or (_HINT if {*_NAMES} & {*columns} else f"{_HINT.split(';')[0]}: call that column so")
-        mistakes.append(InputError(f"{where}, column {number + 1}: {column!r} {what}; {headings}", hint=hint))
-        if not {*_NAMES} & {*rest} or not ({*map(str, QuotaKey)} & {*rest} if wide else {"key", "value"} <= {*rest}):
+    if wrong:
+        first = wrong[0]
+        rest = [column for number, column in enumerate(columns) if number not in wrong]
+        what = "stands twice" if columns[first] in columns[:first] else "is not a column of quotas"
+        what += f" (also wrong: {', '.join(repr(names[number]) for number in wrong[1:])})" if wrong[1:] else ""
+        slip = close_to(columns[first], [name for name in read if name not in columns])
+        unknown = [first] if slip else [number for number in wrong if not close_to(columns[number], read)] or [first]
+        named, measured = {*_NAMES} & {*columns}, not wide or {*_KEYS} & {*columns}
+        others = [names[number] for number in unknown if named and measured and not _RATE.search(names[number])]
+        leave = f" leave others out by --ignore-column {' --ignore-column '.join(map(repr, others))}" if others else ""
+        commands = "plan, apply, lint and import"
+        if slip:
+            hint = slip + (leave and f" Else {commands}{leave}")
+        elif not named:
+            hint = f"{_HINT.split(';')[0]}: call that column so, or by --column user=HEADING"
+        else:
+            hint = f"{_HINT}; {commands} take another word by --column NAME=HEADING{leave and f', and{leave}'}"
+        mistakes.append(InputError(f"{where}, column {first + 1}: {columns[first]!r} {what}; {headings}", hint=hint))
+        if not {*_NAMES} & {*rest} or not ({*_KEYS} & {*rest} if wide else {"key", "value"} <= {*rest}):
             return []
         columns = ["" if place in wrong else column for place, column in enumerate(columns)]
     behind = f"{where}, column {len(columns) + 1}"
-    if wide and not {*map(str, QuotaKey)} & set(columns):
+    if wide and not {*_KEYS} & {*columns}:
         raise InputError(f"{behind}: there is no column of a quota; {headings}", hint=_HINT)
     for needed in () if wide else ("key", "value"):
         if needed not in columns:
@@ -221,7 +234,8 @@ def _add(
 
     def within(column: str) -> AbstractContextManager[None]:
         number = columns.index(column) if column in columns else 0
-        return placed(f"{where}, column {number + 1} ({columns[number]})")
+        heading = "" if columns[number] in _KEYS else f" ({columns[number]})"  # mistakes begin with their key
+        return placed(f"{where}, column {number + 1}{heading}")
 
     with within(min(filter(columns.__contains__, _NAMES), key=lambda kind: not row.get(kind), default="")):
         names = [_name(row.get(kind, "")) for kind in _NAMES]
