@@ -217,11 +217,7 @@ def last_standing(pages: Pages, cluster: Cluster, about: Callable[[Entity], bool
         if about is None or any(about(change.entity) for change in pages.way_back(entry).changes):
             return entry
     whom = "" if about is None else " of these entities"
-    raise InputError(
-        f"nothing{whom} to undo at {cluster.address} in the journal {pages.folder}",
-        hint="'kquota history' lists what was done; --journal names another journal, such as "
-        + ("a folder" if pages.folder == CLUSTER else "'cluster'"),
-    )
+    raise InputError(f"nothing{whom} to undo at {cluster.address} in the journal {pages.folder}", hint=pages.elsewhere)
 
 
 def with_freezes(plan: Plan, backend: QuotaBackend) -> Plan:

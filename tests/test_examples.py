@@ -1,7 +1,7 @@
 """Every example runs, as it is written.
 
 But host:2181 stands for the tests' ZooKeeper, host:9092 for the tests' broker, prometheus:9090 for samples that were
-recorded, broker-1:7071 for a page that was, 3f2a91c0d4e5 for the entry of the journal, and to probe or to watch for
+recorded, broker-1:7071 for a page that was, a whole ID for the entry of the journal, and to probe or to watch for
 some time is to do it for two seconds. Who would serve or look for ever does it once.
 A file is followed until nothing comes for a second.
 Where there is no address, the current context names the broker. A person at a terminal says yes.
@@ -33,6 +33,7 @@ from kquota import Alteration, Entity, QuotaBackend, QuotaKey
 from kquota.access import connect
 from kquota.core.quotas.snapshot import Values
 from kquota.documents.config import read_config
+from kquota.documents.journal import number_of
 from kquota.documents.quotas import read_quota_file, read_quotas
 from kquota.documents.workload import read_workload
 from tests.audit.prometheus_server import RECORDED, fake_prometheus
@@ -83,7 +84,7 @@ class World:
         script = re.sub(r"[\w.-]+:9092", self.broker, script)
         script = script.replace("http://prometheus:9090", self.prometheus)
         script = script.replace("http://broker-1:7071/metrics", "page.prom")
-        script = script.replace("3f2a91c0d4e5", self.entry)
+        script = " ".join(self.entry if number_of(word) else word for word in script.split(" "))
         if re.match("kquota (?:history|undo)\\b", script):
             # The first entry is about the user batch.
             script = re.sub(r"\b25\b", "2", re.sub(r"\b24\b", "1", script))

@@ -46,8 +46,10 @@ class Review:
     """At which line of the file an entity stands."""
 
 
-def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, sides: Sides | None = None) -> View:
-    """A plan in plan's formats, or with `sides` a comparison."""
+def plan_view(
+    planned: Plan, labels: Labels, review: Review | None = None, *, sides: Sides | None = None, titled: bool = True
+) -> View:
+    """A plan in plan's formats, or with `sides` a comparison; a screen may do without the line of how many change."""
     brokers = review.brokers if review is not None else None
     findings, unchanged = _about_changes(planned, () if review is None else review.findings)
     usage = None if review is None else review.usage
@@ -91,7 +93,8 @@ def plan_view(planned: Plan, labels: Labels, review: Review | None = None, *, si
             yield from finding_lines(findings[:_MOST_FINDINGS], review.file, review.line)
         if len(findings) > _MOST_FINDINGS:
             yield f"and {len(findings) - _MOST_FINDINGS} more such findings: -o json has all"
-        yield Note(title)
+        if titled:
+            yield Note(title)
         if planned.message is not None:
             yield Note(f"why: {safe(planned.message)}")
         if unchanged:

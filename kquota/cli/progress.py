@@ -68,15 +68,18 @@ class Bar:
 
 
 @contextlib.contextmanager
-def progress(doing: str) -> Iterator[Bar]:
-    """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every half minute."""
-    if sys.stderr.isatty() and not quiet():
+def progress(doing: str, *, shown: bool = True) -> Iterator[Bar]:
+    """Shows on stderr that work goes on: a bar on a terminal, which is gone afterwards, or a line every half minute.
+
+    Not `shown`, as for a moment's work, is the line alone.
+    """
+    if sys.stderr.isatty() and not quiet() and shown:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        shown = Progress(*columns, console=console(sys.stderr), transient=True)
-        shown.start()
-        bar = Bar(doing, (shown, shown.add_task(doing, total=None)))
+        board = Progress(*columns, console=console(sys.stderr), transient=True)
+        board.start()
+        bar = Bar(doing, (board, board.add_task(doing, total=None)))
     else:
         bar = Bar(doing)
         # The thread has no context of click, by which `note` knows of --quiet.

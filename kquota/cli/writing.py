@@ -20,7 +20,7 @@ from kquota.cli.progress import Bar, progress
 from kquota.cli.streams import Stop, ask, note, on_terminal, say, stoppable, warn
 from kquota.cli.text import Column, entity_text, many, safe
 from kquota.cli.views import Table, View, show, table_of
-from kquota.core.change.plan import ApplyReport, Change, Plan
+from kquota.core.change.plan import Action, ApplyReport, Change, Plan
 from kquota.core.change.recording import Fate, Settled
 from kquota.core.duration import duration
 from kquota.core.quotas.alteration import AlterResult
@@ -78,7 +78,8 @@ def carry_out(
     consent.refuse(planned.objections, writing)
     due = replace(planned, changes=tuple(change for change in planned.changes if change.entity not in already))
     if writing.output == "table" or writing.dry_run:
-        show(plan_view(due if writing.output == "table" else planned, labels), writing.output)
+        asks = on_terminal() and bool(due) and not (writing.yes or writing.dry_run)  # which says how many
+        show(plan_view(due if writing.output == "table" else planned, labels, titled=not asks), writing.output)
     if already:
         note(f"{many(len(already), 'entity', 'entities')} already as planned")
     wanted: Sequence[Lease] = ()
@@ -104,7 +105,11 @@ def carry_out(
         ask(f"{verb} {terms.named} ({summary(due)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
     begun: list[Entry] = []
-    with progress("applying") as bar, stoppable(terms.stop), consent.says_what_may_be_written(begun):
+    with (
+        progress("applying", shown=len(due.changes) > 1) as bar,
+        stoppable(terms.stop),
+        consent.says_what_may_be_written(begun),
+    ):
         watched = replace(
             terms,
             kept=terms.kept or kept(wanted),
@@ -166,6 +171,8 @@ def _conclude(report: ApplyReport, stopped: ExitCode = ExitCode.INTERRUPTED, kep
         "unknown": len(report.unknown),
     }
     parts = [many(count, f"entity {what}", f"entities {what}") for what, count in counts.items() if count]
+    if deleted := sum(change.action is Action.DELETE for change in report.applied):
+        parts[0] += f" ({deleted:,} deleted)"
     if kept and report.entry is not None:
         parts.append(f"{many(kept, 'lease')} changed")
     text = ", ".join(parts) or "nothing to do"

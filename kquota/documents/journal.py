@@ -243,7 +243,13 @@ class Pages:
         broken = [file for file in self.unreadable if file.name.startswith(text) or str(file.number) == text]
         if broken:
             raise InputError(f"{self.folder / broken[0].name} cannot be read: {broken[0].why}")
-        raise InputError(f"no entry {text!r} in the journal {self.folder}", hint="'kquota history' lists them")
+        raise InputError(f"no entry {text!r} in the journal {self.folder}", hint=self.elsewhere)
+
+    @property
+    def elsewhere(self) -> str:
+        """Where to look for an entry that is not here."""
+        other = "a folder" if self.folder == CLUSTER else "'cluster'"
+        return f"'kquota history' lists what was done, by number; --journal names another journal, such as {other}"
 
 
 @dataclass(frozen=True)

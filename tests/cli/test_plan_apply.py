@@ -274,6 +274,7 @@ def test_a_terminal_is_asked(cluster: Cluster, answer: str, code: int) -> None:
     os.close(terminal)
     assert process.returncode == code
     assert re.search(r"Apply to zookeeper://\S+ \(1 entity to create, 1 to update, 0 to delete\)\?", err)
+    assert err.count("1 entity to create") == 1, "the question says it"
     assert (cluster.quotas() == before) == (answer != "y")
     assert ("kquota: nothing was applied: the answer was no" in err) == (answer != "y")
 

@@ -1,5 +1,6 @@
 """How far long work is, where stderr is no terminal."""
 
+import sys
 import threading
 
 import pytest
@@ -26,3 +27,13 @@ def test_quiet_wants_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     before = threading.active_count()
     with progress.progress("auditing"):
         assert threading.active_count() == before
+
+
+def test_a_moments_work_has_no_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress.progress("applying", shown=False) as bar:
+        bar(1, 1)
+    assert capsys.readouterr().err == ""
+    with progress.progress("applying") as bar:
+        bar(1, 2)
+    assert "applying" in capsys.readouterr().err

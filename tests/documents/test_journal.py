@@ -73,8 +73,9 @@ def test_an_entry_is_named_by_its_id_or_number(tmp_path: Path) -> None:
     a, b = begin(journal, "kafka://a"), begin(journal, "kafka://b")
     assert [journal.read().entry(text).id for text in (a.id, str(b.number))] == [a.id, b.id]
     for text in ("nothing", PLAN.fingerprint, a.id[:11]):
-        with pytest.raises(InputError, match=f"no entry '{text}'"):
+        with pytest.raises(InputError, match=f"no entry '{text}'") as none:
             journal.read().entry(text)
+        assert "--journal names another journal, such as 'cluster'" in str(none.value.hint)
     copied = a.id.replace(PLAN.fingerprint, "0" * 12)
     (tmp_path / f"{copied}.json").write_text((tmp_path / a.file_name).read_text().replace(a.id, copied))
     with pytest.raises(InputError, match="'1' means 2 entries") as several:

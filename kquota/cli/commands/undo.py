@@ -52,7 +52,7 @@ def command(
     Examples:
       kquota undo --bootstrap-server localhost:9092
       kquota undo 24
-      kquota undo 3f2a91c0d4e5 --yes
+      kquota undo 20260131T120000Z-3f2a91c0d4e5-782c-24 --yes
       kquota undo 24 25 --yes
       kquota undo 24 --user alice --dry-run
     """
