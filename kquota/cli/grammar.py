@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
+from click.core import augment_usage_errors
 
 from kquota.cli.options import declared
 from kquota.core.quotas.entity import DEFAULT, EntityType, Name
@@ -48,7 +49,8 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[CALLED] = shlex.join(["kquota", str(self.name), *args])
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        with augment_usage_errors(ctx):
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(given).items():
             if isinstance(param, click.Option) and times > 1 and not (param.multiple or param.count or param.is_flag):
                 raise click.UsageError(

@@ -284,6 +284,10 @@ def _advised(error: click.UsageError) -> click.UsageError:
     if isinstance(error, click.NoSuchOption):
         advice = _instead_of(error.option_name, options, ctx)
         return click.UsageError(f"No such option {error.option_name!r}{advice}", ctx)
+    if isinstance(error, click.BadOptionUsage) and ctx.command.name == "describe":
+        plural = {"--user": "users", "--client": "clients", "--ip": "ips"}.get(error.option_name)
+        advice = f" All of them: --entity-type {plural}" if plural else ""
+        return click.UsageError(f"{error.message}{advice}", ctx)
     if isinstance(error, click.BadParameter) and error.param and "-o" in error.param.opts:
         if "--report" in options:
             advice = " --report FILE.html writes a page."

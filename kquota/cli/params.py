@@ -87,6 +87,9 @@ class Selection:
         """
         if not self:
             raise click.UsageError("name the entity: --user NAME, --user-defaults, --client NAME, --ip ADDRESS …")
+        for kind, matches in self.matches.items():
+            if DEFAULT in matches and len(matches) > 1:
+                raise _twice(kind)
         entities = list(self.named)
         for parts in self._combined():
             names = {kind: match for kind, match in parts.items() if match is not ANY}
@@ -170,7 +173,7 @@ def _selection(
     """
     by_type = zip(EntityType, (user, client, ip), (user_defaults, client_defaults, ip_defaults), strict=True)
     short: list[tuple[EntityType, tuple[Match, ...]]] = [
-        (kind, matches) for kind, names, default in by_type for matches in (names, (DEFAULT,) * default) if matches
+        (kind, (*names, *(DEFAULT,) * default)) for kind, names, default in by_type if names or default
     ]
     ordered = grammar.names_given(click.get_current_context())
     if broker is not None or broker_defaults or _BROKERS in entity_types:
@@ -186,14 +189,18 @@ def _selection(
     chosen: dict[EntityType, tuple[Match, ...]] = {}
     for kind, matches in (*short, *long):
         if kind in chosen:
-            way = "name each by --entity TYPE=NAME, such as user=<default>"
-            raise click.UsageError(f"Duplicate entity type(s) specified: {kind.plural} ({way})")
+            raise _twice(kind)
         chosen[kind] = tuple(dict.fromkeys(matches))
     if sum(len(matches) > 1 for matches in chosen.values()) > 1:
         raise click.UsageError(
             "several users with several clients: which pairs are meant? Name each: --entity user=NAME,client-id=NAME"
         )
     return Selection(chosen, named=tuple(map(Entity.parse, entities)))
+
+
+def _twice(kind: EntityType) -> click.UsageError:
+    way = f"name each by --entity TYPE=NAME, such as {kind.value}=<default>"
+    return click.UsageError(f"Duplicate entity type(s) specified: {kind.plural} ({way})")
 
 
 _MIXED = "--entity-{type,name,default} should not be used in conjunction with specific entity flags"

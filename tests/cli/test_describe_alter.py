@@ -116,6 +116,19 @@ def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str)
 
 
 @pytest.mark.parametrize(
+    "words", ["--user bob", "--user bob --user-defaults", "--entity-type users", "--client-defaults"]
+)
+def test_describe_of_what_has_none_names_the_pairs_that_have(kquota: Kquota, tmp_path: Path, words: str) -> None:
+    """Whichever way it is asked for."""
+    pair = "{entity: {user: bob, client-id: {default: true}}, values: {producer_byte_rate: 1MB}}"
+    (tmp_path / "q.yaml").write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n  - {pair}\n")
+    told = kquota("describe", "--quotas", "q.yaml", *words.split()).err
+    assert told.startswith("no quotas are set")
+    assert "there are quotas of user=bob,client-id=<default>: --no-strict shows them\n" in told
+    assert "no-strict" not in kquota("describe", "--quotas", "q.yaml", *words.split(), "--match", "z").err
+
+
+@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ("--user alice", ["user=alice"]),
@@ -129,6 +142,7 @@ def test_describe_of_a_user_whose_pairs_have_quotas(kquota: Kquota, filled: str)
         ),
         ("--client-defaults", ["client-id=<default>"]),
         ("--ip 10.0.0.7", ["ip=10.0.0.7"]),
+        ("--ip 10.0.0.7 --ip-defaults", ["ip=<default>", "ip=10.0.0.7"]),
         ("--user nobody", []),
     ],
 )

@@ -36,10 +36,10 @@ def command(
 ) -> View | None:
     """Show the quotas that are set.
 
-    Without entity options, all of them. --user alice is exactly that user, and a repeated --user, --client or --ip
-    means all of them; --entity-type users is every user and the default; --entity-type users --entity-type clients is
-    every <user, client-id> pair. On ZooKeeper -o wide also says which users have SCRAM credentials, by mechanism; keys
-    are never shown.
+    Without entity options, all of them. --user alice is exactly that user; a repeated --user, --client or --ip, also
+    beside --user-defaults and the like, means all of them; --entity-type users is every user and the default;
+    --entity-type users --entity-type clients is every <user, client-id> pair. On ZooKeeper -o wide also says which
+    users have SCRAM credentials, by mechanism; keys are never shown.
 
     Of brokers (--broker 1, --broker-defaults, --entity-type brokers for all) it shows the limits of connections and the
     settings by which quotas are measured: what is in effect, the level that it is set at, and what it shadows. Through
@@ -72,11 +72,11 @@ def command(
         if output == "wide":
             for wanted in filters:
                 mechanisms.update(backend.scram_mechanisms(wanted))
-        # Nothing was found: a name may be a slip of the pen, which only the names that are there can tell.
+        # Nothing was found: it may be a slip of the pen or have pairs, which only the names that are there can tell.
         missing = [
             wanted
             for wanted, part in zip(filters, parts, strict=True)
-            if not part and not mechanisms and any(isinstance(match, str) for match in wanted.components.values())
+            if not part and not mechanisms and wanted.components
         ]
         others = backend.describe() if missing else None
         pairs = _pairs_of(backend, filters, parts) if output in ("table", "wide") else 0
@@ -101,7 +101,8 @@ def command(
             asked = (f"{kind.value}={getattr(match, 'value', match)}" for kind, match in wanted.components.items())
             note(safe(f"no quotas are set on {', '.join(asked)}"))
         session.note_slips(others, wanted.components)
-        pairs_of_it = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
+        named = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
+        pairs_of_it = [entity for entity in named if match.matches(entity)]
         if pairs_of_it:  # who asks for the one may mean those
             note(safe(f"there are quotas of {first_of(pairs_of_it, most=1)}: --no-strict shows them"))
     return None
