@@ -133,18 +133,17 @@ def percent(share: float) -> str:
 
 
 def needed(quota: Recommendation) -> tuple[str, str]:
-    """What is needed, and its confidence interval in parentheses: `7.85 MB/s` and `(≥ 66.9 kB/s)`.
+    """What is needed, and its confidence interval in parentheses: `7.85 MB/s` and `(7.5 MB/s to 8.1 MB/s)`.
 
-    The interval is open where the data do not bound it.
+    Where the data do not bound it, `(too little data: 66.9 kB/s or more)`.
     """
     need = quota.usage.estimate.value
     low, high = (None if end is None else rate_text(end, quota.key.unit) for end in (quota.low, quota.high))
-    if low is None and high is None:
-        sure = "too little data to be sure"
-    elif low is None:
-        sure = f"≤ {high}"
+    if low is None or high is None:
+        known = f": {low} or more" if low else f": {high} or less" if high else " to be sure"
+        sure = f"too little data{known}"
     else:
-        sure = f"≥ {low}" if high is None else f"{low} to {high}"
+        sure = f"{low} to {high}"
     return "?" if need is None else rate_text(need, quota.key.unit), f"({sure})"
 
 

@@ -96,6 +96,7 @@ def recommendations(
     charged = sorted((one for one in entities if one.types != wanted.scope.default.types), key=str)
     if not usages:
         reasons = sorted({f"{row['key']}: {row['reason']}" for row in undetermined if row["reason"]})
+        kinds = ", ".join(kind.option for kind in Scope.of(charged)) or "--entities"
         if charged:
             named = ", ".join(map(str, charged[:3])) + " and others" * (len(charged) > 3)
             reasons.insert(0, f"other quotas count them: {named}")
@@ -103,7 +104,7 @@ def recommendations(
         raise InputError(
             f"nothing to recommend: none of {measured.quality.events:,} requests counts for the quotas in question"
             + (f": {'; '.join(reasons)}" if reasons else ""),
-            hint="--entities, --key and --only choose what is recommended for",
+            hint=f"{kinds}, --key and --only choose what is recommended for",
         )
     governing = {
         name: {

@@ -220,10 +220,14 @@ def _left_open(recommended: Recommendations) -> Iterator[Part]:
     if left_out := recommended.left_out:
         throttled = sum(quota.counters[Verdict.THROTTLED] for quota in left_out)
         what = f"{many(throttled, 'throttled counter')} of {quota_names(left_out)}"
-        yield Note(f"left out: {what} (--entities, --key and --only choose)", by=warn)
+        others = [
+            scope.option for scope in Scope.of(quota.entity for quota in left_out) if scope is not recommended.scope
+        ]
+        yield Note(f"left out: {what} ({', '.join([*others, '--key and --only choose'])})", by=warn)
     throttling = {quota.entity for quota in left_out}
     if charged := [entity for entity in recommended.charged if entity not in throttling]:
-        yield Note(f"nothing is recommended for what other quotas count: {first_of(charged, entity_text)} (--entities)")
+        how = " or ".join(scope.option for scope in Scope.of(charged))
+        yield Note(f"nothing is recommended for what other quotas count: {first_of(charged, entity_text)} ({how})")
     for line in verdict_lines(recommended.verdicts, counts=False):
         yield Note(line)
     for key, counters in recommended.undetermined.items():

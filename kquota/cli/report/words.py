@@ -284,13 +284,13 @@ def next_step(
 
     `reported`: the page exists already. `recommend` is the command that proposes limits.
     """
-    kinds = {entity.types for entity in entities}
-    if not kinds:
+    limiting = [*entities]
+    if not limiting:
         return None
     steps = [] if reported else ["--report FILE.html shows when and who"]
-    scopes = [scope for scope in Scope if scope.default.types in kinds]
+    scopes = Scope.of(limiting)
     if scopes and Scope.USERS not in scopes:  # which are the entities that it looks at by default
-        recommend += f" --entities {scopes[0].value}"
+        recommend += f" {scopes[0].option}"
     if {Basis.RATES.value, Basis.TOTALS.value}.isdisjoint(bases):
         steps.append(f"'{recommend}' proposes limits that are enough")
     return "; ".join(steps) or None

@@ -41,6 +41,17 @@ class Scope(enum.Enum):
         """The default entity of the kind."""
         return _DEFAULTS[self]
 
+    @property
+    def option(self) -> str:
+        """What asks for recommendations of the kind."""
+        return f"--entities {self.value}"
+
+    @classmethod
+    def of(cls, entities: Iterable[Entity]) -> list[Scope]:
+        """The kinds that these entities are of."""
+        kinds = {entity.types for entity in entities}
+        return [scope for scope in cls if scope.default.types in kinds]
+
     def current(self, quotas: QuotaSnapshot, entity: Entity, key: QuotaKey) -> Value | None:
         """The limit of a named entity's own counter under these quotas; None where it has none of its own."""
         if self is Scope.USER_CLIENTS:
