@@ -6,7 +6,7 @@ _DAYS_FROM = 7 * 24
 
 def duration(milliseconds: int) -> str:
     """A length of time: `398 ms`, `12.5 s`, `18 min 10 s`, `3 h 3 min`, `64 days`."""
-    if milliseconds < 1000:
+    if milliseconds < 995:  # beside 1.0 s, 999 ms would look exact
         return f"{milliseconds} ms"
     if milliseconds < 120_000:
         return f"{milliseconds / 1000:.1f} s"

@@ -91,13 +91,13 @@ def journal_history(entries: Iterable[Entry], current: QuotaSnapshot) -> QuotaHi
 
 
 def _reason(entry: Entry) -> str:
-    """What it changed, why, and who did it: `user=bob producer_byte_rate 1 MB/s → -, +2 more: INC-77 (ops@host)`."""
+    """What it changed, why, by whom: `user=bob producer_byte_rate 1 MB/s → no quota, +2 more: INC-77 (ops@host)`."""
     made = [(change, key) for change in entry.made.changes for key in change.keys]
     text: str = entry.command
     if made:
         change, key = made[0]
         limits = (
-            humanize(key, limit) if (limit := values.get(key)) is not None else "-"
+            humanize(key, limit) if (limit := values.get(key)) is not None else "no quota"
             for values in (change.before, change.after)
         )
         text = f"{change.entity} {key} {' → '.join(limits)}" + (f", +{len(made) - 1} more" if made[1:] else "")

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from kquota.backends import wire
 from kquota.backends.addresses import Server
-from kquota.backends.kafka.codes import NONE, OFFSET_OUT_OF_RANGE, error_of
+from kquota.backends.kafka.codes import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, error_of
 from kquota.backends.kafka.connection import Connection, Deadline
 from kquota.backends.kafka.records import batch_of, offset_after
-from kquota.core.findings.probe import Exchange, Load, Probe
-from kquota.errors import InputError
+from kquota.core.duration import duration
+from kquota.core.findings.probe import Exchange, Load, Probe, Throttling
+from kquota.errors import Conflict, InputError
 
 _OVERHEAD: Final = 1024
 """What a request is larger than its record at most: header, names, batch."""
@@ -71,7 +72,7 @@ class Client:
     timeout_s: float
 
     def drive(self, kind: Probe) -> None:
-        """Sends the load. Raises Lost, and what the broker answers: Rejected, Unauthorized, InputError."""
+        """Sends the load. Raises Lost, and what the broker answers: Conflict, Rejected, Unauthorized, InputError."""
         {Probe.PRODUCE: self._produce, Probe.FETCH: self._fetch, Probe.REQUEST: self._request}[kind]()
 
     def _produce(self) -> None:
@@ -154,6 +155,13 @@ class Client:
     def _checked(self, answer: Any, *expected: int) -> Any:
         """What the answer says of the partition. Raises its error, unless it is an expected one."""
         (part,) = answer.topics[0].partitions
+        if part.error_code == UNKNOWN_TOPIC:  # it was there when the probe began
+            seen = Throttling.of([exchange.throttle_ms for exchange in self.exchanges])
+            delayed = f"{seen.count:,} of them delayed, by {duration(seen.total_ms)} in all"
+            raise Conflict(
+                f"topic {self.partition.topic!r} was deleted after {len(self.exchanges):,} requests ({delayed})",
+                hint="probe another one; --create-topic makes one for the probe",
+            )
         if part.error_code not in (NONE, *expected):
             raise error_of(part.error_code, f"topic {self.partition.topic!r}")
         return part

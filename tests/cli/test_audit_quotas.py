@@ -75,6 +75,7 @@ def test_limits_that_no_request_met_count(kquota: Kquota, tmp_path: Path) -> Non
     assert "| 2 kB/s changed 4 times |" in done.out
     page = (tmp_path / "r.html").read_text()
     assert 'The limit changed 4 times meanwhile; in the end it is <span class="u">2 kB/s</span>.' in page
+    assert "<dd>of a history; in the time of this report they changed 4 times</dd>" in page
     settings = AuditSettings(history, timelines=MOST)
     result = local.audit(plan_splits([str(tmp_path / "usage.csv")], "auto"), settings, "usage.csv", processes=1)
     (row,) = result.found
@@ -134,6 +135,13 @@ def test_what_another_tool_changed_before_hides_only_what_was_before(
         assert "user=alice was changed by something else: quotas from before 2026-03-11T09:00:10.000Z" in done.complaint
         assert "(--since 2026-03-11T09:00:10.000Z leaves that time out)" in done.complaint
         assert followed.complaint == done.complaint
+
+
+def test_a_new_quota_is_told_as_history_tells_it(kquota: Kquota, tmp_path: Path) -> None:
+    (tmp_path / "none.json").write_text(quotas())
+    write_journal(tmp_path / "journal", tmp_path, START_MS + 20_000, names=("none", "low"))
+    done = kquota("audit", "usage.csv", "--quotas", "low.json", "--quotas-journal", "journal", "-o", "markdown")
+    assert "UTC: user=alice producer_byte_rate no quota → 5 kB/s (" in done.out
 
 
 def test_a_report_says_why_quotas_changed_meanwhile(kquota: Kquota, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_rate_as_it_was_held_back_is_not_all_that_was_wanted() -> None:
     assert alice.prediction is not None
     got, wanted = Interval.exactly(52_600), Interval(52_600, None, None)
     held_back = replace(alice, prediction=replace(alice.prediction, delivered_per_s=got, wanted_per_s=wanted))
-    assert words.delivered(held_back) == "52.6 kB/s of 52.6 kB/s or more"
+    assert words.delivered(held_back) == "52.6 kB/s, wanted 52.6 kB/s or more"
 
 
 def test_dark_light_and_paper(page: Path, browser: Browser) -> None:

@@ -135,6 +135,10 @@ def test_the_answer_is_a_sentence() -> None:
     assert words.suffering(replace(alice, prediction=wide)) == (
         "muted about 42 % (19 % to 100 %) of the time, ≥ 1.1 s at the longest"
     )
+    edges = predicted(0.42, muted_share=Interval(0.51, 1.0, 1.0), throttle_time_max_ms=Interval(999.0, 999.0, 1300.0))
+    assert words.suffering(replace(alice, prediction=edges)) == (
+        "muted 51 % to 100 % of the time, 1.0 s to 1.3 s at the longest"
+    )
     assert "may time out, and lose records or send them again" in words.answer(
         [replace(alice, prediction=predicted(0.42, times_out=True))]
     )

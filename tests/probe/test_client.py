@@ -1,5 +1,6 @@
 """What a probe's client sends next, by what the broker answered. Real brokers are in tests/cli/test_probe.py."""
 
+import re
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ from kquota.backends.addresses import Server
 from kquota.backends.kafka.connection import Measured
 from kquota.backends.kafka.records import batch_of
 from kquota.core.findings.probe import Exchange, Load, Probe
-from kquota.errors import InputError, Rejected
+from kquota.errors import Conflict, InputError, Rejected
 from kquota.probe.client import Client, Pace, Partition
 
 BATCH = batch_of("", b"x" * 100, 0)
@@ -64,6 +65,15 @@ def test_a_throttle_is_waited_out() -> None:
 def test_what_the_broker_refuses_ends_the_load() -> None:
     broker = Broker(produced(0), produced(0, code=44), produced(0))
     with pytest.raises(Rejected, match=r"POLICY_VIOLATION: topic 't'"):
+        drive(Probe.PRODUCE, broker)
+    assert len(broker.answers) == 1
+
+
+def test_a_topic_that_is_deleted_meanwhile() -> None:
+    """It was taken for a broker that is out of reach, and what the probe had seen was lost."""
+    broker = Broker(produced(0), produced(120), produced(1200), produced(0, code=3), produced(0))
+    said = "topic 't' was deleted after 4 requests (2 of them delayed, by 1.3 s in all)"
+    with pytest.raises(Conflict, match=re.escape(said)):
         drive(Probe.PRODUCE, broker)
     assert len(broker.answers) == 1
 

@@ -111,13 +111,13 @@ def command(
     source: session.QuotaSource = params.SOURCE,
     output: str,
 ) -> View | int:
-    """Show who is throttled or near it now, the longest throttle times first.
+    """Show who is throttled or near it now.
 
     Looks again at each --interval until Ctrl-C: on a terminal in one screen, in a pipe table after table, with -o json
-    a document a line. Rates and throttle times are the brokers' own, from the pages of their exporters or from a
-    Prometheus. Their age is always shown, and '-' stands for a number that the source does not have. NEAR: so close to
-    the limit that the timing of single requests decides whether a broker throttles. WAS THROTTLED: within the last
-    minute, and no longer.
+    a document a line. The longest throttle times come first, then the greatest shares. Rates and throttle times are the
+    brokers' own, from the pages of their exporters or from a Prometheus. Their age is always shown, and '-' stands for
+    a number that the source does not have. NEAR: so close to the limit that the timing of single requests decides
+    whether a broker throttles. WAS THROTTLED: within the last minute, and no longer.
 
     On a terminal, keys work while it runs: space pauses, s and r sort, / filters, a shows all counters. Up and down
     choose a counter, Enter explains it as --explain does, and q quits.

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -103,6 +103,7 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     step = words.next_step({row.entity for row in throttled}, {row.basis.value for row in throttled}, reported=True)
     first, last = quality.period
     limits = limits_under(settings.quotas.within(first, last))
+    changes = [*settings.quotas.changes_within(first, last)]
     period = words.times(first, last)
     day, comma, _ = period.partition(", ")
     return {
@@ -138,10 +139,8 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "sampled": bool(bases) and bases.isdisjoint({"requests", "connections"}),
         "ungoverned": records_text(quality.ungoverned, bases),
         "quotas": [f"{text[0].upper()}{text[1:]}." for text in words.verdict_lines(result.quotas)],
-        "changes_meanwhile": [
-            (f"{moment(time_ms)} UTC", reason)
-            for time_ms, reason in islice(settings.quotas.changes_within(first, last), MOST_ROWS)
-        ],
+        "changed": len(changes),
+        "changes_meanwhile": [(f"{moment(time_ms)} UTC", reason) for time_ms, reason in changes[:MOST_ROWS]],
     }
 
 

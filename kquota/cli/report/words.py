@@ -108,12 +108,13 @@ def interval(value: Interval, show: Callable[[float], str]) -> str:
 
 
 def probable(value: Interval, show: Callable[[float], str]) -> str:
-    """The same for a sentence, the most probable value first: `about 42 % (30 % to 45 %)`."""
+    """The same for a sentence, a most probable value between its bounds first: `about 42 % (30 % to 45 %)`."""
     bounds = interval(value, show)
     if value.estimate is None or value.low is value.high is None:
         return bounds
     most = show(value.estimate)
-    return bounds if bounds in {most, f"≥ {most}", f"≤ {most}"} else f"about {most} ({bounds})"
+    at_an_end = most in bounds.removeprefix("≥ ").removeprefix("≤ ").split(" to ")
+    return bounds if at_an_end else f"about {most} ({bounds})"
 
 
 _SAID: Final[Mapping[str, Callable[[float], str]]] = {
@@ -205,7 +206,7 @@ def delivered_parts(finding: Finding) -> tuple[str, ...]:
     if not got:
         return ("wanted", wanted) if wanted else ()
     if wanted == f"≥ {got}":  # as it was held back: how much more it wants is not known
-        wanted = f"{got} or more"
+        return (f"{got},", f"wanted {got} or more", *_in_short(predicted))
     return (got, *([] if wanted in ("", got) else [f"of {wanted}"]), *_in_short(predicted))
 
 
@@ -423,9 +424,7 @@ def verdict_lines(quotas: Sequence[QuotaVerdict], *, counts: bool = True) -> lis
     lines += [f"{reason}: {quota_names(group)}" for reason, group in remarks.items()]
     nobody = of(Verdict.NOBODY_SEEN, quotas)
     if nobody:
-        several = f"{len(nobody):,} quotas (-o json names them)"
-        whom = several if len(nobody) > _NAMED_QUOTAS else quota_names(nobody)
-        lines.append(f"nobody seen whom these govern: {whom}")
+        lines.append(f"nobody seen whom these govern: {quota_names(nobody)}")
     return lines
 
 
