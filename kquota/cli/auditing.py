@@ -74,15 +74,15 @@ def warn_left_out(path: str, why: str) -> None:
     warn(f"{path}: {why}")
 
 
-_MOST_FILES = 5
+_MOST_NAMED = 5
 
 
 def warn_unread(files: Sequence[UnreadFile]) -> None:
     """Names the files that were not read to their ends."""
-    for file in files[:_MOST_FILES]:
+    for file in files[:_MOST_NAMED]:
         warn(f"not read to its end: {file.path}: {file.reason}")
-    if len(files) > _MOST_FILES:
-        warn(f"and {many(len(files) - _MOST_FILES, 'other file')} (all: -o json)")
+    if len(files) > _MOST_NAMED:
+        warn(f"and {many(len(files) - _MOST_NAMED, 'other file')} (all: -o json)")
 
 
 def keep_rejects(result: AuditResult, quarantine: Path) -> None:
@@ -173,9 +173,6 @@ def recorded_under_of(result: AuditResult, settings: AuditSettings) -> dict[str,
     return {"source": source, "quotas": quotas, "throttled": shown}
 
 
-_MOST_DENIED = 5
-
-
 def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
     """Warns where the usage contradicts what is said to have been in force, or nothing says whom a quota held back."""
     from kquota.audit.evidence.in_force import are_in_force
@@ -183,9 +180,9 @@ def say_recorded_under(result: AuditResult, settings: AuditSettings) -> None:
     from kquota.audit.findings import Findings, free_and_silent
 
     denied = grouped(Findings(result.findings, result.predictions).doubtful(), lambda finding: finding.reason)
-    for doubt, findings in [*denied.items()][:_MOST_DENIED]:
+    for doubt, findings in [*denied.items()][:_MOST_NAMED]:
         warn(f"{counter_names(findings)}: {doubt}")
-    if (more := len(denied) - _MOST_DENIED) > 0:
+    if (more := len(denied) - _MOST_NAMED) > 0:
         warn(f"and {many(more, 'other reason')} to doubt a verdict (all: -o json)")
     recorded = settings.recorded_under
     if recorded is not None and not any(recorded.snapshots) and shows_throttling(result):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +82,7 @@ def audited_view(
     `quotas_from` names where the quotas come from, `recommend` the command that proposes others for the same usage.
     """
     findings = result.found
-    changed = _changes(result, settings)
+    changed = [*settings.quotas.changes_within(*result.quality.period)]
     changes = [{"time_ms": time_ms, "reason": reason or None} for time_ms, reason in changed]
 
     def document() -> Document:
@@ -163,11 +164,6 @@ def _csv(result: AuditResult, findings: Sequence[Finding]) -> Csv:
     return csv_of(findings, " ".join(names))
 
 
-def _changes(result: AuditResult, settings: AuditSettings) -> list[tuple[int, str]]:
-    """(when, why) of each change of the quotas while the usage was recorded."""
-    return [*settings.quotas.changes_within(*result.quality.period)]
-
-
 def _screen(
     result: AuditResult,
     settings: AuditSettings,
@@ -189,7 +185,7 @@ def _screen(
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
     if quotas_from:
         yield Note(safe(f"quotas: {quotas_from}"))
-    for time_ms, reason in _changes(result, settings)[:MOST_NOTES]:
+    for time_ms, reason in islice(settings.quotas.changes_within(*quality.period), MOST_NOTES):
         yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
     if shown:
         yield _table(result, settings, shown, wide=wide)

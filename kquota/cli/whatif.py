@@ -42,10 +42,8 @@ def records(result: AuditResult) -> str:
 
 
 def usage_text(result: AuditResult) -> str:
-    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`, and what of it could not be read."""
-    quality = result.quality
-    text = f"{records(result)}, {' '.join(period(quality.first_ms, quality.last_ms))} UTC"
-    return f"{text} ({many(quality.rejected, 'record')} cannot be read)" if quality.rejected else text
+    """`300 requests, 2026-03-11 09:00:00 to 09:00:29 UTC`; what of it could not be read is warned of."""
+    return f"{records(result)}, {' '.join(period(result.quality.first_ms, result.quality.last_ms))} UTC"
 
 
 def replay(
@@ -66,10 +64,8 @@ def replay(
     result = audited(lambda asked: auditing.audit_files(usage, asked), settings)
     auditing.say_recorded_under(result, settings)
     auditing.warn_unread(result.quality.unread_files)
-    rejected = result.quality.rejected
-    if rejected:
-        reasons = auditing.why(result.rejects)
-        warn(f"{many(rejected, 'record')} of the usage cannot be read: {reasons}")
+    if rejected := result.quality.rejected:
+        warn(f"{many(rejected, 'record')} of the usage cannot be read: {auditing.why(result.rejects)}")
     return compare(result, settings), result
 
 

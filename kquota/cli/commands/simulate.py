@@ -136,31 +136,24 @@ def _quotas(traffic: Traffic, source: session.QuotaSource) -> QuotaSnapshot:
 
 
 def _slow(result: Simulation, workload: Workload) -> Iterator[str]:
-    """Says of which clients something would wait without quotas as well: their own loop is too slow for their pace."""
+    """Says of which clients something would wait without quotas as well: their own loop is too slow for their load."""
     planned = {client.name: client for client in workload.clients}
     for name, some in grouped(result.clients, lambda client: client.group).items():
         client, offered = planned[name], sum(one.offered for one in some)
-        if not client.closed or client.given is not None or client.api == CONNECT_API:
-            continue
         most = len(some) * client.most_per_s
-        over = offered - most * some[0].active_ms / 1000
-        if over < _NOISE * offered or not any(one.waiting for one in some):
+        left = offered - most * some[0].active_ms / 1000
+        # Of any load a little waits at the end, as it has just arrived.
+        if left < offered / 100 or not any(one.waiting for one in some):
             continue
-        larger = ["connections", *_LARGER.get("" if client.api == FETCH_API else client.unit, ())]
-        shorter = ["latency", *(("round_trip", "think") if client.cycle_ms > client.latency_ms else ())]
-        if client.api == PRODUCE_API and client.latency_ms < client.cycle_ms and not client.think_ms:
-            larger.append("in_flight")
+        of_each = "max_bytes" if client.api == FETCH_API else {"bytes": "size", "partitions": "topics"}.get(client.unit)
+        waits = client.cycle_ms > client.latency_ms
+        piped = waits and client.api == PRODUCE_API and not client.think_ms
+        more = ["connections", of_each, "in_flight" if piped else None]
         yield (
             f"{name!r} does {rate_text(most, f'{client.unit}/s')} at most, whatever the quotas: of what waits,"
-            f" {amount_text(over, client.unit)} would wait without any (to raise it: more {' or '.join(larger)}, less"
-            f" {' or '.join(shorter)})"
+            f" {amount_text(left, client.unit)} would wait without any (to raise it: more"
+            f" {' or '.join(filter(None, more))}, less latency{' or round_trip or think' if waits else ''})"
         )
-
-
-_LARGER = {"bytes": ("size",), "partitions": ("topics",), "": ("max_bytes",)}
-"""The key of a client that makes each of its requests do more, by its unit; "" stands for fetches."""
-_NOISE = 0.01
-"""A smaller share of the load waits at the end because it has just arrived."""
 
 
 def _warn(workload: Workload, quotas: QuotaSnapshot) -> None:

@@ -158,7 +158,9 @@ class Client:
 
     @property
     def most_per_s(self) -> float:
-        """How much (units) it sends to each of its brokers, or fetches, at most in that loop."""
+        """How much (units) it sends to each of its brokers, or fetches, at most in that loop; else there is no most."""
+        if not self.closed or self.given is not None or self.api == CONNECT_API:
+            return math.inf
         units = max(self.most_bytes, self.size) if self.api == FETCH_API else self.units
         return 1000 * self.connections * units / self.cycle_ms
 
