@@ -106,7 +106,7 @@ def carry_out(
         elif others is not None:
             session.note_slips(others, dict(entity.parts))
             if within := [other for other in others if {*entity.parts} < {*other.parts}]:
-                note(safe(f"there are quotas of {first_of(within, most=1)}: --entity names a pair"))
+                note(f"there are quotas of {first_of(within, entity_text, 1)}: --entity names a pair")
     changed = [result for result in results if result.error is None and result.changed]
     if not dry_run and changed:
         _note_way_back(altered, terms)

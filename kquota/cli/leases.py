@@ -140,10 +140,8 @@ def note_end(expires: int, then: Sequence[str], access: Access | None, journal: 
     if dry_run:
         note(f"would end {moment(expires)} UTC{what}")
         return
-    note(
-        f"ends {moment(expires)} UTC{what}, if 'kquota reconcile' runs; nothing else ends it. A line for cron:"
-        f" {crontab_line(access, journal)}"
-    )
+    note(f"ends {moment(expires)} UTC{what}, if 'kquota reconcile' runs; nothing else ends it. A line for cron:")
+    note(crontab_line(access, journal))
 
 
 def crontab_line(access: Access | None, journal: Path) -> str:

@@ -136,11 +136,11 @@ def _add_all(declarations: Mapping[str, Any], function: F) -> F:
     return function
 
 
-_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
+_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
 def _length(text: str, unit: str, such_as: str) -> int:
-    short = re.sub(r"(?<=\d) ?(d|h|m|s)(?:ay|our|inute|econd)s? ?", r"\1", text)
+    short = re.sub(r"(?<=\d) ?(w|d|h|m|s)(?:eek|ay|our|inute|econd)s? ?", r"\1", text)
     parts = re.findall(rf"(\d{{1,9}})({unit})", short)
     if not parts or "".join(map("".join, parts)) != short:
         raise click.BadParameter(f"{text!r} is not a length of time, such as {such_as}")
@@ -151,13 +151,13 @@ def _length(text: str, unit: str, such_as: str) -> int:
 
 
 def duration(text: str) -> int:
-    """A length of time such as 90s, 30m, 2h or 1d12h, in milliseconds. Raises click.BadParameter."""
-    return _length(text, "min|[dhms]", "90s, 30m, 2h or 1d12h")
+    """A length of time such as 90s, 30m, 1d12h or 2w, in milliseconds. Raises click.BadParameter."""
+    return _length(text, "min|[wdhms]", "90s, 30m, 2h, 1d12h or 2w")
 
 
 def fine_duration(text: str) -> int:
     """The same, also such as 500ms."""
-    return _length(text, "min|ms|[dhms]", "500ms, 90s or 2m")
+    return _length(text, "min|ms|[wdhms]", "500ms, 90s or 2m")
 
 
 class Seconds(click.FloatRange):

@@ -127,7 +127,7 @@ def _remarks_markdown(objections: Sequence[Objection], findings: Sequence[Findin
         if (objection.severity > Severity.WARNING and objection.name not in rules) or objection.name in FELT
     ]
     for finding in findings:
-        what = f"{subject(finding)}: {finding.message} [{finding.rule.name}]"
+        what = f"{subject(finding, entity_text)}: {finding.message} [{finding.rule.name}]"
         items.append(f"* **{finding.severity}**: {markdown(what)}: {markdown(finding.proof)}")
     yield from ["", *items[:_MOST_FINDINGS]] if items else []
     if len(items) > _MOST_FINDINGS:
@@ -192,7 +192,7 @@ def finding_lines(findings: Sequence[Finding], file: Path | None, line: Line, hi
         at = line(finding.entity)
         where = "" if at is None else f"{safe(file)}:{at}: "
         word = click.style(str(finding.severity), fg=_COLOURS[str(finding.severity)], bold=True)
-        yield f"{where}{word}: {safe(subject(finding))}: {safe(finding.message)} [{finding.rule.name}]"
+        yield f"{where}{word}: {subject(finding, entity_text)}: {safe(finding.message)} [{finding.rule.name}]"
         if after is not None and (finding.proof, finding.hint) == (after.proof, after.hint):
             continue
         yield f"    {safe(finding.proof)}"

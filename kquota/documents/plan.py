@@ -224,7 +224,8 @@ def _result(finding: Finding, file: str | None, line: int | None) -> Document:
     return result
 
 
-def subject(finding: Finding) -> str:
-    """What a finding is about: `producer_byte_rate of user=alice`."""
-    parts = [str(part) for part in (finding.key, finding.entity) if part is not None]
+def subject(finding: Finding, text: Callable[[Entity], str] = str) -> str:
+    """What a finding is about: `producer_byte_rate of user=alice`, with the entity as `text` has it."""
+    parts = [] if finding.key is None else [finding.key.value]
+    parts += [] if finding.entity is None else [text(finding.entity)]
     return " of ".join(parts) or "all quotas"

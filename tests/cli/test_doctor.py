@@ -47,6 +47,7 @@ def test_the_exit_code_is_that_of_the_first_failure(kquota: Kquota, tmp_path: Pa
     ran = kquota("doctor")
     assert ran.code == 4
     assert "zookeeper://no-such-host.invalid, by context far" in ran.out
+    assert ": 1 context, current far\n" in ran.out
     assert "getent hosts no-such-host.invalid" in ran.out
     assert kquota("doctor", "--bootstrap-server", "a:1", "--zookeeper", "b:1").code == 3
 

@@ -46,6 +46,11 @@ def test_history_says_what_and_who_the_newest_first(kquota: Kquota, zed: Any) ->
     page = kquota("history", "2", "-o", "markdown").out
     assert "| ENTRY | STARTED (UTC) | COMMAND |" in page
     assert "| ~ | user=zed | producer_byte_rate | 1 MB/s | 2 MB/s |" in page
+    every = "`kquota history ENTRY -o markdown` has all values of an entry."
+    assert every not in kquota("history", "-o", "markdown").out
+    zed("3MB", "--add-config", "request_percentage=50")
+    assert every in kquota("history", "-o", "markdown").out
+    assert "| request_percentage | - | 50 % |" in kquota("history", "3", "-o", "markdown").out
 
 
 def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: Path) -> None:
@@ -54,7 +59,7 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     file = next((tmp_path / ".state" / "kquota" / "journal").glob("*-1.json"))
     file.write_text(json.dumps(json.loads(file.read_text()) | {"started": 1_700_000_000_000}))
     assert [row.split()[0] for row in rows(kquota)] == ["2", "1"]
-    for since in ("1h", "2 hours ago", "yesterday", "yesterday 23:00", "2024-01-31T12:00"):
+    for since in ("1h", "1w", "2 weeks", "2 hours ago", "yesterday", "yesterday 23:00", "2024-01-31T12:00"):
         assert [row.split()[0] for row in rows(kquota, "--since", since)] == ["2"], since
     assert [row.split()[0] for row in rows(kquota, "--user", "zed")] == ["1"]
     assert (

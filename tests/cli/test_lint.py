@@ -1,11 +1,12 @@
 """`kquota lint` on a file written for it and on a live cluster, in every format."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Golden, Kquota, validated
+from tests.cli.conftest import Golden, Kquota, quotas, validated
 from tests.support.data import data_text
 
 FILE = data_text("cli/lint.yaml")
@@ -96,3 +97,11 @@ def test_findings_of_a_kind_come_by_their_lines(kquota: Kquota, file: Path) -> N
     file.write_text("\n".join(["kind: kquota.quotas", "version: 1", "quotas:", *entries]))
     heads = [line for line in kquota("lint", file.name).out.splitlines() if line.startswith("quotas.yaml:")]
     assert [line.split(":")[1] for line in heads] == ["4", "5", "6"]
+    annotations = kquota("lint", file.name, "-o", "github").out.splitlines()
+    assert [re.sub(r".*line=(\d+),.*", r"\1", line) for line in annotations] == ["4", "5", "6"]
+
+
+def test_a_blank_at_the_end_of_a_name_is_seen(kquota: Kquota, file: Path) -> None:
+    file.write_text(quotas(**{"bob ": 5_000_000}))
+    assert ' warning: user="bob ": the user looks like a slip' in kquota("lint", file.name).out
+    assert '::user="bob ": the user looks like a slip' in kquota("lint", file.name, "-o", "github").out

@@ -87,6 +87,7 @@ def test_leases_in_the_usual_folder_are_named_beside_another_journal(
     alter, live = ("alter", "--user", "alice", "--add-config", "producer_byte_rate=1MB"), ("--zookeeper", chroot)
     usual = tmp_path / ".state" / "kquota" / "journal"
     line = kquota(*alter, "--for", "1h", *live).err.splitlines()[-1]
+    assert line.startswith("*/5 * * * * "), "on a line of its own, to be copied"
     assert line.endswith(f"reconcile --quiet --zookeeper {chroot} --journal {usual}")
     reconcile = f"'kquota reconcile --zookeeper {chroot} --journal {usual}'"
     said = f"the journal {usual} has 1 lease of this cluster, which {reconcile} ends\n"

@@ -237,6 +237,7 @@ def test_no_table_is_wider_than_the_terminal(
             "COUNTER KEY SET FOR LIMIT THROTTLE",
         ),
         ("top --metrics b1=page.prom --quotas sampled.json --once --all", "STATE COUNTER KEY LIMIT THROTTLE"),
+        ("resolve --user alice --client etl --quotas q.yaml", "KEY LIMIT LEVEL FROM"),
         ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED WHEN"),
         ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
         ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELAYED"),

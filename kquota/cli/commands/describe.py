@@ -104,7 +104,7 @@ def command(
         named = [entity for entity in others if replace(wanted, strict=False).matches(entity)]
         pairs_of_it = [entity for entity in named if match.matches(entity)]
         if pairs_of_it:  # who asks for the one may mean those
-            note(safe(f"there are quotas of {first_of(pairs_of_it, most=1)}: --no-strict shows them"))
+            note(f"there are quotas of {first_of(pairs_of_it, entity_text, 1)}: --no-strict shows them")
     return None
 
 

@@ -91,7 +91,8 @@ def _of_the_cluster(given: Given, journal: Path, named: Callable[[Access], None]
         config = load_config()
         path = config.path
         current = f", current {config.current}" if config.current else ""
-        message = f"{len(config.contexts)} contexts{current}" if path.exists() else "none yet; options name the cluster"
+        count = f"{many(len(config.contexts), 'context')}{current}"
+        message = count if path.exists() else "none yet; options name the cluster"
         yield ok("settings", str(path), message)
         access = given.access()
     except KquotaError as error:

@@ -16,6 +16,8 @@ from kquota.cli.options import count as number_of
 from kquota.cli.plans import plan_view
 from kquota.cli.text import Column, entity_text, layout, many, moment
 from kquota.cli.views import Document, Note, Part, Table, View, markdown_of, shown_as, table_of
+from kquota.core.change.plan import Change
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.derive import picked
 from kquota.documents.journal import Entry, Journal, Pages, entry_document
 from kquota.errors import KquotaError
@@ -121,6 +123,8 @@ def command(
 
     def page() -> Iterator[Part]:
         yield markdown_of(_table(entries, pages, concerned, time), aligned=False)
+        if id is None and any(len(_changed(entry)) > 1 for entry in entries):
+            yield "\n`kquota history ENTRY -o markdown` has all values of an entry."
         if id is not None:
             yield ""
             yield from plan_view(entries[0].plan, {}).parts("markdown")
@@ -207,7 +211,7 @@ def _table(entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence
 def _values(entry: Entry) -> str:
     """The first value that it changed, and how many more there are."""
     texts = []
-    if values := [(change, key) for change in entry.plan.changes for key in change.keys]:
+    if values := _changed(entry):
         change, key = values[0]
         before, after = (shown(key, quotas.get(key)) for quotas in (change.before, change.after))
         texts.append(f"{entity_text(change.entity)} {key} {before} → {after}{_more(values)}")
@@ -219,6 +223,10 @@ def _values(entry: Entry) -> str:
         end = "permanent" if entry.expires is None else f"until {moment(entry.expires)}"
         texts.append(f"{entity_text(entity)} {key} {end}{_more(kept)}")
     return "; ".join(texts) or "nothing"
+
+
+def _changed(entry: Entry) -> list[tuple[Change, QuotaKey]]:
+    return [(change, key) for change in entry.plan.changes for key in change.keys]
 
 
 def _more(values: Sequence[object]) -> str:

@@ -16,7 +16,7 @@ from kquota.cli.leases import leases_of, note_ends
 from kquota.cli.options import argument, choice, count, value, values
 from kquota.cli.plans import finding_lines, lines_of
 from kquota.cli.streams import say
-from kquota.cli.text import many, safe
+from kquota.cli.text import entity_text, many, safe
 from kquota.cli.views import Note, Part, Raw, View, shown_as
 from kquota.core.change.broker import callback_of, threads_of
 from kquota.core.change.lint import Facts, Finding, Rule, Severity, lint
@@ -96,6 +96,7 @@ def command(
         findings, line = _lint_file(quota_file, file, facts, match)
     worst = max((finding.severity for finding in findings), default=None)
     bad = fail_on is not None and worst is not None and worst >= Severity[fail_on.upper()]
+    findings = sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0))
     return replace(found_view(findings, file, line), asked=f"--fail-on {fail_on}" if bad else "")
 
 
@@ -147,14 +148,13 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
     for finding in findings:
         kind = "notice" if finding.severity is Severity.NOTE else str(finding.severity)
         place = "" if name is None else f"file={_property(safe(name))},line={line(finding.entity) or 1},"
-        text = f"{subject(finding)}: {finding.message}. {finding.proof}. {finding.hint}."
+        text = f"{subject(finding, entity_text)}: {finding.message}. {finding.proof}. {finding.hint}."
         text = "\n".join(map(safe, text.split("\n")))
         yield f"::{kind} {place}title={_property(finding.rule.name)}::{_data(text)}"
 
 
 def _screen(findings: Sequence[Finding], file: Path | None, line: Line) -> Iterator[Part]:
-    ordered = sorted(findings, key=lambda finding: (-finding.severity, line(finding.entity) or 0))
-    yield from finding_lines(ordered, file, line, hints=True)
+    yield from finding_lines(findings, file, line, hints=True)
     counts = [(sum(finding.severity is severity for finding in findings), severity) for severity in reversed(Severity)]
     yield Note(", ".join(many(count, str(severity)) for count, severity in counts if count) or "nothing found")
 

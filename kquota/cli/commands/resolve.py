@@ -232,9 +232,9 @@ def _table(resolutions: Sequence[Resolution], brokers: int | None, path_of: Path
             (Column("LIMIT", number=True, style="bold"), limit_of),
             brokers is not None
             and (Column(f"ON {brokers} BROKERS", number=True), functools.partial(on_brokers, brokers=brokers)),
-            (Column("LEVEL", spare=3), level),
+            (Column("LEVEL", spare=1), level),
             (Column("FROM", style="cyan"), lambda item: (origin(item), path(item))),
-            (Column("COUNTER", spare=1), counter),
+            (Column("COUNTER", spare=3), counter),
             wide and (Column("TAG"), tag),
             (Column("SHADOWS", style="dim", spare=2), shadows),
         ],
