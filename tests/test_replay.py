@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kquota.core.enforcement import Mode, kernel
+from tests.support.data import DATA
 from tests.support.replay import main, replay_document
 
 VECTORS = sorted(Path(__file__).with_name("vectors").glob("enforcement_*.json"))
@@ -41,25 +42,7 @@ def test_any_other_answer_is_a_difference(index: int) -> None:
             assert difference.startswith(where)
 
 
-RESOLUTION = {
-    "id": "alice",
-    "window_num": 11,
-    "window_size_s": 2,
-    "quotas": [{"user": "alice", "user_default": False, "client_id": None, "client_id_default": True, "value": 300}],
-    "quota_types_enabled": 4,
-    "cases": [
-        {
-            "user": "alice",
-            "client_id": "app",
-            "level": 2,
-            "quota": 300,
-            "tags": {"user": "alice", "client-id": "app"},
-            "sensor_suffix": "alice:app",
-            "max_value_in_window": 6000.0,
-        },
-        {"user": "alice", "client_id": "", "level": None, "quota": None, "max_value_in_window": None},
-    ],
-}
+RESOLUTION = load(DATA / "replay" / "resolution.json")
 
 
 def test_resolution_cases() -> None:
@@ -67,7 +50,7 @@ def test_resolution_cases() -> None:
     assert (equal, total, differences) == ({"resolution": 1}, {"resolution": 1}, [])
     for key in ("level", "quota", "tags", "sensor_suffix", "max_value_in_window"):
         changed = copy.deepcopy(RESOLUTION)
-        changed["cases"][0][key] = "another"  # type: ignore[index]
+        changed["cases"][0][key] = "another"
         _, _, differences = replay_document({"vectors": [changed]}, kernel(Mode.PLAIN))
         assert differences[0].startswith(f"alice: {key}: event 0:")
     _, _, differences = replay_document({"vectors": [{**RESOLUTION, "quota_types_enabled": 7}]}, kernel(Mode.PLAIN))

@@ -15,7 +15,9 @@ from kquota.audit.sources import read as read_split
 from kquota.audit.sources.files import File
 from kquota.audit.sources.lost import Lost
 from kquota.audit.sources.samples import Samples
+from kquota.metrics.exposition import labels_of
 from kquota.metrics.series import Nature, Series, Swallowed, of_labels, of_mbean
+from tests.support.data import data_rows
 
 DATA = Path(__file__).parents[1] / "data" / "samples"
 PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
@@ -110,56 +112,36 @@ def test_a_scrape_without_timestamps_is_rejected() -> None:
     assert {reject.reason for reject in tally.rejects} == {"no timestamp: when it was read is not known"}
 
 
+def labels(series: str) -> dict[str, str]:
+    """The labels of a series as a scrape prints it."""
+    name, _, rest = series.partition("{")
+    return {"__name__": name} | labels_of(rest)
+
+
+@pytest.mark.parametrize(("series", "key", "nature", "user", "client_id", "part"), data_rows("samples/dialects.txt"))
+def test_a_dialect_of_labels(series: str, key: str, nature: str, user: str, client_id: str, part: str) -> None:
+    """Whose labels they are does not matter."""
+    who, client = (None if name == "-" else name for name in (user, client_id))
+    assert of_labels(labels(series), "b") == Series("b", QuotaKey(key), Nature[nature], who, client, part.strip("-"))
+
+
+def test_a_quoted_name_in_a_label() -> None:
+    client_id = {"clientId": '"a:\\"b\\*\\\\\\nc"'}
+    found = of_labels({"__name__": "kafka_server_quota_throttle_time", "resource": "Fetch"} | client_id, "b")
+    assert found == Series("b", FETCH, THROTTLE, None, 'a:"b*\\\nc')
+
+
 @pytest.mark.parametrize(
-    ("labels", "series"),
+    "series",
     [
-        (
-            {"__name__": "kafka_server_quota_byte_rate", "resource": "Produce", "user": "al%20ice", "clientId": "app"},
-            Series("b", PRODUCE, RATE, "al ice", "app"),
-        ),
-        (
-            {"__name__": "kafka_server_quota_byte_rate", "resource": "Produce, user=alice", "clientId": "app"},
-            Series("b", PRODUCE, RATE, "alice", "app"),
-        ),
-        (
-            {"__name__": "kafka_server_quota_throttle_time", "resource": "Fetch", "clientId": '"a:\\"b\\*\\\\\\nc"'},
-            Series("b", FETCH, THROTTLE, None, 'a:"b*\\\nc'),
-        ),
-        ({"__name__": "kafka_server_request_request_time", "user": "u"}, Series("b", REQUEST, RATE, "u", None)),
-        (
-            {"__name__": "kafka_server_quota_produce_byte_rate", "user": "u", "client": "c"},
-            Series("b", PRODUCE, RATE, "u", "c"),
-        ),
-        ({"__name__": "kafka_server_Fetch_byte_rate", "clientId": "c"}, Series("b", FETCH, RATE, None, "c")),
-        (
-            {
-                "__name__": "kafka_server_quota_throttle_time_ms",
-                "quota_type": "producer",
-                "quota_scope": "user",
-                "user": "u",
-                "client_id": "all",
-            },
-            Series("b", PRODUCE, THROTTLE, "u", None),
-        ),
-        (
-            {
-                "__name__": "redpanda_kafka_quotas_client_quota_throughput_by_entity",
-                "redpanda_quota_type": "fetch_quota",
-                "redpanda_quota_client_id": "c",
-                "shard": "3",
-            },
-            Series("b", FETCH, Nature.COUNTER, None, "c", "3"),
-        ),
-        ({"__name__": "redpanda_kafka_quotas_client_quota_throughput_sum", "redpanda_quota_rule": "x"}, None),
-        ({"__name__": "kafka_server_quota_tokens", "resource": "ControllerMutation", "user": "u"}, None),
-        ({"__name__": "kafka_server_produce_queue_size"}, None),
-        ({"__name__": "kafka_server_quota_byte_rate", "resource": "Produce"}, None),
-        ({"__name__": "up"}, None),
+        'redpanda_kafka_quotas_client_quota_throughput_sum{redpanda_quota_rule="x"}',
+        'kafka_server_quota_tokens{resource="ControllerMutation",user="u"}',
+        'kafka_server_quota_byte_rate{resource="Produce"}',
+        *("kafka_server_produce_queue_size", "up"),
     ],
 )
-def test_a_dialect_of_labels(labels: Mapping[str, str], series: Series | None) -> None:
-    """Whose labels they are does not matter."""
-    assert of_labels(labels, "b") == series
+def test_what_is_no_counter_of_a_quota(series: str) -> None:
+    assert of_labels(labels(series), "b") is None
 
 
 @pytest.mark.parametrize(

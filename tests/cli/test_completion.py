@@ -23,6 +23,7 @@ from kquota.documents.journal import Entry, Journal
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import ROOT, SHELLS, Terminal
+from tests.support.data import data_rows
 from tests.support.sandbox import Sandbox, kazoo
 from tests.support.scheduling import examples, part
 from tests.support.waiting import settled, until
@@ -89,21 +90,7 @@ def test_words_of_the_command_line(terminal: Terminal, line: str, expected: list
     patiently(lambda: terminal.complete(f"kquota {line}"), ["kquota", *expected])
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("config us", "use-context"),
-        ("help prec", "precedence"),
-        ("help descr", "describe"),
-        ("describe --user-d", "--user-defaults"),
-        ("describe --entity-type us", "users"),
-        ("describe -o js", "json"),
-        ("alter --ip 1 --add-config conn", "connection_creation_rate="),
-        ("alter --entity us", "user="),
-        ("describe --context p", "prod"),
-        ("config use-context o", "old one"),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), data_rows("cli/completions.txt"))
 def test_words_that_the_program_answers(kquota: Kquota, tmp_path: Path, line: str, expected: str) -> None:
     """Commands, topics, options, their values, keys and contexts: of any shell, here as fish gets them."""
     config = tmp_path / "config.yaml"

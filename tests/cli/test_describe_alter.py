@@ -6,54 +6,30 @@ from typing import Any
 
 import pytest
 
-from kquota import DEFAULT, Alteration, Entity, QuotaKey, connect
+from kquota import Alteration, connect
+from kquota.documents.quotas import read_quotas
 from tests.cli.conftest import Golden, Kquota, validated
-from tests.support.data import data_rows
+from tests.support.data import DATA, data_rows
 
-PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-REQUEST, MUTATION = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
-CONNECTION = QuotaKey.CONNECTION_CREATION_RATE
-FILLED: dict[str, tuple[Entity, dict[QuotaKey, float]]] = {
-    "--user alice --add-config producer_byte_rate=10MB,consumer_byte_rate=20MiB": (
-        Entity(user="alice"),
-        {PRODUCER: 10_000_000, CONSUMER: 20 * 2**20},
-    ),
-    "--user alice --client app1 --add-config request_percentage=50%": (Entity("alice", "app1"), {REQUEST: 50}),
-    "--user alice --client-defaults --add-config producer_byte_rate=1048576": (
-        Entity("alice", DEFAULT),
-        {PRODUCER: 1_048_576},
-    ),
-    "--user-defaults --add-config controller_mutation_rate=2.5": (Entity(user=DEFAULT), {MUTATION: 2.5}),
-    "--entity-type clients --entity-name app2 --add-config consumer_byte_rate=1.5MB/s": (
-        Entity(client_id="app2"),
-        {CONSUMER: 1_500_000},
-    ),
-    "--entity-type clients --entity-default --add-config consumer_byte_rate=1000001": (
-        Entity(client_id=DEFAULT),
-        {CONSUMER: 1_000_001},
-    ),
-    "--ip 10.0.0.7 --add-config connection_creation_rate=20": (Entity(ip="10.0.0.7"), {CONNECTION: 20}),
-    "--ip-defaults --add-config connection_creation_rate=100": (Entity(ip=DEFAULT), {CONNECTION: 100}),
-}
-"""A quota on each kind of entity, by the words that set it."""
+FILLED = read_quotas(DATA / "cli" / "filled.yaml")
 
 
 @pytest.fixture
 def filled(chroot: str) -> str:
     """A chroot with a quota on each kind of entity."""
     with connect(zookeeper=chroot) as backend:
-        results = backend.alter([Alteration(entity, values) for entity, values in FILLED.values()])
+        results = backend.alter([Alteration(entity, values) for entity, values in FILLED.items()])
     assert {result.error for result in results} == {None}
     return chroot
 
 
 def test_alter_sets_each_kind_of_entity(kquota: Kquota, chroot: str) -> None:
-    for arguments in FILLED:
+    for (arguments,) in data_rows("cli/filled.txt"):
         done = kquota("alter", *arguments.split(), KQUOTA_ZOOKEEPER=chroot)
         held = "user=alice,client-id=<default>: producer_byte_rate was 10 MB/s before, by user=alice\n"
         assert (done.code, done.rest) == (0, held if "--user alice --client-defaults" in arguments else "")
     with connect(zookeeper=chroot) as backend:
-        assert dict(backend.describe()) == dict(FILLED.values())
+        assert dict(backend.describe()) == dict(FILLED)
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "csv", "name"])

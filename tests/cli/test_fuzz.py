@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kquota.backends import wire, znode
 from kquota.cli.main import COMMANDS, run
 from kquota.errors import KquotaError
+from tests.support.data import data_text
 from tests.support.wire import encode_response
 
 SEED = 20_261_122
@@ -24,25 +26,8 @@ WORDS = (
     "/dev/null", "127.0.0.1:1", "127.0.0.1:1/a,b", "[::1]:1", ":", "2.8", "99.99", "json", "csv", "table", "%zz", "--",
     "kquota.quotas",
 )  # fmt: skip
-QUOTAS: dict[str, Any] = {
-    "kind": "kquota.quotas",
-    "version": 1,
-    "variables": {"a": 1},
-    "clusters": {"c": {"variables": {"a": "2"}}},
-    "unmanaged": [{"user": "x.*"}],
-    "protected": [{"client-id": {"default": True}}],
-    "internal": ["broker"],
-    "quotas": [
-        {"entity": {"user": "a", "client-id": {"default": True}}, "values": {"producer_byte_rate": "${a}MB"}},
-        {"entity": {"ip": "10.0.0.1"}, "values": {"connection_creation_rate": 5}, "labels": {"x": "y"}},
-    ],
-}
-WORKLOAD: dict[str, Any] = {
-    "kind": "kquota.workload",
-    "version": 1,
-    "duration": "10s",
-    "clients": [{"name": "c", "user": "a", "client_id": "b", "produce": {"rate": "1MB/s"}}],
-}
+QUOTAS = yaml.safe_load(data_text("cli/fuzz_quotas.yaml"))
+WORKLOAD = yaml.safe_load(data_text("cli/fuzz_workload.yaml"))
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 1e308, 10**400, 2**63, 0.5, "", [], {}, [[]], {"default": True}, {"default": False}, "(a+)+$",
     "(", "${b}", *WORDS[:16],

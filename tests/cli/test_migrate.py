@@ -14,30 +14,14 @@ from tests.brokers.kafka import KafkaBroker
 from tests.brokers.migration import Migration
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.conftest import new_chroot
+from tests.support.data import data_rows
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import until
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=8192"
-ZOOKEEPER = {
-    "user=CN=a,O=b": "producer_byte_rate=5MB",
-    "user=<default>": "request_percentage=50",
-    "user=alice": "producer_byte_rate=1MB,consumer_byte_rate=2MB",
-    "user=alice,client-id=my app": "request_percentage=12.5",
-    "user=bob": "consumer_byte_rate=3MB",
-    "client-id=same": "producer_byte_rate=7MB",
-    "ip=10.0.0.7": "connection_creation_rate=20",
-    "ip=<default>": "connection_creation_rate=100",
-}
-KRAFT = {
-    "user=CN%3Da%2CO%3Db": "producer_byte_rate=5MB",
-    r"user=\<default>": "request_percentage=50",
-    "user=alice": "producer_byte_rate=1MB,consumer_byte_rate=4MB",
-    "user=alice,client-id=my%20app": "request_percentage=12.5",
-    "user=alice,client-id=my app": "request_percentage=12.5",
-    "client-id=same": "producer_byte_rate=7MB",
-    "client-id=new": "producer_byte_rate=8MB",
-    "ip=10.0.0.7": "connection_creation_rate=20",
-}
+ROWS = data_rows("cli/migrated.txt")
+ZOOKEEPER = {entity: quotas for entity, quotas, _ in ROWS if quotas}
+KRAFT = {entity: quotas for entity, _, quotas in ROWS if quotas}
 
 
 def alterations(quotas: Mapping[str, str]) -> list[Alteration]:

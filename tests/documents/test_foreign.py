@@ -17,7 +17,7 @@ from kquota import DEFAULT, Entity, InputError, QuotaKey, QuotaSnapshot
 from kquota.core.quotas.quota import INT_MAX
 from kquota.documents.foreign import jikkou, kafka_configs, rpk, strimzi, terraform
 from tests.documents.snapshots import snapshots
-from tests.support.data import data_text, wrong_documents
+from tests.support.data import data_rows, data_text, wrong_documents
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 MUTATION, CONNECTION = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
@@ -147,43 +147,13 @@ def test_what_no_tool_sets_is_named() -> None:
         assert [problem.where.split()[-1] for problem in unsaid][:3] == [PRODUCER.value, CONSUMER.value, REQUEST.value]
 
 
-ALICE = Entity(user="alice")
-OLD, NEW = "Configs for user-principal 'alice'", "Quota configs for user-principal 'alice'"
-SCRAM = "SCRAM-SHA-256=salt=a=,stored_key=b=,server_key=c=,iterations=4096"
-
-
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (f"{OLD} are producer_byte_rate=1024,request_percentage=50", {ALICE: {PRODUCER: 1024, REQUEST: 50.0}}),
-        (f"{NEW} are producer_byte_rate=1.0E7, request_percentage=12.5", {ALICE: {PRODUCER: 10**7, REQUEST: 12.5}}),
-        (
-            "Configs for default user-principal, client-id 'a b' are consumer_byte_rate=1",
-            {Entity(DEFAULT, "a b"): {CONSUMER: 1}},
-        ),
-        (f"{NEW}, the default client-id are consumer_byte_rate=1.0", {Entity("alice", DEFAULT): {CONSUMER: 1}}),
-        ("Quota configs for the default ip are connection_creation_rate=3.0", {Entity(ip=DEFAULT): {CONNECTION: 3}}),
-        ("Configs for ips '10.0.0.1' are connection_creation_rate=3", {Entity(ip="10.0.0.1"): {CONNECTION: 3}}),
-        (
-            "Quota configs for user-principal '<default>' are consumer_byte_rate=1.0",
-            {Entity(user="<default>"): {CONSUMER: 1}},
-        ),
-        (
-            "Quota configs for user-principal 'it's are here' are consumer_byte_rate=1.0",
-            {Entity(user="it's are here"): {CONSUMER: 1}},
-        ),
-        (f"{OLD} are {SCRAM},producer_byte_rate=5", {ALICE: {PRODUCER: 5}}),
-        (f"{OLD} are SCRAM-SHA-512=[hidden]", {}),
-        (f"{OLD} are ", {}),
-        (
-            "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=4096\n"
-            "Warning: --zookeeper is deprecated and\nUse --bootstrap-server instead to\n",
-            {},
-        ),
-    ],
+    ("lines", "quotas"), [*data_rows("foreign/printed.txt"), ("Configs for user-principal 'alice' are ", "")]
 )
-def test_what_kafka_configs_prints(line: str, expected: Any) -> None:
-    assert kafka_configs.read("file", line) == QuotaSnapshot(expected)
+def test_what_kafka_configs_prints(lines: str, quotas: str) -> None:
+    entity, _, values = quotas.partition(": ")
+    expected = {QuotaKey(key): float(value) for key, value in (each.split("=") for each in values.split(", ") if each)}
+    assert kafka_configs.read("file", lines) == QuotaSnapshot({Entity.parse(entity): expected} if quotas else {})
 
 
 SCRIPT = data_text("foreign/script.sh").splitlines(keepends=True)

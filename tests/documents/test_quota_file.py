@@ -7,7 +7,7 @@ import pytest
 from kquota import DEFAULT, Entity, InputError, QuotaKey
 from kquota.documents.encoding import entry_lines
 from kquota.documents.quotas import QuotaFile, read_quota_file
-from tests.support.data import data_text
+from tests.support.data import data_rows, data_text
 
 PRODUCER, CONSUMER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -46,35 +46,17 @@ def test_rules_and_labels_are_read(tmp_path: Path) -> None:
     assert entry_lines(tmp_path / "quotas.yaml", "quotas") == (15, 21)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "cluster", "message", "hint"),
-    [
-        ("", "", "prd", "no cluster 'prd' in it", "did you mean 'prod'?"),
-        ("${percent}", "${percnt}", None, ", line 15: quotas[0]: unknown variable 'percnt'", "did you mean 'percent'?"),
-        ("dev: null", "test: null", None, "quotas[1]: unknown cluster 'test'", "its clusters: dev, prod"),
-        ("strimzi-.*", "strimzi-(", None, ", line 9: unmanaged[0]: 'strimzi-(' is not a regular expression", None),
-        (
-            "user: bob",
-            "user: alice",
-            None,
-            ", line 21: quotas[1]: user=alice is given twice: quotas[0] has it, too",
-            None,
-        ),
-        ("{dev: null}", "{dev: {producer_bytes: 1}}", "prod", None, None),
-        ("{dev: null}", "{dev: {producer_bytes: 1}}", "dev", "quotas[1]: unknown quota key 'producer_bytes'", None),
-        ("unmanaged:", "unmanged:", None, "line 8: unmanged: unknown key", "did you mean unmanaged?"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "cluster", "message", "hint"), data_rows("documents/team_mistakes.txt"))
 def test_a_mistake_is_named_with_its_place(
-    tmp_path: Path, old: str, new: str, cluster: str | None, message: str | None, hint: str | None
+    tmp_path: Path, old: str, new: str, cluster: str, message: str, hint: str
 ) -> None:
     text = FILE.replace(old, new, 1)
-    if message is None:
-        read(tmp_path, text, cluster)
+    if not message:
+        read(tmp_path, text, cluster or None)
         return
     with pytest.raises(InputError) as raised:
-        read(tmp_path, text, cluster)
+        read(tmp_path, text, cluster or None)
     assert raised.value.message.startswith(str(tmp_path / "quotas.yaml"))
     assert message in raised.value.message
-    if hint is not None:
+    if hint:
         assert raised.value.hint == hint
