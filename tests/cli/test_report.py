@@ -208,7 +208,7 @@ def write_hostile(path: Path) -> None:
     comparison = Comparison(changes, 5)
     made = changed_result(found=rows, timelines=timelines)
     with click.Context(click.Command("audit")):
-        warn(EVIL)
+        warn(f"{EVIL} {'x' * 249}")
         write_report(path, made, settings, command=EVIL, comparison=comparison)
 
 

@@ -6,6 +6,7 @@ import click
 import pytest
 
 from kquota.cli.main import COMMANDS, cli
+from kquota.cli.streams import warn, warned
 from tests.cli.conftest import Kquota
 from tests.cli.terminal import on_terminal
 from tests.support.data import data_text
@@ -79,6 +80,16 @@ def test_quiet_apply_says_nothing_unless_it_goes_wrong(kquota: Kquota, chroot: s
     assert done.code == 8
     assert "would be deleted" in done.err
     assert "stdin is not a terminal" in done.err
+
+
+def test_warnings_are_kept_for_the_documents_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each once, and none that is over by then; outside of a command line there is nobody to keep them for."""
+    with click.Context(click.Command("audit")):
+        for text in ("a file was left out", "falling behind", "a file was left out"):
+            warn(text, kept=text != "falling behind")
+        assert warned() == ["a file was left out"]
+    assert warned() == []
+    assert len(capsys.readouterr().err.splitlines()) == 3
 
 
 def test_quiet_keeps_warnings(kquota: Kquota, tmp_path: Path) -> None:
