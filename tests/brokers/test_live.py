@@ -318,5 +318,5 @@ def test_top_explains_an_inherited_default(live: Live, capsys: pytest.CaptureFix
     assert "rule: client-id=<default>, level 8, default client-id" in out
     (lift,) = re.findall(r"twice the limit for two hours: (.*)", out)
     assert "--client=sensor" in lift
-    assert "80000" in lift
+    assert "=80kB " in lift
     assert f"--bootstrap-server {live.broker.bootstrap}" in lift
