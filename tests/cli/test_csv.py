@@ -243,7 +243,8 @@ def test_other_headings_are_named_beside_those_that_are_read(kquota: Kquota, tmp
     refused = kquota("plan", "--quotas", "q.yaml", "t.csv")
     assert refused.code == 3
     assert "user, client-id, ip name a client" in refused.err
-    assert ("name a client: call that column so, or by --column user=HEADING)" in refused.err) == bool(text)
+    assert ("name a client: call that column so, or by --column user=HEADING" in refused.err) == bool(text)
+    assert ("=HEADING; --ignore-column HEADING leaves others out)\n" in refused.err) == ("Owner" in text)
     if text:
         assert "t.csv, line 1, column 1: 'Tenant' is not a column of quotas" in refused.err
         assert ("(also wrong: 'Owner'); the headings are Tenant, Owner" in refused.err) == ("Owner" in text)

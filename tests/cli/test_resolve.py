@@ -23,9 +23,10 @@ def file(tmp_path: Path) -> str:
     return "quotas.yaml"
 
 
-def test_the_counter_stays_on_a_narrow_terminal(file: str, tmp_path: Path) -> None:
+def test_the_level_and_the_counter_stay_on_a_narrow_terminal(file: str, tmp_path: Path) -> None:
     shown = on_terminal(["resolve", "--user", "user1", "--client", "clientA", "--quotas", file], tmp_path, COLUMNS="80")
     assert "user user1" in shown
+    assert "3 user" in shown, "which says why"
 
 
 @pytest.mark.parametrize(

@@ -234,9 +234,9 @@ def _table(resolutions: Sequence[Resolution], brokers: int | None, path_of: Path
             and (Column(f"ON {brokers} BROKERS", number=True), functools.partial(on_brokers, brokers=brokers)),
             (Column("LEVEL", spare=1), level),
             (Column("FROM", style="cyan"), lambda item: (origin(item), path(item))),
-            (Column("COUNTER", spare=3), counter),
+            (Column("COUNTER", spare=2), counter),
             wide and (Column("TAG"), tag),
-            (Column("SHADOWS", style="dim", spare=2), shadows),
+            (Column("SHADOWS", style="dim", spare=3), shadows),
         ],
     )
 

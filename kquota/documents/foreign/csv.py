@@ -197,6 +197,7 @@ def _columns(cells: list[str], where: str, meant: Mapping[str, str], mistakes: l
             hint = slip + (leave and f" Else {commands}{leave}")
         elif not named:
             hint = f"{_HINT.split(';')[0]}: call that column so, or by --column user=HEADING"
+            hint += "; --ignore-column HEADING leaves others out" if wrong[1:] else ""
         else:
             hint = f"{_HINT}; {commands} take another word by --column NAME=HEADING{leave and f', and{leave}'}"
         mistakes.append(InputError(f"{where}, column {first + 1}: {columns[first]!r} {what}; {headings}", hint=hint))
