@@ -9,7 +9,7 @@ import gzip
 import itertools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,31 +29,11 @@ from tests.audit.recorded import LOG
 from tests.audit.recorded import QUOTAS as RECORDED
 from tests.cli.conftest import commands, in_memory
 from tests.cli.test_screens import LONG, WIDTHS, shown
+from tests.support.data import data_rows, data_text
 from tests.test_recorder import Loggers
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 CLIENT = "an-application-with-quite-a-long-client-id"
-QUOTAS = f"""\
-kind: kquota.quotas
-version: 1
-quotas:
-  - {{entity: {{user: "{LONG}"}}, values: {{producer_byte_rate: 123456, request_percentage: 150%}}}}
-  - entity: {{user: "{LONG}", client-id: {CLIENT}}}
-    labels: {{owner: the-team-of-the-platform, ticket: PLATFORM-4711}}
-    values: {{producer_byte_rate: 234567, consumer_byte_rate: 3456789, controller_mutation_rate: 5}}
-  - {{entity: {{user: {{default: true}}}}, values: {{consumer_byte_rate: 500kB}}}}
-  - {{entity: {{ip: {{default: true}}}}, values: {{connection_creation_rate: 5}}}}
-"""
-WORKLOAD = f"""\
-kind: kquota.workload
-version: 1
-duration: 5s
-brokers: {{count: 2, max.connection.creation.rate: 20}}
-clients:
-  - {{name: "{LONG}", user: "{LONG}", client-id: app1, api: produce, rate: 4MB, size: 40kB}}
-  - {{name: topics, user: "{LONG}", client-id: {CLIENT}, api: CreateTopics, pace: 1, topics: 7, partitions: 80}}
-  - {{name: storm, api: connect, ip: 10.0.0.1, pace: 40, start: 0, stop: 3}}
-"""
 USAGE = "time_ms,user,client_id,api,bytes\n" + "".join(
     f'{1_770_000_000_000 + 100 * number},"{LONG}",{client},produce,50000\n'
     for number in range(150)
@@ -61,13 +41,6 @@ USAGE = "time_ms,user,client_id,api,bytes\n" + "".join(
 )
 BROKER = ("--bootstrap-server", "broker-1.a-long-domain.example.com:9092", "--broker")
 ADDRESS = "zookeeper-1.a-long-domain.example.com:2181,zookeeper-2.a-long-domain.example.com:2181"
-CONFIG = f"""\
-current-context: a-context-with-quite-a-long-name-in-the-file
-contexts:
-  a-context-with-quite-a-long-name-in-the-file:
-    zookeeper: {ADDRESS}
-    comment: a remark that is about as long as such remarks are in real files of real people
-"""
 VALUES = {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000, QuotaKey.CONSUMER_BYTE_RATE: 2_000_000}
 LIVE = QuotaSnapshot(
     {
@@ -76,38 +49,8 @@ LIVE = QuotaSnapshot(
         Entity(ip="2001:db8:85a3::8a2e:370:7334"): {QuotaKey.CONNECTION_CREATION_RATE: 20},
     }
 )
-USED = ("u.csv", "--quotas", "q.yaml", "--engine", "local")
-
-SHOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "describe": ((), ("-o", "wide"), (*BROKER, "1"), (*BROKER, "1", "-o", "wide")),
-    "alter": (
-        ("--user", LONG, "--client", CLIENT, "--add-config", "producer_byte_rate=3MB,request_percentage=50%"),
-        (*BROKER, "1", "--add-config", "listener.name.a-long-listener.max.connection.creation.rate=200"),
-    ),
-    "delete": (("--user", LONG, "--client", CLIENT),),
-    "resolve": tuple(
-        (*who, "--quotas", "q.yaml", "-o", output)
-        for who in (("--user", LONG, "--client", CLIENT), ("--all",), ("--who", f"user={LONG}"))
-        for output in ("table", "wide")
-    ),
-    "history": ((),),
-    "undo": (("--yes",),),
-    "plan": (("q.yaml", "--brokers", "6"), ("q.yaml", "--quotas", "none.yaml", "--usage", "u.csv")),
-    "apply": (("q.yaml", "--yes", "--force"),),
-    "edit": (("--yes", "--force"),),
-    "diff": (("live", "q.yaml"),),
-    "audit": (USED, (*USED, "-o", "wide"), (*USED, "--against", "none.yaml")),
-    "recommend": (USED, (*USED, "-o", "wide")),
-    "simulate": tuple(("w.yaml", "--quotas", "q.yaml", "-o", output) for output in ("table", "wide")),
-    "probe": (("produce", "--topic", "load", "--yes", "--bootstrap-server", "broker:9092"),),
-    "top": (("--metrics", "b1=page.prom", "--quotas", "sampled.json", "--once", "--all"),),
-    "record": (("--for", "1s", "--yes", "--bootstrap-server", "broker:9092"),),
-    "config get-contexts": ((),),
-    "config view": ((), ("--show-origin",)),
-    "migrate check": (("--zookeeper", ADDRESS, "--bootstrap-server", "broker:9092"),),
-}
+SHOWN = data_rows("widths/lines.txt")
 """The commands that print tables, each with command lines that show all of them."""
-BEFORE = {"history": [("apply", "q.yaml", "--yes", "--force")], "undo": [("apply", "q.yaml", "--yes", "--force")]}
 
 
 class Brokers:
@@ -159,7 +102,8 @@ def probed(*_: object) -> Any:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files to work on, and a cluster in memory behind every address."""
-    files = {"q.yaml": QUOTAS, "w.yaml": WORKLOAD, "u.csv": USAGE, "c.yaml": CONFIG}
+    files = {name: data_text(f"widths/{name}") for name in ("quotas.yaml", "workload.yaml", "config.yaml")}
+    files["usage.csv"] = USAGE
     files["none.yaml"] = "kind: kquota.quotas\nversion: 1\nquotas: []\n"
     for name, sample in (("page.prom", "scrape-resource.prom"), ("sampled.json", "quotas.json")):
         files[name] = (
@@ -171,7 +115,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "sed -i 's/consumer_byte_rate: [^,}]*/consumer_byte_rate: 1234567/'")
-    monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "c.yaml"))
+    monkeypatch.setenv("KQUOTA_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.setenv("KQUOTA_JOURNAL", str(tmp_path / "journal"))
     monkeypatch.chdir(tmp_path)
     in_memory(monkeypatch, LIVE, f"zookeeper://{ADDRESS}")
@@ -189,7 +133,7 @@ def options(command: click.Command) -> set[str]:
 def test_every_command_with_tables_is_shown() -> None:
     """A command with `--sort-by` prints tables; nothing but the printer of views prints any."""
     with_tables = {name for name, command in commands(cli) if "--sort-by" in options(command)}
-    assert with_tables - {"follow"} == SHOWN.keys()  # the tables of audit, at the end of a file that grows
+    assert with_tables - {"follow"} == {name for name, _ in SHOWN}  # which has the tables of audit
     assert all("--no-headers" in options(command) for name, command in commands(cli) if name in with_tables)
     sources = Path(views.__file__).parent.rglob("*.py")
     assert {path.name for path in sources if re.search(r"\bprint_(table|csv)\(", path.read_text())} == {
@@ -198,12 +142,11 @@ def test_every_command_with_tables_is_shown() -> None:
     }
 
 
-@pytest.mark.parametrize("line", [f"{name} {number}" for name, lines in SHOWN.items() for number in range(len(lines))])
+@pytest.mark.parametrize(("name", "arguments"), SHOWN)
 def test_no_table_is_wider_than_the_terminal(
-    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At each width; the columns that matter most are there, or each row is a block."""
-    name, _, number = line.rpartition(" ")
     parts: list[views.Part] = []
 
     def keep(part: views.Part) -> None:
@@ -212,10 +155,10 @@ def test_no_table_is_wider_than_the_terminal(
         parts.append(part)
 
     with monkeypatch.context() as patch:
-        for before in BEFORE.get(name, ()):
-            assert run(before) == 0, capsys.readouterr().err
+        if name in ("history", "undo"):
+            assert run(["apply", "quotas.yaml", "--yes", "--force"]) == 0, capsys.readouterr().err
         patch.setattr(views, "_print", keep)
-        code = run([*name.split(), *SHOWN[name][int(number)]])
+        code = run([*name.split(), *arguments.split()])
     assert code in (0, 1), capsys.readouterr().err
     tables = [part for part in parts if isinstance(part, views.Table)]
     assert tables, parts
@@ -237,9 +180,12 @@ def test_no_table_is_wider_than_the_terminal(
             "COUNTER KEY SET FOR LIMIT THROTTLE",
         ),
         ("top --metrics b1=page.prom --quotas sampled.json --once --all", "STATE COUNTER KEY LIMIT THROTTLE"),
-        ("resolve --user alice --client etl --quotas q.yaml", "KEY LIMIT LEVEL FROM"),
-        ("audit logged.csv --quotas q.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED WHEN"),
-        ("audit u.csv --quotas q.yaml --engine local --against none.yaml", "CHANGE USER CLIENT-ID QUOTA DELAYED"),
+        ("resolve --user alice --client etl --quotas quotas.yaml", "KEY LIMIT LEVEL FROM"),
+        ("audit logged.csv --quotas quotas.yaml --engine local --in-force", "WHO QUOTA LIMIT DELAYED LOGGED WHEN"),
+        (
+            "audit usage.csv --quotas quotas.yaml --engine local --against none.yaml",
+            "CHANGE USER CLIENT-ID QUOTA DELAYED",
+        ),
         ("audit long.log --quotas recorded.json --engine local --against none.yaml", "USER CLIENT-ID QUOTA DELAYED"),
     ],
 )
@@ -266,7 +212,8 @@ def printer(part: views.Part) -> Callable[[], None]:
 
 def test_what_is_to_be_copied_stands_on_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The commands that mend a migration are no cells of a table."""
-    assert run(["migrate", "check", *SHOWN["migrate check"][0]]) == 0
+    (arguments,) = (arguments for name, arguments in SHOWN if name == "migrate check")
+    assert run(["migrate", "check", *arguments.split()]) == 0
     out = capsys.readouterr().out
     copied = [line for line in out.splitlines() if line.startswith("kquota alter ")]
     assert len(copied) == len(LIVE)
@@ -278,7 +225,7 @@ def test_a_wrong_column_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None
     for words in (
         ["alter", "--user", "bob", "--add-config", "producer_byte_rate=1MB"],
         ["delete", "--user", LONG],
-        ["apply", "q.yaml", "--yes", "--force"],
+        ["apply", "quotas.yaml", "--yes", "--force"],
         ["alter", *BROKER, "1", "--add-config", "max.connection.creation.rate=200"],
     ):
         assert run([*words, "--sort-by", "size"]) == 0
