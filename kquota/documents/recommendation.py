@@ -1,6 +1,6 @@
 """Recommended quotas: as a report (schemas/recommendation.schema.json), and as a quotas file that says why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kquota.core.findings.recommendation import Basis, Change, Recommendation, Recommendations
@@ -15,14 +15,19 @@ NOT_KNOWN: Final = "not known"
 
 
 def recommendation_document(
-    recommendations: Recommendations, quality: Mapping[str, Any], brokers: Mapping[str, Any], engine: str
+    recommendations: Recommendations,
+    quality: Mapping[str, Any],
+    brokers: Mapping[str, Any],
+    engine: str,
+    warned: Sequence[str],
 ) -> Document:
-    """The recommendations, the account of the data, the enforcement assumed, and what ran it."""
+    """The recommendations, the account of the data and what was `warned` of, the enforcement assumed, what ran it."""
     return {
         **headed("recommendation"),
         "engine": engine,
         "enforcement": dict(brokers),
         "data": dict(quality),
+        "warnings": [*warned],
         "for": recommendations.scope.value,
         "policy": plain(recommendations.policy),
         "undetermined": [key.value for key in QuotaKey if key in recommendations.undetermined],
@@ -51,12 +56,13 @@ _OBSERVED: Final = """broker=usage.broker brokers requests=usage.requests second
     censored_seconds=usage.estimate.held p50=usage.estimate.p50 p99=usage.estimate.p99 peak=usage.peak"""
 
 
-def recommendation_text(recommendations: Recommendations) -> str:
+def recommendation_text(recommendations: Recommendations, warned: Sequence[str]) -> str:
     """A quotas file in YAML: what is recommended, and the quotas that stay, each with its reason in a comment.
 
-    A quota that stays because a default is enough needs no entry.
+    A quota that stays because a default is enough needs no entry. What was `warned` of stands in comments as well.
     """
-    lines = [*FILE_HEAD, *_preface(recommendations), "kind: kquota.quotas", "version: 1"]
+    warnings = [f"# Warning: {text}" for text in warned]
+    lines = [*FILE_HEAD, *_preface(recommendations), *warnings, "kind: kquota.quotas", "version: 1"]
     entries: dict[Any, list[Recommendation]] = {}
     for quota in recommendations.quotas:
         if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):

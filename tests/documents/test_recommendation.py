@@ -41,7 +41,7 @@ def test_limits_that_only_a_cluster_holds(stored: float, change: str) -> None:
     found = recommend([usage], Entity(user="alice"), key, stored, Policy())
 
     quotas = Recommendations(Scope.USERS, Policy(), [found])
-    document = json.loads(to_json(recommendation_document(quotas, {}, {}, "local")))
+    document = json.loads(to_json(recommendation_document(quotas, {}, {}, "local", ["a doubt"])))
 
     quota = document["recommendations"][0]
     assert quota["change"] == change

@@ -11,7 +11,7 @@ from kquota.cli import auditing, grammar, usage
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import choice, flag, option, value, values
 from kquota.cli.report.words import quota_names, verdict_lines
-from kquota.cli.streams import warn
+from kquota.cli.streams import safe, warn, warned
 from kquota.cli.text import Column, entity_text, entity_words, first_of, many
 from kquota.cli.views import Document, Note, Part, Raw, Table, View, shown_as, table_of
 from kquota.core.findings.recommendation import Basis, Change, Policy, Recommendation, Recommendations, Scope
@@ -138,9 +138,12 @@ def command(
         yield from left_open()
         yield Note("next: -o yaml writes a quotas file, with the reason for each value; 'kquota plan' reads it")
 
+    def warnings() -> list[str]:
+        return [*warned(), *(safe(part.text) for part in left_open() if isinstance(part, Note) and part.by is warn)]
+
     def document() -> Document:
-        enforcement = auditing.enforcement_of(settings)
-        return recommendation_document(recommended, auditing.data_of(measured.quality), enforcement, measured.engine)
+        data, enforcement = auditing.data_of(measured.quality), auditing.enforcement_of(settings)
+        return recommendation_document(recommended, data, enforcement, measured.engine, warnings())
 
     def counted(text: str) -> Sequence[Part]:
         return [Raw(text), Note(_answer(recommended)), *left_open()]
@@ -149,7 +152,7 @@ def command(
         screen=screen,
         others={
             "json": lambda: counted(to_json(document())),
-            "yaml": lambda: counted(recommendation_text(recommended)),
+            "yaml": lambda: counted(recommendation_text(recommended, warnings())),
         },
         code=ExitCode.PARTIAL if measured.quality.unread_files else ExitCode.OK,
     )
