@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from kquota import DEFAULT, Entity, QuotaKey, simulations
 from kquota.cli.exit_codes import ExitCode
 from kquota.documents.encoding import schema
 from tests.cli.conftest import Golden, Kquota
-from tests.support.data import data_rows, data_text
+from tests.support.data import DATA, data_rows, data_text
 from tests.support.enforcement import (
     ClientQuotaManager,
     FetchSensor,
@@ -27,8 +28,6 @@ from tests.support.enforcement import (
     produce_with_request,
 )
 
-WORKLOAD = data_text("cli/workload.yaml")
-QUOTAS = data_text("cli/simulated_quotas.yaml")
 GOLDEN = Path(__file__).parent / "golden" / "simulate"
 """The answer to both, in each format: `test_every_format` says that it is."""
 
@@ -41,10 +40,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
-    (tmp_path / "workload.yaml").write_text(WORKLOAD)
-    (tmp_path / "quotas.yaml").write_text(QUOTAS)
-    own = QUOTAS.split("version: 1\n")[1]
-    (tmp_path / "own.yaml").write_text(WORKLOAD + own)
+    shutil.copytree(DATA / "simulate", tmp_path, dirs_exist_ok=True)
+    own = data_text("simulate/quotas.yaml").split("version: 1\n")[1]
+    (tmp_path / "own.yaml").write_text(data_text("simulate/workload.yaml") + own)
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
@@ -120,18 +118,8 @@ def test_what_a_client_cannot_do_is_not_the_quotas_doing(
 
 
 @pytest.mark.parametrize("options", [("--kafka-version", "3.7"), ()], ids=["3.7", "default"])
-def test_exempt_thread_time_is_measured_and_charged_to_nobody(
-    kquota: Kquota, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_exempt_thread_time_is_measured_and_charged_to_nobody(kquota: Kquota, options: tuple[str, ...]) -> None:
     """The time of requests among brokers and of acks=0, as `exempt-request-time` of the broker has it."""
-    (tmp_path / "exempt.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 1min\nclients:\n"
-        "  - {name: replica, user: alice, api: stop-replica, pace: 10, request_time: 1ms}\n"
-        "  - {name: silent, user: alice, api: produce, acks: 0, pace: 10, request_time: 10ms}\n"
-        "  - {name: timeless, user: alice, api: write-txn-markers, pace: 10}\n"
-        "  - {name: charged, user: alice, api: heartbeat, pace: 10, request_time: 1us}\n"
-        "quotas:\n  - {entity: {user: alice}, values: {request_percentage: 0.1}}\n"
-    )
     done = kquota("simulate", "exempt.yaml", "-o", "json", "--fail-on", "throttled", *options)
 
     assert (done.code, done.err) == (0, "")
@@ -162,9 +150,6 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: str, 
 
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C in the middle of a long run, on a terminal with a progress bar: code 130 and one line."""
-    (tmp_path / "long.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 1d\nclients: [{api: produce, user: alice, pace: 11}]\n"
-    )
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "kquota", "simulate", "long.yaml", "--quotas", "quotas.yaml", "-o", "csv"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", "COLUMNS": "80"}
@@ -233,25 +218,16 @@ def test_the_version_says_which_recorded_requests_are_exempt(
         for user, api in (("epochs", "offset_for_leader_epoch"), ("replicas", "alter_partition"))
     )
     (tmp_path / "usage.csv").write_text("time_ms,user,api,bytes,request_time_ns\n" + rows)
-    (tmp_path / "q.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\n"
-        "quotas:\n  - {entity: {user: {default: true}}, values: {request_percentage: 5}}\n"
-    )
-    done = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "-o", "json", *options)
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "thread_time.yaml", "-o", "json", *options)
 
     (client,) = json.loads(done.out)["clients"]
     assert (done.code, client["name"], client["throttled_requests"] > 0) == (0, charged, True)
 
 
-def test_a_consumer_takes_a_mib_a_partition(kquota: Kquota, tmp_path: Path) -> None:
+def test_a_consumer_takes_a_mib_a_partition(kquota: Kquota) -> None:
     """A real consumer of one partition on Kafka 4.4.0 got 2.57 MB/s, and waited for 2.0 s at the longest."""
-    (tmp_path / "w.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 45\nmetrics_read: never\n"
-        "quotas: [{entity: {user: bob}, values: {consumer_byte_rate: 3000000}}]\n"
-        "clients: [{name: a, user: bob, api: fetch, size: 1kB, rate: 1, backlog: 150MB, partitions: 1}]\n"
-    )
 
-    (client,) = json.loads(kquota("simulate", "w.yaml", "-o", "json").out)["clients"]
+    (client,) = json.loads(kquota("simulate", "partition.yaml", "-o", "json").out)["clients"]
 
     assert 2_500_000 < client["delivered_rate"] < 3_300_000
     assert client["throttle_time_max_ms"] <= 2000
@@ -268,14 +244,9 @@ def test_topics_and_connections_are_replayed_as_the_audit_does(kquota: Kquota, t
             for number in range(100)
         )
     )
-    (tmp_path / "q.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas:\n"
-        "  - {entity: {user: alice}, values: {controller_mutation_rate: 5, producer_byte_rate: 1000000}}\n"
-        "  - {entity: {ip: 10.0.0.7}, values: {connection_creation_rate: 2}}\n"
-    )
 
-    simulated = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "-o", "json")
-    audited = kquota("audit", "usage.csv", "--quotas", "q.yaml", "--fail-on", "throttled", "-o", "json")
+    simulated = kquota("simulate", "--events", "usage.csv", "--quotas", "kinds.yaml", "-o", "json")
+    audited = kquota("audit", "usage.csv", "--quotas", "kinds.yaml", "--fail-on", "throttled", "-o", "json")
 
     document, findings = json.loads(simulated.out), json.loads(audited.out)["findings"]
     names = ("key", "throttle_time_ms", "throttle_time_max_ms")
@@ -284,18 +255,15 @@ def test_topics_and_connections_are_replayed_as_the_audit_does(kquota: Kquota, t
     assert (len(met), audited.code) == (3, ExitCode.DIFFERENT)
     clients = {client["name"] for client in document["clients"]}
     assert clients == {"alice: (produce)", "alice: (other)", "alice: (create-topics)", "10.0.0.7"}
-    told = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "--fail-on", "throttled")
+    told = kquota("simulate", "--events", "usage.csv", "--quotas", "kinds.yaml", "--fail-on", "throttled")
     assert told.code == ExitCode.DIFFERENT
     assert "3 of 3 counters throttled somebody; worst: user alice, 19.1 s at the longest; 300 requests" in told.err
 
 
 def test_a_quota_whose_usage_a_recording_does_not_show_is_undetermined(kquota: Kquota, tmp_path: Path) -> None:
     (tmp_path / "usage.csv").write_text("time_ms,user,api,bytes\n1700000000000,alice,create_topics,0\n")
-    (tmp_path / "q.yaml").write_text(
-        "kind: kquota.quotas\nversion: 1\nquotas: [{entity: {user: alice}, values: {controller_mutation_rate: 5}}]\n"
-    )
 
-    done = kquota("simulate", "--events", "usage.csv", "--quotas", "q.yaml", "--fail-on", "undetermined")
+    done = kquota("simulate", "--events", "usage.csv", "--quotas", "mutations.yaml", "--fail-on", "undetermined")
 
     assert done.code == ExitCode.DIFFERENT
     assert "controller_mutation_rate is undetermined: the table has no partitions column" in done.err
@@ -328,21 +296,12 @@ def test_a_coarse_export_gives_ranges(kquota: Kquota, tmp_path: Path) -> None:
     assert client["throttle_time_range_ms"][1] == client["throttle_time_ms"] > 0
     assert "in bins of 10 s: results are ranges" in done.err
     assert "thread time" in done.err  # its quotas have a request_percentage
-    (tmp_path / "bytes.json").write_text(
-        '{"kind":"kquota.quotas","version":1,"quotas":[{"entity":{"user":"alice"},"values":{"producer_byte_rate":1000}}]}'
-    )
-    assert "thread time" not in kquota("simulate", "--events", "usage.csv", "--quotas", "bytes.json").err
+    assert "thread time" not in kquota("simulate", "--events", "usage.csv", "--quotas", "bytes.yaml").err
 
 
-def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota: Kquota, tmp_path: Path) -> None:
+def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota: Kquota) -> None:
     """And limits of brokers alone need no quotas."""
-    (tmp_path / "w.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 30s\nclients:\n  - {api: connect, listener: EXT, pace: 20}\n"
-    )
-    (tmp_path / "server.properties").write_text(
-        "listeners=EXT://:9092,INT://:9093\nlistener.name.ext.max.connection.creation.rate=5\n"
-    )
-    done = kquota("simulate", "w.yaml", "--server-properties", "server.properties", "-o", "json")
+    done = kquota("simulate", "listener.yaml", "--server-properties", "listeners.properties", "-o", "json")
 
     assert (done.code, done.err) == (0, "")
     (acceptor,) = json.loads(done.out)["acceptors"]
@@ -353,25 +312,16 @@ def test_clients_arrive_at_the_listeners_of_the_brokers_own_configuration(kquota
     mean = acceptor["wait_ms"] / acceptor["waited"]
     assert 0 < acceptor["metrics"]["connection-accept-throttle-time"] == mean <= acceptor["wait_max_ms"]
     assert acceptor["metrics"]["ip-connection-accept-throttle-time"] is None
-    refused = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml")
+    refused = kquota("simulate", "listener.yaml", "--quotas", "quotas.yaml")
     assert (refused.code, "there is no listener 'EXT'" in refused.complaint) == (3, True)
 
 
-def test_a_brokers_own_configuration_counts(kquota: Kquota, tmp_path: Path) -> None:
+def test_a_brokers_own_configuration_counts(kquota: Kquota) -> None:
     """Its static defaults, for the versions that had them, its windows, and its limits of connections."""
-    (tmp_path / "w.yaml").write_text(
-        "kind: kquota.workload\nversion: 1\nduration: 60s\nclients:\n"
-        "  - {name: p, user: u, client-id: c, api: produce, rate: 1MB, size: 10kB}\n"
-        "  - {name: s, api: connect, ip: 10.0.0.1, pace: 40}\n"
-    )
-    (tmp_path / "quotas.yaml").write_text("kind: kquota.quotas\nversion: 1\nquotas: []\n")
-    (tmp_path / "server.properties").write_text(
-        "quota.producer.default=500000\nquota.window.num=3\nmax.connection.creation.rate=10\n"
-    )
 
     def run(*options: str) -> tuple[int, int]:
         """(throttled produce requests, ms that connections waited to be accepted)"""
-        done = kquota("simulate", "w.yaml", "--quotas", "quotas.yaml", "-o", "json", *options)
+        done = kquota("simulate", "brokers.yaml", "--quotas", "none.yaml", "-o", "json", *options)
         assert done.code == 0, done.err
         document = json.loads(done.out)
         jsonschema.validate(document, schema("simulation"))
