@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Self
 
 from kquota.core.enforcement import Generation
 from tests.brokers.maven import class_path, retrieve
+from tests.support.processes import java
 
 SOURCE = Path(__file__).with_name("MetricsOracle.java")
 
@@ -39,16 +39,13 @@ class Oracle:
     """A JVM that answers until it is closed. Raises RuntimeError when Java is missing or the program fails."""
 
     def __init__(self, generation: Generation) -> None:
-        java = shutil.which("java")
-        if java is None:
-            raise RuntimeError("java is not on PATH: Kafka's own classes need a JDK (17 or later)")
         self.generation = generation
         classes = kafka_classes(generation)
         self._compiled = tempfile.TemporaryDirectory()
         if generation.by_last:  # the manager was Scala before
             subprocess.run(["javac", "-cp", classes, "-d", self._compiled.name, str(MANAGER)], check=True)
         path = f"{classes}{os.pathsep}{self._compiled.name}"
-        self._command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-cp", path, str(SOURCE)]
+        self._command = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", path, str(SOURCE)]
         self._start()
 
     def _start(self) -> None:

@@ -1,13 +1,9 @@
 """The addresses that names of ips stand for, against `InetAddress.getByName`, which brokers ask."""
 
 import random
-import shutil
-import subprocess
-from pathlib import Path
 
 from kquota.core.quotas.entity import address
-
-SOURCE = Path(__file__).with_name("Addresses.java")
+from tests.differential.java_programs import printed
 
 
 def spellings(number: int) -> list[str]:
@@ -19,11 +15,7 @@ def spellings(number: int) -> list[str]:
 
 
 def test_an_address_is_that_of_java() -> None:
-    java = shutil.which("java")
-    assert java is not None, "java is not on PATH"
     chance = random.Random(20261127)
     names = [name for _ in range(100) for name in spellings(chance.getrandbits(chance.choice((8, 16, 32))))]
 
-    run = subprocess.run([java, str(SOURCE), *names], capture_output=True, timeout=120, check=True)
-
-    assert run.stdout.decode().splitlines() == [address(name) for name in names]
+    assert printed("Addresses.java", *names) == [address(name) for name in names]
