@@ -33,7 +33,7 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
     said = [line for line in done.stderr.splitlines() if line.endswith(" engine)")]
     assert [line.rpartition("(")[2] for line in said] == ["spark engine)", "local engine)"]
     assert said[0].replace("spark", "local") == said[1]
-    assert done.stderr.count("6 of 9 limits throttled somebody") == 2
+    assert done.stderr.count("6 of 9 counters throttled somebody") == 2
     assert list(temporary.iterdir()) == []
     assert sorted(checkout.rglob("*")) == before
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout

@@ -141,7 +141,7 @@ def answered(
         recommend=_recommend(asked),
     )
     if comparison is not None:
-        view = findings.compared_view(view, comparison, result, asked.named.file, wanted.against)
+        view = findings.compared_view(view, comparison, result, asked.named.file, wanted.against, prune=wanted.prune)
     _write_json(view, wanted.out_json)
     if in_a_line and view.document is not None:
         view = replace(view, document=functools.partial(_in_a_line, view.document))

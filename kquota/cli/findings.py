@@ -43,9 +43,12 @@ if TYPE_CHECKING:
 
 
 def compared_view(
-    view: View, comparison: Comparison, result: AuditResult, file: Path | None, against: str | None
+    view: View, comparison: Comparison, result: AuditResult, file: Path | None, against: str | None, *, prune: bool
 ) -> View:
-    """What changes, in the formats of an audit; the document of an audit holds it already."""
+    """What changes, in the formats of an audit; the document of an audit holds it already.
+
+    Beside the live quotas a file is a change of them; with `prune` it is all quotas.
+    """
 
     def screen() -> Iterator[Part]:
         yield Note(words.changes(comparison))
@@ -62,7 +65,9 @@ def compared_view(
     def markdown() -> Iterator[Part]:
         live = "the live quotas"
         before = live if against in (None, "live") else code(against)
-        yield from whatif.comparison_markdown(comparison, result, before, code(file) if file else live)
+        after = code(file) if file else live
+        after += "" if prune or against != "live" else f" as a change of {live}"
+        yield from whatif.comparison_markdown(comparison, result, before, after)
 
     return replace(view, screen=screen, csv=csv, others={"wide": screen, "markdown": markdown})
 
@@ -103,7 +108,7 @@ def audited_view(
         yield from map(Note, words.verdict_lines(result.quotas, counts=False))
 
     def markdown() -> Iterator[Part]:
-        yield summary(result, settings)
+        yield summary(result, settings, quotas_from)
         for time_ms, reason in changed[:MOST_ROWS]:
             yield f"\nQuotas changed at {moment(time_ms)} UTC{reason and ': ' + as_markdown(reason)}."
 
@@ -132,7 +137,7 @@ MOST_NOTES: Final = 3
 """Changes of the quotas that the screen names."""
 
 
-def summary(result: AuditResult, settings: AuditSettings) -> str:
+def summary(result: AuditResult, settings: AuditSettings, quotas_from: str = "") -> str:
     """What an audit found as Markdown: a sentence, the counters that suffer, and what is not known."""
     findings, quality = result.found, result.quality
     shown = [finding for some in of_concern(findings) for finding in some]
@@ -140,6 +145,8 @@ def summary(result: AuditResult, settings: AuditSettings) -> str:
     paragraphs = [f"**{as_markdown(sentence[0].upper() + sentence[1:])}.** "]
     if quality.first_ms is not None and quality.last_ms is not None:
         paragraphs[0] += f"{whatif.records(result)}, {words.times(quality.first_ms, quality.last_ms)} UTC."
+    if quotas_from:
+        paragraphs[0] += f" Quotas: {as_markdown(quotas_from)}."
     if shown:
         paragraphs.append(markdown_of(_table(result, settings, shown[:MOST_ROWS], in_markdown=True), " "))
     if len(shown) > MOST_ROWS:

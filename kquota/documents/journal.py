@@ -248,8 +248,10 @@ class Pages:
     @property
     def elsewhere(self) -> str:
         """Where to look for an entry that is not here."""
-        other = "a folder" if self.folder == CLUSTER else "'cluster'"
-        return f"'kquota history' lists what was done, by number; --journal names another journal, such as {other}"
+        here, other = (" --journal cluster", "a folder") if self.folder == CLUSTER else ("", "'cluster'")
+        return (
+            f"'kquota history{here}' lists what was done, by number; --journal names another journal, such as {other}"
+        )
 
 
 @dataclass(frozen=True)

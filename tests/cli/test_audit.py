@@ -248,7 +248,7 @@ def test_a_throttled_log_is_never_called_calm(kquota: Kquota, tmp_path: Path) ->
     for done in (blind, apart):
         (first,) = (line for line in done.err.splitlines() if line.startswith("in the log itself"))
         assert first.startswith(logged)
-    assert "under these quotas: none of 1 limit for certain, 1 undetermined" in blind.err
+    assert "under these quotas: none of 1 counter for certain, 1 undetermined" in blind.err
     assert "quotas: time.json (1 set)" in blind.err
     assert "under these quotas: no client has a limit (1 quota set: 1 nobody seen)" in apart.err
     comment = kquota("audit", "broker-7", "--quotas", "time.json", "-o", "markdown").out
@@ -307,7 +307,7 @@ def test_a_table_for_people_has_the_worst_counters(kquota: Kquota, tmp_path: Pat
 
     few, *every = (kquota("audit", "busy.csv", "--quotas", "quotas.json", *more) for more in ways)
 
-    assert "502 of 502 limits throttled somebody" in few.err
+    assert "502 of 502 counters throttled somebody" in few.err
     assert "left out, with less harm: 2 counters (--all shows all, -o csv too)" in few.err
     assert [done.out.count("user-") for done in (few, *every)] == [500, 502, 502]
 

@@ -276,3 +276,6 @@ def test_a_file_is_a_change_of_the_live_quotas(kquota: Kquota, tmp_path: Path, c
     assert "throttled" in throttled[0]
     assert "throttled" not in throttled[1]
     assert kquota("audit", "usage.csv", "--quotas", "other.json", "--prune").code == 2
+    pages = [kquota(*arguments[:-1], "markdown", *prune).out for prune in ((), ("--prune",))]
+    assert "under `other.json` as a change of the live quotas instead of the live quotas." in pages[0]
+    assert "under `other.json` instead of the live quotas." in pages[1]

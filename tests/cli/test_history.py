@@ -70,6 +70,15 @@ def test_history_of_a_while_and_of_somebody(kquota: Kquota, zed: Any, tmp_path: 
     assert kquota("history", "1", "--since", "1h").code == 2
 
 
+def test_history_of_somebody_names_the_change_of_somebody(kquota: Kquota, chroot: str) -> None:
+    """What else an entry changed is counted."""
+    who = ("--user", "alice", "--user", "zed")
+    assert kquota("alter", *who, "--add-config", "producer_byte_rate=1MB", "--yes", "--zookeeper", chroot).code == 0
+
+    for name in ("alice", "zed"):
+        assert f"user={name} producer_byte_rate no quota → 1 MB/s, +1 more" in rows(kquota, "--user", name)[0]
+
+
 def test_history_of_a_cluster(kquota: Kquota, zed: Any, chroot: str) -> None:
     """By an option that names it; the environment narrows nothing."""
     zed("1MB")

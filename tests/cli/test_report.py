@@ -111,7 +111,7 @@ def test_what_the_page_tells(page: Path, browser: Browser) -> None:
     text = " ".join(browser.evaluate("document.body.innerText").split())
 
     worst = next(found for found in recorded()[0].found if found.throttled)
-    assert f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
+    assert f"6 of 9 counters throttled somebody, 1 undetermined; worst: {worst.subject}, muted " in text
     alice = next(found for found in recorded()[0].found if found.sensor == "alice:")
     assert (
         f"User alice: {words.suffering(alice)} (2026-11-20 14:23:05 to 14:27:04 UTC),"
@@ -143,7 +143,7 @@ def test_a_rate_as_it_was_held_back_is_not_all_that_was_wanted() -> None:
     assert alice.prediction is not None
     got, wanted = Interval.exactly(52_600), Interval(52_600, None, None)
     held_back = replace(alice, prediction=replace(alice.prediction, delivered_per_s=got, wanted_per_s=wanted))
-    assert words.delivered(held_back) == "52.6 kB/s, wanted 52.6 kB/s or more"
+    assert words.delivered(held_back) == "52.6 kB/s, wanted ≥ 52.6 kB/s"
 
 
 def test_dark_light_and_paper(page: Path, browser: Browser) -> None:
@@ -276,9 +276,9 @@ def test_limits_that_only_a_cluster_holds(tmp_path: Path, capsys: pytest.Capture
 
     write_report(tmp_path / "page.html", result, settings, command="kquota audit")
 
-    delayed = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody is delayed."
+    delayed = "1 of 2 counters throttled somebody" if limit == 0 else "Nobody is delayed."
     assert delayed in (tmp_path / "page.html").read_text()
-    said = "1 of 2 limits throttled somebody" if limit == 0 else "Nobody throttled by 2 limits"
+    said = "1 of 2 counters throttled somebody" if limit == 0 else "Nobody throttled by 2 counters"
     assert summary(result, settings).startswith(f"**{said}")
     show(audited_view(result, settings, None, show_all=True), "table")
     assert f"{rate} B/s  " in capsys.readouterr().out
@@ -397,7 +397,7 @@ def test_as_markdown() -> None:
     first, *lines = summary(result, settings).splitlines()
 
     worst = result.found[0]
-    said = f"6 of 9 limits throttled somebody, 1 undetermined; worst: {worst.subject}, {words.suffering(worst)}"
+    said = f"6 of 9 counters throttled somebody, 1 undetermined; worst: {worst.subject}, {words.suffering(worst)}"
     assert first == f"**{said}.** {result.quality.events:,} requests, 2026-11-20 14:22:46 to 14:27:06 UTC."
     table = [line for line in lines if line.startswith("|")]
     assert f"`{worst.subject}`" in table[2]

@@ -50,7 +50,7 @@ COLOURED = (
         (("resolve", "--who", "user=alice", "--quotas", "quotas.yaml"), "user=alice governs 2 of 2 known clients\n"),
         (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
-            "nobody throttled by 1 limit (2 quotas set: 1 not throttled, 1 nobody seen)\n"
+            "nobody throttled by 1 counter (2 quotas set: 1 not throttled, 1 nobody seen)\n"
             "quotas: quotas.yaml (2 set)\n"
             "1 request read, 0 without a quota, 0 exempt (local engine)\n"
             "nobody seen whom these govern: user=<default> consumer_byte_rate\n",

@@ -125,7 +125,8 @@ def test_an_undo_knows_newer_writes_in_the_usual_folder(
     assert "99991231T000000Z-later.json is no entry of the journal" in kquota("undo", "--dry-run", **prod).err
     assert kquota("undo", "--yes", "--user", "alice", **prod).code == 0
     nothing = kquota("undo", "--yes", **prod).complaint
-    assert nothing.endswith("--journal names another journal, such as a folder)")
+    where = "'kquota history --journal cluster' lists what was done, by number"
+    assert nothing.endswith(f"({where}; --journal names another journal, such as a folder)")
 
 
 def test_without_a_cluster_its_journal_is_an_error(kquota: Kquota) -> None:

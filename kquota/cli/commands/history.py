@@ -107,7 +107,7 @@ def command(
 
     def screen() -> Iterator[Part]:
         if entries:
-            yield _table(entries, pages, concerned, time)
+            yield _table(entries, pages, concerned, time, about)
         elif pages.entries:
             yield Note(f"no entry of the journal {book.folder} is like that")
         else:
@@ -122,8 +122,8 @@ def command(
                 yield from plan_view(entries[0].plan, {}).parts("table")
 
     def page() -> Iterator[Part]:
-        yield markdown_of(_table(entries, pages, concerned, time), aligned=False)
-        if id is None and any(len(_changed(entry)) > 1 for entry in entries):
+        yield markdown_of(_table(entries, pages, concerned, time, about), aligned=False)
+        if id is None and any(len(_changed(entry, about)) > 1 for entry in entries):
             yield "\n`kquota history ENTRY -o markdown` has all values of an entry."
         if id is not None:
             yield ""
@@ -170,7 +170,13 @@ def _lease(lease: Lease, now: int) -> Document:
     return {**values, "state": state, "by": None if lease.by is None else lease.by.id}
 
 
-def _table(entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence[Lease]], now: int) -> Table:
+def _table(
+    entries: Sequence[Entry],
+    pages: Pages,
+    leases: Mapping[str, Sequence[Lease]],
+    now: int,
+    about: params.Selection,
+) -> Table:
     # Who, when, what and why stay on a narrow terminal: two of them in a column, and no word is broken.
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE and not layout().sort_by
     several = len({entry.cluster for entry in entries}) > 1
@@ -182,7 +188,7 @@ def _table(entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence
 
     def what(entry: Entry) -> str:
         loggers = recorded.get(entry.undoes or entry.id)
-        return many(len(loggers), "logger") if loggers else _values(entry)
+        return many(len(loggers), "logger") if loggers else _values(entry, about)
 
     def why(entry: Entry) -> tuple[str, ...]:
         where = (f"at {entry.cluster}",) if several else ()
@@ -208,14 +214,16 @@ def _table(entries: Sequence[Entry], pages: Pages, leases: Mapping[str, Sequence
     )
 
 
-def _values(entry: Entry) -> str:
+def _values(entry: Entry, about: params.Selection) -> str:
     """The first value that it changed, and how many more there are."""
     texts = []
-    if values := _changed(entry):
+    if values := _changed(entry, about):
         change, key = values[0]
         before, after = (shown(key, quotas.get(key)) for quotas in (change.before, change.after))
         texts.append(f"{entity_text(change.entity)} {key} {before} → {after}{_more(values)}")
-    kept = [(entity, key) for entity, keys in entry.kept for key in keys]
+    kept = [
+        (entity, key) for entity, keys in sorted(entry.kept, key=lambda kept: not about.covers(kept[0])) for key in keys
+    ]
     if kept and entry.command == "reconcile":
         texts.append(many(len(kept), "conflict"))
     elif kept:
@@ -225,8 +233,10 @@ def _values(entry: Entry) -> str:
     return "; ".join(texts) or "nothing"
 
 
-def _changed(entry: Entry) -> list[tuple[Change, QuotaKey]]:
-    return [(change, key) for change in entry.plan.changes for key in change.keys]
+def _changed(entry: Entry, about: params.Selection) -> list[tuple[Change, QuotaKey]]:
+    """The values that it changed, those that are asked `about` first."""
+    changes = sorted(entry.plan.changes, key=lambda change: not about.covers(change.entity))
+    return [(change, key) for change in changes for key in change.keys]
 
 
 def _more(values: Sequence[object]) -> str:

@@ -206,7 +206,7 @@ def delivered_parts(finding: Finding) -> tuple[str, ...]:
     if not got:
         return ("wanted", wanted) if wanted else ()
     if wanted == f"≥ {got}":  # as it was held back: how much more it wants is not known
-        return (f"{got},", f"wanted {got} or more", *_in_short(predicted))
+        return (f"{got},", f"wanted {wanted}", *_in_short(predicted))
     return (got, *([] if wanted in ("", got) else [f"of {wanted}"]), *_in_short(predicted))
 
 
@@ -253,22 +253,21 @@ def suffering(finding: Finding) -> str:
 def answer(
     findings: Sequence[Finding], answers: AnswersOf = MappingProxyType({}), quotas: Sequence[QuotaVerdict] = ()
 ) -> str:
-    """What an audit found, in one sentence: how many limits throttled somebody, and who fares worst.
+    """What an audit found, in one sentence: how many counters throttled somebody, and who fares worst.
 
     The findings are in the order of `AuditResult.found`. `answers` are what the brokers themselves answered: where no
-    limit throttles for certain, and they say that somebody was throttled, they come first. `quotas` are counted beside
-    the limits, one of which each counter has.
+    counter throttles for certain, and they say that somebody was throttled, they come first. `quotas` are counted
+    beside the counters.
     """
     throttled, undetermined = of_concern(findings)
-    # "Limits" are counted as brokers count them: one a counter.
     count = len(findings)
-    text = f"{len(throttled):,} of {many(count, 'limit')} throttled somebody"
+    text = f"{len(throttled):,} of {many(count, 'counter')} throttled somebody"
     if not throttled:
         logged = throttled_clients(answers)
-        text = f"nobody throttled by {many(count, 'limit')}" if count else "nobody throttled: no client has a limit"
+        text = f"nobody throttled by {many(count, 'counter')}" if count else "nobody throttled: no client has a limit"
         if logged:
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
-            text += f" none of {many(count, 'limit')} for certain" if count else " no client has a limit"
+            text += f" none of {many(count, 'counter')} for certain" if count else " no client has a limit"
     if undetermined:
         text += f", {len(undetermined):,} undetermined"
     if quotas:

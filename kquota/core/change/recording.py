@@ -250,8 +250,8 @@ def objections(
         named = ", ".join(map(str, unmeasured))
         reasons.append(
             UNMEASURED.objection(
-                f"how much {noun} {named} will write is not known: only the time ends it (--metrics estimates it,"
-                " --size with --log bounds it)"
+                f"how much {noun} {named} will write is not known: only the time ends it (--size with --log"
+                " bounds it; --metrics in place of --log estimates it)"
             )
         )
     return gravest_first(reasons)
