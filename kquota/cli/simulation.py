@@ -7,6 +7,7 @@ from kquota.cli.report.words import share
 from kquota.cli.text import (
     Column,
     amount_text,
+    clock,
     clocks,
     duration,
     entity_text,
@@ -82,7 +83,7 @@ def _answer(result: Simulation) -> str:
 _CSV = """name broker user client_id ip api unit active_ms requests offered delivered rejected waiting offered_rate
     delivered_rate rejections throttled throttle_ms throttle_low_ms=throttle_range_ms.0
     throttle_high_ms=throttle_range_ms.1 throttle_longest_ms=throttle_max_ms throttle_mean_ms first_throttled_ms
-    throttled_until_ms delivering_ms"""
+    throttled_until_ms delivering_ms delivered_until_ms"""
 
 
 def _clients(result: Simulation, workload: Workload) -> Table:
@@ -110,6 +111,9 @@ def _called(clients: Sequence[ClientResult]) -> tuple[str, str]:
 def _delivered(clients: Sequence[ClientResult], plan: Client) -> tuple[str, str]:
     least, most = (_amount(clients, plan, "delivered_range", side) for side in (0, 1))
     part = share(sum(client.delivered for client in clients), sum(client.offered for client in clients))
+    if plan.requests is not None:
+        until = max(client.delivered_until_ms or 0 for client in clients)
+        part += f", done at {clock(until)}" if all(client.is_done for client in clients) else ", not done"
     return range_text(least, most), part
 
 
@@ -140,7 +144,9 @@ def _delayed(clients: Sequence[ClientResult]) -> tuple[str, ...]:
 
 
 def _muted(clients: Sequence[ClientResult], plan: Client) -> str:
-    """The share of the time for which a connection waited, on average; nobody waits in an open loop."""
+    """The share of the time for which a connection waited, on average, of a job until it was done; nobody waits in an
+    open loop.
+    """
     if not plan.closed or clients[0].unit == "connections" or not any(client.throttled for client in clients):
         return "-"
     whole = plan.connections * sum(client.delivering_ms for client in clients)

@@ -386,8 +386,13 @@ def age(seconds: float) -> str:
 def clocks(first_ms: int, last_ms: int) -> str:
     """Two moments of a simulation: `0:05 to 1:05`, `59:00 to 1:00:00`; below a minute `0.0 s to 5.3 s`."""
     if last_ms < 60_000:
-        return f"{first_ms / 1000:.1f} s to {last_ms / 1000:.1f} s"
+        return f"{clock(first_ms)} to {clock(last_ms)}"
     return f"{_clock(first_ms)} to {_clock(last_ms)}"
+
+
+def clock(milliseconds: int) -> str:
+    """A moment of a simulation: `1:05`, below a minute `5.3 s`."""
+    return _clock(milliseconds) if milliseconds >= 60_000 else f"{milliseconds / 1000:.1f} s"
 
 
 def _clock(milliseconds: int) -> str:

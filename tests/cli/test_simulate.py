@@ -233,6 +233,25 @@ def test_a_consumer_takes_a_mib_a_partition(kquota: Kquota) -> None:
     assert client["throttle_time_max_ms"] <= 2000
 
 
+def test_a_job_says_when_it_was_done(kquota: Kquota, tmp_path: Path) -> None:
+    """5 GB at 10 MB/s: the time, and the share of that time for which it waited, whatever the simulation's length."""
+
+    def simulated(minutes: int, *options: str) -> str:
+        (tmp_path / "w.yaml").write_text(
+            f"kind: kquota.workload\nversion: 1\nduration: {minutes}min\n"
+            "quotas: [{entity: {user: bob}, values: {producer_byte_rate: 10MB}}]\n"
+            "clients: [{name: load, user: bob, api: produce, size: 100kB, requests: 50000}]\n"
+        )
+        return kquota("simulate", "w.yaml", *options).out
+
+    short, long = (simulated(minutes).splitlines()[1] for minutes in (10, 30))
+    assert short == long
+    assert re.match(r"load produce +5 GB +5 GB 100 %, done at 8:20 .* 90 %  mean", short)
+    assert "60 %, not done" in simulated(5)
+    heading, row = (line.split(",") for line in simulated(10, "-o", "csv").splitlines())
+    assert int(dict(zip(heading, row, strict=True))["delivered_until_ms"]) // 1000 == 500
+
+
 def test_topics_and_connections_are_replayed_as_the_audit_does(kquota: Kquota, tmp_path: Path) -> None:
     """Each kind of quota meets what the audit says of the same table."""
     (tmp_path / "usage.csv").write_text(

@@ -141,7 +141,7 @@ def _slow(result: Simulation, workload: Workload) -> Iterator[str]:
     for name, some in grouped(result.clients, lambda client: client.group).items():
         client, offered = planned[name], sum(one.offered for one in some)
         most = len(some) * client.most_per_s
-        left = offered - most * some[0].active_ms / 1000
+        left = offered - client.most_per_s * sum(one.active_ms for one in some) / 1000
         # Of any load a little waits at the end, as it has just arrived.
         if left < offered / 100 or not any(one.waiting for one in some):
             continue

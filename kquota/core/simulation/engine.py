@@ -56,6 +56,8 @@ SCRAPES_MS: Final = (1_000, 10_000, 60_000)
 """How often metrics may be read where nobody knows."""
 TOP_TIMELINES: Final = 12
 TOP_CLIENTS: Final = 10
+_HAIR: Final = 1e-6
+"""So much of an arrival may be missing in a sum of doubles."""
 
 
 def simulate(
@@ -313,7 +315,9 @@ class _Run:
 
             starts = [one.first_ms for one in connections if one.first_ms != NEVER]
             delivered = max(one.delivered_ms for one in connections)
-            active = workload.stop_of(client) - client.start_ms
+            most = math.inf if client.requests is None else client.requests - _HAIR
+            is_done = all(one.target >= most and one.delivered_units == one.offered_units for one in connections)
+            active = (delivered - origin if is_done else workload.stop_of(client)) - client.start_ms
             self.clients.append(
                 ClientResult(
                     name=member.name,
@@ -342,6 +346,7 @@ class _Run:
                     delivering_ms=max(active, delivered - origin - client.start_ms, 1),
                     exempt_ns=total("exempt_nanos"),
                     delivered_until_ms=None if delivered == NEVER else delivered - origin,
+                    is_done=is_done,
                 )
             )
 

@@ -59,7 +59,7 @@ class ClientResult:
     api: str
     unit: str
     active_ms: int
-    """From its start to its stop."""
+    """From its start to its stop; of a job that was done (`is_done`), to its last delivery."""
     requests: int
     """Charged by the broker, retries included."""
     offered: int
@@ -86,6 +86,8 @@ class ClientResult:
     """Thread time that the request quota did not charge."""
     delivered_until_ms: int | None = None
     """When the last unit was delivered, since the start of the workload; None where nothing was."""
+    is_done: bool = False
+    """Whether it has a number of requests in all, and all of them were delivered."""
 
     @property
     def is_throttled(self) -> bool:

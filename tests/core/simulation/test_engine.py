@@ -294,6 +294,23 @@ def test_a_job_without_a_pace_runs_once(api: str, brokers: tuple[str, ...]) -> N
         assert sum(client.requests for client in result.clients) == 4
 
 
+@pytest.mark.parametrize("pace", [None, 10.0])
+def test_the_rates_of_a_job_are_over_the_time_until_it_was_done(pace: float | None) -> None:
+    """However long the simulation goes on; a job that was not done at the end has the whole of it."""
+    quota = QuotaSnapshot({Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1_000_000}})
+    job = Client("j", "produce", "alice", requests=1000, size=100_000, pace=pace)
+    short, long = (run(job, minutes=minutes, quota=quota).clients for minutes in (3, 30))
+
+    assert short == long
+    (client,) = long
+    assert client.is_done
+    assert client.delivered_until_ms == client.active_ms == client.delivering_ms
+    assert 85_000 < client.delivering_ms < 100_000
+    assert client.delivered_rate == client.offered_rate == 100_000_000 * 1000 / client.delivering_ms
+    (half,) = run(job, minutes=1, quota=quota).clients
+    assert (half.is_done, half.active_ms, half.delivering_ms >= 60_000) == (False, 60_000, True)
+
+
 def test_the_metrics_at_the_end() -> None:
     """Muted channels, exempt thread time and the rate of mutations, under the names that Kafka has for them."""
     quota = QuotaSnapshot(
