@@ -265,7 +265,13 @@ _WITHIN: Final = {
 """Which key of an entry of quotas holds it: who begins writes both as flat keys."""
 
 
+IN_ALL: Final = "how much in all is 'requests' of one 'size': size: 100kB, requests: 50000 are 5 GB"
+"""How a client of a workload sends an amount."""
+
+
 def _meant(word: str, known: Collection[str]) -> str:
+    if word in ("total", "amount", "volume") and "requests" in known:
+        return IN_ALL
     if _WITHIN.get(word) in known:
         return f"write {_WITHIN[word]}: {{{word}: …}}"
     return close_to(word, known) or f"keys: {', '.join(known)}"

@@ -15,6 +15,7 @@ from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, TOPIC_APIS, Brokers, Burst, Change, Client, Workload
 from kquota.documents.encoding import Document, read_document
 from kquota.documents.quotas import quotas_of, read_entity
+from kquota.documents.validation import IN_ALL
 from kquota.errors import InputError, placed
 
 T = TypeVar("T")
@@ -85,7 +86,8 @@ def _client(entry: Document) -> Client:
     api = api_named(entry["api"])
     idle = next((key for key, apis in _ONLY.items() if key in entry and api not in apis), None)
     if idle is not None:
-        raise InputError(f"{idle}: has no meaning for {api}", hint=f"a key of {' and '.join(_ONLY[idle])}")
+        amount = f"; {IN_ALL}" if idle == "backlog" else ""
+        raise InputError(f"{idle}: has no meaning for {api}", hint=f"a key of {' and '.join(_ONLY[idle])}{amount}")
     name = entry.get("name") or entry.get("client-id") or entry.get("user") or api
     size, pace = _load(api, entry)
     fields: dict[str, Any] = {field: read(entry[key], key) for key, (field, read) in _FIELDS.items() if key in entry}

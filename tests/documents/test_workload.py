@@ -66,6 +66,16 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("key", ["total", "backlog"])
+def test_how_much_in_all_is_requests_of_a_size(tmp_path: Path, key: str) -> None:
+    path = written(tmp_path, f"duration: 1h\nclients: [{{api: produce, {key}: 5GB}}]")
+
+    with pytest.raises(InputError) as caught:
+        read_workload(path)
+
+    assert "'requests' of one 'size': size: 100kB, requests: 50000 are 5 GB" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize(
     ("typo", "meant"),
     [("create-topic", "create-topics"), ("make-topics", "create-topics"), ("prodcue", "produce"), ("Meta", "metadata")],
