@@ -59,14 +59,21 @@ _OBSERVED: Final = """broker=usage.broker brokers requests=usage.requests second
 def recommendation_text(recommendations: Recommendations, warned: Sequence[str]) -> str:
     """A quotas file in YAML: what is recommended, and the quotas that stay, each with its reason in a comment.
 
-    A quota that stays because a default is enough needs no entry. What was `warned` of stands in comments as well.
+    A quota that stays because a default is enough needs no entry, and is named in a comment. What was `warned` of
+    stands in comments as well.
     """
-    warnings = [f"# Warning: {text}" for text in warned]
-    lines = [*FILE_HEAD, *_preface(recommendations), *warnings, "kind: kquota.quotas", "version: 1"]
+    notes = [f"# Warning: {text}" for text in warned]
     entries: dict[Any, list[Recommendation]] = {}
     for quota in recommendations.quotas:
         if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):
             entries.setdefault(quota.entity, []).append(quota)
+        else:
+            by = to_flow(plain(quota.governed_by[0] if quota.governed_by else recommendations.scope.default))
+            why = f"{quota.key.value}: {_change(quota)} (by {by})"
+            notes.append(f"# No entry for {to_flow(plain(quota.entity))}: {why}")
+    if len(notes) > len(warned) and not recommendations.policy.lower:
+        notes.append("# --lower writes what they need, where that is known and less.")
+    lines = [*FILE_HEAD, *_preface(recommendations), *notes, "kind: kquota.quotas", "version: 1"]
     lines.append("quotas:" if entries else "quotas: []")
     for entity, quotas in entries.items():
         for quota in quotas:

@@ -146,7 +146,8 @@ def test_a_quota_at_another_level_is_not_lowered_in_passing(kquota: Kquota, tmp_
     assert "50 MB/s by client-id=app  " in alice
     assert " keep " in alice
     assert alice.endswith("as now")
-    assert "user: alice" not in kept.out
+    assert "entity: {user: alice" not in kept.out
+    assert "producer_byte_rate: 50 MB/s is enough (by {client-id: app})\n# --lower writes what they need" in kept.out
     report = validated(lowered.out, "recommendation")
     changes = {quota["entity"]["user"]: quota for quota in report["recommendations"]}
     assert changes["alice"]["change"] == "lower"
