@@ -67,6 +67,32 @@ def test_table(kquota: Kquota, file: str, golden: Golden) -> None:
     golden("resolve.table", done.out)
 
 
+@pytest.mark.parametrize(
+    ("asked", "pairs"),
+    [
+        ("--user payments", "2 client-ids have limits of their own: a b, checkout"),
+        ("--client checkout", "1 user has limits of its own: payments"),
+        ("--user shop", ""),
+    ],
+)
+def test_the_hint_names_quotas_of_pairs(kquota: Kquota, tmp_path: Path, asked: str, pairs: str) -> None:
+    """The table is of a client without the other name; --all shows the pairs."""
+    (tmp_path / "pairs.yaml").write_text(
+        "kind: kquota.quotas\nversion: 1\nquotas:\n"
+        "  - {entity: {user: payments}, values: {producer_byte_rate: 18MB}}\n"
+        "  - {entity: {user: payments, client-id: checkout}, values: {producer_byte_rate: 300kB}}\n"
+        "  - {entity: {user: payments, client-id: a b}, values: {producer_byte_rate: 200kB}}\n"
+        "  - {entity: {user: payments, client-id: {default: true}}, values: {producer_byte_rate: 1MB}}\n"
+    )
+
+    done = kquota("resolve", *asked.split(), "--quotas", "pairs.yaml")
+
+    hint = f" for another); {pairs} ('kquota resolve --all {asked}' shows them)\n" if pairs else " for another)\n"
+    assert hint in done.err
+    shown = kquota("resolve", "--all", *asked.split(), "--quotas", "pairs.yaml").out
+    assert ("300 kB/s" in shown) == bool(pairs)
+
+
 def test_one_address_of_two_entities(kquota: Kquota, tmp_path: Path) -> None:
     """Case 09: the last write decides, which nobody can see."""
     (tmp_path / "two.yaml").write_text(

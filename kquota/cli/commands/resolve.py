@@ -1,7 +1,8 @@
 """`kquota resolve`."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from kquota.cli.leases import note_ends
 from kquota.cli.options import count, flag, value
 from kquota.cli.reach import CSV, Many, PathOf, counter, level, limit_of, on_brokers, origin, source, tag, with_path
 from kquota.cli.streams import note, warn
-from kquota.cli.text import Column
+from kquota.cli.text import Column, first_of, many
 from kquota.cli.views import Branch, Note, Part, Table, View, csv_of, shown_as, table_of
 from kquota.core.change.broker import callback_of
 from kquota.core.change.misnomer import is_literal_default
@@ -138,9 +139,13 @@ def command(
             doubts = caveats(snapshot, user, client, static=static, version=version, callback=callback)
         if output in _TABLES:  # the others say whom they are about
             if not params.on_command_line("user"):
-                note("for user ANONYMOUS, a connection without authentication (--user NAME for another)")
+                users = {entity.user for entity in snapshot if entity.client_id == client} - {user}
+                pairs = _of_pairs("user", users, f"--client {shlex.quote(client)}")
+                note(f"for user ANONYMOUS, a connection without authentication (--user NAME for another){pairs}")
             if not params.on_command_line("client"):
-                note("for a client without a client-id (--client NAME for another)")
+                client_ids = {entity.client_id for entity in snapshot if entity.user == user} - {client}
+                pairs = _of_pairs("client-id", client_ids, f"--user {shlex.quote(user)}")
+                note(f"for a client without a client-id (--client NAME for another){pairs}")
     governing = {(resolution.entity, resolution.key) for resolution in resolutions}
     note_ends([lease for lease in leases if (lease.entity, lease.key) in governing])
     # A name that only defaults govern may be a slip.
@@ -149,6 +154,14 @@ def command(
     if output in _WITHOUT_CAVEATS:
         session.warn_ignored(ignored for resolution in resolutions for ignored in resolution.ignored)
     return resolved(names, resolutions, brokers, doubts, _paths(source, output))
+
+
+def _of_pairs(kind: str, names: Iterable[object], option: str) -> str:
+    """Says which names have quotas together with the one that was asked for; they apply to others than the table."""
+    named = sorted(name for name in names if isinstance(name, str))
+    have = "has limits of its own" if len(named) == 1 else "have limits of their own"
+    shows = f"'kquota resolve --all {option}' shows them"
+    return f"; {many(len(named), kind)} {have}: {first_of(named)} ({shows})" if named else ""
 
 
 def _warn_names(names: Mapping[EntityType, str | None]) -> None:
