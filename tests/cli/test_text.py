@@ -8,9 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kquota.cli.commands.probe import verdict
 from kquota.cli.text import Column, columns_that_fit, fold, print_table, safe
-from kquota.core.findings.probe import Comparison, Throttling
 
 cells = st.text(st.sampled_from("ab9 .[]\\ü日é"), max_size=12).map(str.strip)
 
@@ -61,19 +59,3 @@ def test_a_rate_keeps_its_unit_together() -> None:
     assert fold("client-id=app1 (1 MB/s), x", 19) == ["client-id=app1", "(1 MB/s), x"]
     assert fold("of producer_byte_rate", 19) == ["of", "producer_byte_rate"]
     assert fold("/var/log/kafka", 9) == ["/var/log/", "kafka"]
-
-
-@pytest.mark.parametrize(
-    ("delayed", "more"),
-    [
-        (1408, " But 1,408 requests were delayed, not 730 to 875: did the limit change meanwhile?"),
-        (600, " But 600 requests were delayed, not 730 to 875: did the limit change meanwhile?"),
-        (930, ""),
-        (670, ""),
-    ],
-)
-def test_the_verdict_of_a_probe_says_where_the_number_of_delays_is_far_off(delayed: int, more: str) -> None:
-    """Within 5 % of the highest, and 1 % of the requests, is as predicted; as for the total."""
-    observed, least, most = (Throttling(20_000, count, 900) for count in (delayed, 730, 875))
-
-    assert verdict(Comparison(2000, 2000, 30_000, observed, least, most)) == f"Verdict: throttled as predicted.{more}"

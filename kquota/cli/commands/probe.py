@@ -18,7 +18,7 @@ from kquota.cli.streams import ask, interrupted_by_sigterm, warn
 from kquota.cli.text import Column, amount_text, duration, range_text, rate_text, safe
 from kquota.cli.views import Part, Table, View, csv_of, show, shown_as
 from kquota.core.findings.finding import subject
-from kquota.core.findings.probe import Agreement, Comparison, Load, Probe
+from kquota.core.findings.probe import Agreement, Load, Probe
 from kquota.core.quotas.quota import limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.limits import probe_document
@@ -168,7 +168,7 @@ def _view(probe: ProbeResult) -> View:
 
     def screen() -> Iterator[Part]:
         yield _table(probe)
-        yield verdict(probe.comparison)
+        yield _VERDICTS[probe.comparison.agreement.value]
 
     return View(screen=screen, document=lambda: probe_document(probe), csv=lambda: csv_of([probe], _CSV))
 
@@ -214,15 +214,6 @@ def _table(probe: ProbeResult) -> Table:
             ("predicted / observed", "", "", "", ratio, ""),
         ],
     )
-
-
-def verdict(result: Comparison) -> str:
-    """The verdict of the total throttle time; also whether the number of delayed requests contradicts it."""
-    text = _VERDICTS[result.agreement.value]
-    if result.agreement is not Agreement.AS_PREDICTED or result.is_count_near:
-        return text
-    count = range_text(f"{result.least.count:,}", f"{result.most.count:,}")
-    return f"{text} But {result.observed.count:,} requests were delayed, not {count}: did the limit change meanwhile?"
 
 
 _VERDICTS = {

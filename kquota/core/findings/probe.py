@@ -143,12 +143,6 @@ class Comparison:
             return Agreement.LESS
         return Agreement.AS_PREDICTED
 
-    @property
-    def is_count_near(self) -> bool:
-        """Whether the number of delays is within 5 % of the predicted range, give or take 1 % of the requests."""
-        slack = _NEAR * self.most.count + _NOISE * self.events
-        return self.least.count - slack <= self.observed.count <= self.most.count + slack
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
