@@ -62,7 +62,7 @@ def recommendation_text(recommendations: Recommendations, warned: Sequence[str])
     A quota that stays because a default is enough needs no entry, and is named in a comment. What was `warned` of
     stands in comments as well.
     """
-    notes = [f"# Warning: {text}" for text in warned]
+    kept: list[str] = []
     entries: dict[Any, list[Recommendation]] = {}
     for quota in recommendations.quotas:
         if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):
@@ -70,8 +70,11 @@ def recommendation_text(recommendations: Recommendations, warned: Sequence[str])
         else:
             by = to_flow(plain(quota.governed_by[0] if quota.governed_by else recommendations.scope.default))
             why = f"{quota.key.value}: {_change(quota)} (by {by})"
-            notes.append(f"# No entry for {to_flow(plain(quota.entity))}: {why}")
-    if len(notes) > len(warned) and not recommendations.policy.lower:
+            kept.append(f"# No entry for {to_flow(plain(quota.entity))}: {why}")
+    notes = [*(f"# Warning: {text}" for text in warned), *kept[:_MOST_KEPT]]
+    if (more := len(kept) - _MOST_KEPT) > 0:
+        notes.append(f"# No entry for {more} more that stay as they are.")
+    if kept and not recommendations.policy.lower:
         notes.append("# --lower writes what they need, where that is known and less.")
     lines = [*FILE_HEAD, *_preface(recommendations), *notes, "kind: kquota.quotas", "version: 1"]
     lines.append("quotas:" if entries else "quotas: []")
@@ -80,7 +83,11 @@ def recommendation_text(recommendations: Recommendations, warned: Sequence[str])
             lines += [f"  # {line}" for line in reasons(quota, recommendations)]
         values = {quota.key.value: value_text(quota.key, quota.value) for quota in quotas}
         lines += [f"  - entity: {to_flow(plain(entity))}", f"    values: {to_flow(values)}"]
-    return "".join(f"{line}\n" for line in lines)
+    # A name with a line break must not end a comment.
+    return "".join(f"{' '.join(line.splitlines())}\n" for line in lines)
+
+
+_MOST_KEPT: Final = 50
 
 
 def _preface(recommendations: Recommendations) -> list[str]:

@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -11,7 +13,8 @@ from kquota.core.findings.recommendation import Policy, Recommendations, Scope, 
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey, rate_text
 from kquota.documents.encoding import schema, to_json
-from kquota.documents.recommendation import percent, recommendation_document
+from kquota.documents.quotas import read_quotas
+from kquota.documents.recommendation import percent, recommendation_document, recommendation_text
 
 
 def test_rates_have_three_digits_and_no_exponent() -> None:
@@ -50,3 +53,20 @@ def test_limits_that_only_a_cluster_holds(stored: float, change: str) -> None:
     parts = schema("recommendation")["properties"]["recommendations"]["items"]["properties"]
     for name in ("current", "value"):
         Draft202012Validator(parts[name]).validate(quota[name])
+
+
+def test_no_name_ends_a_comment_of_the_file(tmp_path: Path) -> None:
+    """The names of counters, of quotas at other levels, and in warnings; many that stay are counted."""
+    key, hostile = QuotaKey.PRODUCER_BYTE_RATE, "a\nquotas: []\u2028x: 1"
+    usage = Usage(hostile, 60, 60, 0, 2e6, Estimate(2e6, 2e6, None, None, 60, 0, 1e6, 2e6))
+    new = recommend([usage], Entity(user=hostile), key, None, Policy())
+    stays = [recommend([usage], Entity(user=f"{hostile}{number}"), key, 10**9, Policy()) for number in range(60)]
+    stays = [replace(quota, own=False, governed_by=(Entity(client_id=hostile),)) for quota in stays]
+    new = replace(new, governed_by=(Entity(client_id=hostile),), current=1000)
+
+    text = recommendation_text(Recommendations(Scope.USERS, Policy(), [new, *stays]), [f"{hostile} is doubtful"])
+
+    (tmp_path / "quotas.yaml").write_text(text)
+    assert [*read_quotas(tmp_path / "quotas.yaml")] == [Entity(user=hostile)]
+    assert text.count("# No entry for {") == 50
+    assert "# No entry for 10 more that stay as they are.\n" in text
