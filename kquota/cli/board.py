@@ -180,9 +180,9 @@ class Board:
             size if column.number else min(size, (column.whole and column.least) or _NAME)
             for column, size in zip(self._columns, widest, strict=True)
         ]
-        kept, _ = columns_that_fit(self._columns, least, width, cells)
+        kept, fit = columns_that_fit(self._columns, least, width, cells)
         self._left_out = [name for place, name in enumerate(self._names) if place not in kept]
-        narrowest = [size if column.number else 1 for column, size in zip(self._columns, widest, strict=True)]
+        narrowest = [size if fit or column.number else 1 for column, size in zip(self._columns, least, strict=True)]
         widths = shared_out(kept, narrowest, widest, width)
         table = Table(box=None, pad_edge=False, header_style="bold", show_header=self._headings)
         table.add_column("", no_wrap=True, width=len(_MARK))

@@ -272,7 +272,7 @@ def test_80_columns_say_by_which_quota() -> None:
         rows = _rows(uses(observed, quotas, source=""), 1000)
         heading, *shown = drawn(Board(_COLUMNS, USUAL, everything=False), rows, 80, 10)
         assert column in heading
-        assert all("  producer_by" in line or "  consumer_by" in line for line in shown[:2])
+        assert all("  producer" in line or "  consumer" in line for line in shown[:2])
 
 
 def test_a_narrow_screen_cuts_texts_and_no_numbers() -> None:
