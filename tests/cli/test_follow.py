@@ -138,6 +138,24 @@ def test_quotas_that_cannot_be_read_for_a_while(
     assert follower.history.snapshots == (before, after)
 
 
+def test_a_cluster_that_shows_no_quotas_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection must not keep the process."""
+    closed = []
+
+    class Barred(MemoryBackend):
+        def describe(self, filter: QuotaFilter = EVERYTHING) -> QuotaSnapshot:
+            raise Unauthorized("not yours")
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(follow, "open_backend", lambda _: contextlib.closing(Barred()))
+    watched = follow._Watched(0, Access(zookeeper="127.0.0.1:1"), lambda snapshot: snapshot)
+    with pytest.raises(Unauthorized), watched:
+        pass
+    assert len(closed) == 1
+
+
 def test_quotas_of_a_cluster_change_meanwhile(kquota: Kquota, zookeeper: Sandbox, tmp_path: Path) -> None:
     """An episode under the new limit; the findings are those of an audit under the history that is kept."""
     chroot, log, kept = new_chroot(zookeeper), tmp_path / "usage.jsonl", tmp_path / "kept"

@@ -153,9 +153,11 @@ class _Watched:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._backend = self._stack.enter_context(open_backend(self._access))
-        # What cannot be read of the quotas was said when they were read first.
-        self._latest = replace(self._backend.describe(), problems=())
+        with ExitStack() as stack:
+            self._backend = stack.enter_context(open_backend(self._access))
+            # What cannot be read of the quotas was said when they were read first.
+            self._latest = replace(self._backend.describe(), problems=())
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
