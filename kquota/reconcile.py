@@ -274,16 +274,11 @@ class _Run:
         return tuple(change for change in self.changes if change.entity in self.written)
 
     def verified(self) -> ApplyReport:
-        """The report of a run without failure: a describe must show all that was wanted."""
+        """The report of a run without failure: a describe must show all that was written."""
         try:
-            self.backend.wait_visible(self.written.values(), timeout_s=_VISIBLE_S)
-            shown = _shown(self.backend, self.changes)
+            unverified = self.backend.wait_visible(self.written.values(), timeout_s=_VISIBLE_S)
         except KquotaError:
             unverified = tuple(change.entity for change in self.changes)
-        else:
-            unverified = tuple(
-                change.entity for change in self.changes if not change.is_made(shown.get(change.entity, {}))
-            )
         return ApplyReport(self._applied, already=tuple(self.already), unverified=unverified)
 
     def ended(self, rollback: bool) -> ApplyReport:

@@ -63,7 +63,9 @@ class QuotaBackend(Closable, Protocol):
         An entity that another writer changes meanwhile is among them. Only KRaft has something to wait for: a broker
         answers from its own copy of the metadata. Raises Unreachable, Unauthorized or Rejected.
         """
-        ...
+        written = [result for result in results if result.changed]
+        shown = describe_entities(self, [result.entity for result in written])
+        return tuple(result.entity for result in written if not result.is_shown_by(shown.get(result.entity, {})))
 
     # What only some stores know; by default there is nothing to tell.
 

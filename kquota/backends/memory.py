@@ -1,10 +1,9 @@
 """The reference backend: a snapshot in memory, which is also what an offline quota file becomes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kquota.backends import QuotaBackend
 from kquota.core.quotas.alteration import Alteration, AlterResult, merge
-from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.selector import EVERYTHING, QuotaFilter
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.errors import KquotaError
@@ -35,9 +34,6 @@ class MemoryBackend(QuotaBackend):
         if not validate_only:
             self._snapshot = QuotaSnapshot(quotas, self._snapshot.problems)
         return tuple(results)
-
-    def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
-        return ()
 
     def close(self) -> None:
         """Nothing to release."""

@@ -121,8 +121,7 @@ def _note_end(changed: Sequence[AlterResult], known: Leases, terms: Terms) -> No
     then = [
         f"{leases.shown(key, known.beneath(result.entity, key, result.before.get(key), terms.expires))} again"
         for result in changed
-        for key in QuotaKey
-        if result.before.get(key) != result.after.get(key)
+        for key in result.keys
     ]
     leases.note_end(terms.expires, then, terms.writing.access, terms.journal.folder, dry_run=terms.writing.dry_run)
 

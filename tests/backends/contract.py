@@ -212,6 +212,11 @@ class BackendContract:
         assert (result.error, dict(result.after)) == (None, {PRODUCER: 2})
         assert dict(backend.describe()[U1]) == {PRODUCER: 2}
 
+    def test_what_was_overwritten_meanwhile_is_named_as_not_shown(self, backend: QuotaBackend) -> None:
+        results = backend.alter([rate(U1), rate(U2_C2)])
+        backend.alter([rate(U1, 9), Alteration(U2_C2, {CONSUMER: 1})])  # another key of the second
+        assert backend.wait_visible(results, timeout_s=0.1) == (U1,)
+
     def test_what_another_writer_set_meanwhile_stays(self, backend: QuotaBackend, rival: QuotaBackend) -> None:
         backend.alter([Alteration(U1, {PRODUCER: 1, CONSUMER: 1})])
         backend.describe()

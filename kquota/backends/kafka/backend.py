@@ -118,11 +118,7 @@ class KafkaBackend(QuotaBackend):
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         expected = {
-            result.entity: {
-                key: Wrote(result.after.get(key), result.before.get(key))
-                for key in QuotaKey
-                if differ(result.before.get(key), result.after.get(key))
-            }
+            result.entity: {key: Wrote(result.after.get(key), result.before.get(key)) for key in result.keys}
             for result in results
             if result.changed
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kquota.backends import QuotaBackend, znode
 from kquota.backends.addresses import Address, without_scheme
@@ -43,9 +43,6 @@ class ZooKeeperBackend(QuotaBackend):
         self._security = security or ZooKeeperSecurity()
         self._patient = patient
         self._session: Session | None = None
-
-    def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
-        return ()
 
     def close(self) -> None:
         session, self._session = self._session, None

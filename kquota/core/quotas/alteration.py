@@ -179,3 +179,12 @@ class AlterResult:
     def changed(self) -> bool:
         """Whether what is set on the entity differs from before, or may."""
         return self.error is None and (bool(self.blind or self.unusable) or dict(self.before) != dict(self.after))
+
+    @property
+    def keys(self) -> tuple[QuotaKey, ...]:
+        """The keys whose values differ from before."""
+        return tuple(key for key in QuotaKey if differ(self.before.get(key), self.after.get(key)))
+
+    def is_shown_by(self, values: Values) -> bool:
+        """Whether an entity with these values has what was written."""
+        return not any(differ(values.get(key), self.after.get(key)) for key in self.keys)
