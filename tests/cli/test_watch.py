@@ -1,5 +1,6 @@
 """`kquota watch` on a real ZooKeeper and a real broker: lines as they come, and how it ends."""
 
+import math
 import os
 import re
 import select
@@ -12,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from kquota import Alteration, Change, Entity, QuotaBackend, QuotaKey, Rejected, Unauthorized, Unreachable
+from kquota import DEFAULT, Alteration, Entity, QuotaBackend, QuotaKey, Rejected, Unauthorized, Unreachable
 from kquota.access import connect
-from kquota.backends.memory import MemoryBackend
-from kquota.backends.polling import QuotaWatch
-from kquota.cli.commands.watch import _changes
+from kquota.cli.commands.watch import changes_of
 from kquota.core.quotas.quota import Value
+from kquota.core.quotas.snapshot import QuotaSnapshot
+from kquota.errors import KquotaError
 from tests.brokers.kafka import KafkaBroker
 from tests.cli.conftest import Golden, Kquota, validated
 from tests.support.relay import Relay
 from tests.support.waiting import PATIENCE_S, interrupted
 
 ALICE = Entity(user="alice")
-PRODUCER, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+WATCHED = Entity(user="watched", client_id=DEFAULT)
+PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 ROOT = str(Path(__file__).parents[2])
 
 
@@ -132,30 +134,37 @@ def test_each_change_is_a_line(start: Start, writer: QuotaBackend, chroot: str, 
     assert times[0][:10] >= time.strftime("%Y-%m-%d", time.gmtime(before_ms / 1000))
 
 
-def test_it_finds_its_cluster_again(start: Start, writer: QuotaBackend, chroot: str) -> None:
+def found_again(watching: Watching, relay: Relay, writer: QuotaBackend, server: str) -> None:
     """A word when it is lost and one when it is back, and what changed in between."""
+    relay.cut()
+    lost = watching.error()
+    assert lost.startswith(f"kquota: cannot reach {server} at {relay.address}: ")
+    assert lost.endswith("; trying again\n")
+    alter(writer, WATCHED, producer_byte_rate=5)
+    relay.mend()
+    found = validated(watching.line(), "watch")
+    assert (found["entity"], found["before"], found["after"]) == (
+        {"user": "watched", "client-id": {"default": True}},
+        None,
+        5,
+    )
+    assert watching.end() == (0, "", "kquota: connected again\n")
+
+
+def test_it_finds_its_cluster_again(start: Start, writer: QuotaBackend, chroot: str) -> None:
     address, _, path = chroot.partition("/")
     with Relay(address) as relay:
-        watching = start("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "10")
-        relay.cut()
-        lost = watching.error()
-        assert lost.startswith(f"kquota: cannot reach ZooKeeper at {relay.address}: ")
-        assert lost.endswith("; trying again\n")
-        alter(writer, ALICE, producer_byte_rate=5)
-        relay.mend()
-        assert "user=alice  producer_byte_rate  - -> 5 B/s" in watching.line()
-        assert watching.end() == (0, "", "kquota: connected again\n")
+        given = ("--zookeeper", f"{relay.address}/{path}", "--count", "1", "--timeout", "10", "-o", "json")
+        found_again(start(*given), relay, writer, "ZooKeeper")
 
 
-def test_brokers_are_followed(start: Start, kraft: KafkaBroker) -> None:
-    entity = Entity(user="watched", client_id="by-watch")
-    watching = start("--bootstrap-server", kraft.bootstrap, "--interval", "100ms", "--count", "1", "-o", "json")
-    with connect(bootstrap_server=kraft.bootstrap) as writer:
-        alter(writer, entity, producer_byte_rate=5)
-        found = validated(watching.line(), "watch")
-        assert (found["entity"], found["after"]) == ({"user": "watched", "client-id": "by-watch"}, 5)
-        assert watching.end() == (0, "", "")
-        alter(writer, entity, producer_byte_rate=None)
+def test_it_finds_its_brokers_again(start: Start, kraft: KafkaBroker) -> None:
+    with Relay(kraft.bootstrap) as relay, connect(bootstrap_server=kraft.bootstrap) as writer:
+        given = ("--bootstrap-server", relay.address, "--interval", "100ms", "--count", "1", "-o", "json")
+        try:
+            found_again(start(*given), relay, writer, "Kafka")
+        finally:
+            alter(writer, WATCHED, producer_byte_rate=None)
 
 
 def test_ctrl_c_ends_it(start: Start, chroot: str) -> None:
@@ -187,12 +196,21 @@ def test_its_interval_is_a_length_of_time(kquota: Kquota) -> None:
 
 
 def test_it_gives_up_only_where_it_is_not_allowed(capfd: pytest.CaptureFixture[str]) -> None:
-    errors = iter([Unreachable("lost it"), Rejected("not now"), Unauthorized("no longer")])
+    """And what changed before the error, and meanwhile, is seen; what was there before is no change."""
+    one, two = QuotaSnapshot({ALICE: {PRODUCER: 1}}), QuotaSnapshot({ALICE: {PRODUCER: 2}})
+    readings: Iterator[QuotaSnapshot | KquotaError]
+    readings = iter([one, two, Unreachable("lost it"), Rejected("not now"), one, Unauthorized("no longer")])
 
-    class Barred(QuotaWatch):
-        def wait(self, timeout_s: float) -> tuple[Change, ...]:
-            raise next(errors)
+    def read() -> QuotaSnapshot:
+        reading = next(readings)
+        if isinstance(reading, QuotaSnapshot):
+            return reading
+        raise reading
 
+    changes = changes_of(read, one, 0.0, math.inf)
+    for after in (2, 1):
+        change, key = next(changes)
+        assert (change.entity, key, change.after) == (ALICE, PRODUCER, {PRODUCER: after})
     with pytest.raises(Unauthorized, match="no longer"):
-        list(_changes(Barred(MemoryBackend(), 1), None))
-    assert capfd.readouterr().err == "kquota: lost it; trying again\n"
+        next(changes)
+    assert capfd.readouterr().err == "kquota: lost it; trying again\nkquota: connected again\n"

@@ -1,20 +1,21 @@
 """`kquota watch`."""
 
 import itertools
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
 from kquota.access import Access
-from kquota.backends.polling import QuotaWatch
 from kquota.cli import grammar, params, session
 from kquota.cli.options import count, fine_duration, lasting
 from kquota.cli.streams import note, reader_is_gone, say
 from kquota.cli.text import MARKS, entity_text
 from kquota.cli.views import View, show, shown_as
-from kquota.core.change.plan import Change
+from kquota.core.change.plan import Change, plan
 from kquota.core.quotas.quota import QuotaKey, limit_text
+from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.documents.clusters import change_document
 from kquota.documents.derive import utc
 from kquota.errors import KquotaError, Unauthorized
@@ -52,42 +53,46 @@ def command(
     """
     if interval < 100:
         raise click.UsageError("--interval is at least 100ms")
-    end = None if for_ms is None else time.monotonic() + for_ms / 1000
+    end = math.inf if for_ms is None else time.monotonic() + for_ms / 1000
     with session.open_backend(access) as backend:
-        watching = QuotaWatch(backend, interval / 1000)
-        snapshot = watching.start()
+        snapshot = backend.describe()
         session.warn_problems(snapshot.problems)
         count_text = "1 entity" if len(snapshot) == 1 else f"{len(snapshot)} entities"
         note(f"watching {session.cluster_name(access)} ({count_text}); looking every {interval / 1000:g} s")
-        seen = ((now(), change, key) for change, key in _changes(watching, end))
+        changes = changes_of(backend.describe, snapshot, interval / 1000, end)
+        seen = ((now(), change, key) for change, key in changes)
         show(changes_view(itertools.islice(seen, count)), output)
 
 
-def _changes(watching: QuotaWatch, end: float | None) -> Iterator[tuple[Change, QuotaKey]]:
+def changes_of(
+    read: Callable[[], QuotaSnapshot], before: QuotaSnapshot, interval_s: float, end: float
+) -> Iterator[tuple[Change, QuotaKey]]:
     """Every key that changes, until the end (of the monotonic clock). Raises Unauthorized.
 
-    Ends as well when nobody reads them any more.
+    Each reading is compared with the one before, through any other error: what comes and goes in between is not seen.
+    Ends as well when nobody reads the changes any more.
     """
-    lost = False
-    while (turn := _TURN_S if end is None else min(_TURN_S, end - time.monotonic())) > 0:
-        if reader_is_gone():
-            return
+    lost, due = False, time.monotonic() + interval_s
+    while (begun := time.monotonic()) < end and not reader_is_gone():
+        if begun < due:
+            time.sleep(min(due - begun, end - begun, _TURN_S))
+            continue
         try:
-            changes = watching.wait(turn)
+            after = read()
         except Unauthorized:
             raise
         except KquotaError as error:
             if not lost:
                 say(f"kquota: {error.message}; trying again")
-            lost = True
-            time.sleep(turn)
+            lost, due = True, time.monotonic() + _TURN_S
             continue
         if lost:
             note("kquota: connected again")
-        lost = False
-        for change in changes:
+        lost, due = False, begun + interval_s
+        for change in plan(before, after, prune=True).changes:
             for key in change.keys:
                 yield change, key
+        before = after
 
 
 def changes_view(seen: Iterator[tuple[int, Change, QuotaKey]]) -> View:
