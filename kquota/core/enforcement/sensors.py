@@ -11,7 +11,7 @@ and `ControllerMutationQuotaManager`, `kafka.network.ConnectionQuotas` and `Acce
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kquota.core.enforcement.arithmetic import INT_MAX, long_to_int, wrap_long
@@ -277,52 +277,43 @@ class Acceptors(Generic[T]):
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager = manager
-        self._threads = {name: _Thread[T](number) for number, name in enumerate(manager.listeners)}
+        self._backlogs: dict[str, list[tuple[int, int, str, T]]] = {name: [] for name in manager.listeners}
+        """By listener, what has not begun: (when it arrives, how many were added before it, ip, subject)."""
+        self._waiting: dict[str, tuple[int, Wait, str, T]] = {}
+        """By listener, the connection that its thread waits with: (since when, how long, ip, subject)."""
+        self._free_ms = dict.fromkeys(manager.listeners, NEW)
         self._added = 0
 
     def add(self, time_ms: int, listener: str, ip: str, subject: T) -> None:
         """Puts a connection into the backlog; of two at the same ms the first one that was added goes first."""
-        heapq.heappush(self._threads[listener].backlog, (time_ms, self._added, ip, subject))
+        heapq.heappush(self._backlogs[listener], (time_ms, self._added, ip, subject))
         self._added += 1
+
+    def _due(self) -> Iterator[tuple[int, int, int, str]]:
+        """(when, which step, number of the listener, listener): the steps of all threads are taken in this order."""
+        for number, (listener, backlog) in enumerate(self._backlogs.items()):
+            if listener in self._waiting:
+                begun, wait, _, _ = self._waiting[listener]
+                yield begun + wait.delay_ms, _WAKE_UP, number, listener
+            elif backlog:
+                yield max(backlog[0][0], self._free_ms[listener]), _ACCEPT, number, listener
 
     @property
     def due_ms(self) -> int | None:
         """When the next step is due; None when no connection is left."""
-        return min((thread.due()[0] for thread in self._threads.values() if thread.is_due), default=None)
+        return min((due[0] for due in self._due()), default=None)
 
     def step(self) -> Step[T]:
         """Takes the next step. Raises ValueError when no connection is left."""
-        due, listener = min((thread.due(), name) for name, thread in self._threads.items() if thread.is_due)
-        thread, now = self._threads[listener], due[0]
-        if thread.waiting is None:
-            _, _, ip, subject = heapq.heappop(thread.backlog)
-            wait = self._manager.wait(now, listener)
-            if wait.delay_ms > 0:
-                thread.waiting = now, wait, ip, subject
-                return Step(listener, subject, now, wait, True, None)
-            start, begins = now, True
+        now, which, _, listener = min(self._due())
+        if which == _WAKE_UP:
+            start, wait, ip, subject = self._waiting.pop(listener)
         else:
-            start, wait, ip, subject = thread.waiting
-            thread.waiting, begins = None, False
-        thread.free_ms = now
+            _, _, ip, subject = heapq.heappop(self._backlogs[listener])
+            start, wait = now, self._manager.wait(now, listener)
+            if wait.delay_ms > 0:
+                self._waiting[listener] = now, wait, ip, subject
+                return Step(listener, subject, now, wait, True, None)
+        self._free_ms[listener] = now
         outcome = Connection(start, wait, now, self._manager.admit(now, listener, ip))
-        return Step(listener, subject, now, wait, begins, outcome)
-
-
-class _Thread(Generic[T]):
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.backlog: list[tuple[int, int, str, T]] = []
-        """(when it arrives, how many were added before it, ip, subject)."""
-        self.waiting: tuple[int, Wait, str, T] | None = None
-        self.free_ms: int = NEW
-
-    @property
-    def is_due(self) -> bool:
-        return self.waiting is not None or bool(self.backlog)
-
-    def due(self) -> tuple[int, int, int]:
-        """(when, which step, whose): the steps of all threads are taken in this order."""
-        if self.waiting is not None:
-            return self.waiting[0] + self.waiting[1].delay_ms, _WAKE_UP, self.number
-        return max(self.backlog[0][0], self.free_ms), _ACCEPT, self.number
+        return Step(listener, subject, now, wait, which == _ACCEPT, outcome)
