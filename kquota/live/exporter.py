@@ -214,9 +214,7 @@ def _lint_family(findings: Sequence[Finding]) -> Family:
 
 def exposition(families: Iterable[Family], labels: Labels) -> str:
     """The text format, every sample with these labels as well. Raises MissingDependency without prometheus-client."""
-    client = _client()
-    registry = client.CollectorRegistry()
-    registry.register(_Collector(lambda: families, labels))
+    client, registry = _registered(lambda: families, labels)
     text: bytes = client.generate_latest(registry)
     return text.decode()
 
@@ -226,9 +224,7 @@ def serve(exporter: Exporter, host: str, port: int, clock: Callable[[], int]) ->
 
     Raises MissingDependency without prometheus-client, InputError for an address that cannot be taken.
     """
-    client = _client()
-    registry = client.CollectorRegistry()
-    registry.register(_Collector(lambda: exporter.families(clock()), exporter.labels))
+    client, registry = _registered(lambda: exporter.families(clock()), exporter.labels)
     try:
         server, thread = client.start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
@@ -242,12 +238,15 @@ def serve(exporter: Exporter, host: str, port: int, clock: Callable[[], int]) ->
     return stop, int(server.server_port)
 
 
-def _client() -> Any:
+def _registered(families: Callable[[], Iterable[Family]], labels: Labels) -> tuple[Any, Any]:
+    """The library, and a registry that collects these families."""
     try:
         import prometheus_client
     except ImportError:
         raise MissingDependency("the exporter needs prometheus-client", extra="exporter") from None
-    return prometheus_client
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(_Collector(families, labels))
+    return prometheus_client, registry
 
 
 @dataclass(eq=False)

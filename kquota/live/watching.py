@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kquota.core.findings.use import Counter, Enforcers, Observed, Use, uses
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -19,13 +18,6 @@ _KEPT_MS = 120_000
 """How long readings are kept: brokers report a throttle for a minute at most."""
 
 
-class Seen(NamedTuple):
-    """What is known about a counter: the latest reading, and those before in the order of time."""
-
-    now: Observed
-    earlier: tuple[Observed, ...] = ()
-
-
 @dataclass
 class Watching:
     """Looks at a source again and again, and remembers the last readings of each counter."""
@@ -38,9 +30,9 @@ class Watching:
     def look(self, snapshot: QuotaSnapshot) -> View:
         """The uses of all counters now. Raises what `LiveSource.look` raises."""
         look = self.source.look(snapshot)
-        seen = observed(look, self._totals) | {reading.counter: Seen(reading) for reading in look.readings}
-        now = {counter: readings.now for counter, readings in seen.items()}
-        earlier = {**self._past, **{counter: past for counter, (_, past) in seen.items() if past}}
+        seen = observed(look, self._totals) | {reading.counter: [reading] for reading in look.readings}
+        now = {counter: readings[-1] for counter, readings in seen.items()}
+        earlier = {**self._past, **{counter: tuple(past) for counter, (*past, _) in seen.items() if past}}
         current = uses(now.values(), snapshot, source=self.source.name, earlier=earlier, brokers=self.brokers)
         latest = max((reading.at_ms for reading in now.values()), default=0)
         for counter, reading in now.items():
@@ -66,13 +58,12 @@ class View:
         return self.look.missing
 
 
-def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | None = None) -> dict[Counter, Seen]:
-    """By counter, what the samples of a look say: the latest reading, and of a range those before.
+def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]]) -> dict[Counter, list[Observed]]:
+    """By counter, the readings that the samples of a look are, in the order of time: several of a range.
 
     A counter that only grows (Redpanda's) becomes a rate between two readings; `totals` keeps the last reading of each
     series from one look to the next. The parts of a counter, such as shards, are added up.
     """
-    totals = {} if totals is None else totals
     times: dict[Counter, dict[int, dict[tuple[Nature, str], float]]] = {}
     for sample in sorted(look.samples, key=lambda sample: sample.at_ms):
         series = sample.series
@@ -84,12 +75,11 @@ def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]] | 
                 continue
             nature, value = Nature.RATE, rate
         times.setdefault(counter, {}).setdefault(sample.at_ms, {})[nature, series.part] = value
-    seen = {}
-    for counter, readings in times.items():
-        # The series of one scrape have one time: they are read together.
-        *earlier, last = (_of_values(counter, at_ms, readings[at_ms]) for at_ms in sorted(readings))
-        seen[counter] = Seen(last, tuple(earlier))
-    return seen
+    # The series of one scrape have one time: they are read together.
+    return {
+        counter: [_of_values(counter, at_ms, readings[at_ms]) for at_ms in sorted(readings)]
+        for counter, readings in times.items()
+    }
 
 
 def _rate(

@@ -42,13 +42,8 @@ from kquota.core.quotas.entity import DEFAULT
 from kquota.core.quotas.version import CONNECTION_RATES, Since, Version, format_version
 from kquota.errors import InputError, Rejected
 
-# `DescribeConfigsResponse.ConfigSource`.
-_SOURCES: Final = {
-    2: Source.DYNAMIC_BROKER_CONFIG,
-    3: Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
-    4: Source.STATIC_BROKER_CONFIG,
-    5: Source.DEFAULT_CONFIG,
-}
+_SOURCES: Final = dict(enumerate(Source, 2))
+"""By their numbers in `DescribeConfigsResponse.ConfigSource`, which are in the order of `Source`, from 2 on."""
 
 
 class KafkaBrokerConfigs(Closable):
