@@ -21,7 +21,7 @@ from kquota.core.quotas.alteration import Alteration, AlterResult
 from kquota.core.quotas.entity import DEFAULT, Entity
 from kquota.core.quotas.quota import QuotaKey, Value, limit_text
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.documents.journal import Command, Entry, name_of
+from kquota.documents.journal import Command, name_of
 from kquota.documents.plan import alter_document
 from kquota.errors import Conflict, KquotaError, Uncertain
 from kquota.leases import Leases
@@ -40,9 +40,7 @@ def carry_out(
 
     With `everything`, all keys of the entities are deleted: nothing is said of keys that were not set.
     """
-    begun: list[Entry] = []
-    access = writing.access
-    terms = replace(terms_of(writing, command, file), begun=begun.append)
+    access, terms = writing.access, terms_of(writing, command, file)
     named, dry_run, expires = terms.named, writing.dry_run, terms.expires
     if writing.wait and access.bootstrap_controller:
         raise click.UsageError("--wait asks brokers what they show: give --bootstrap-server")
@@ -79,7 +77,8 @@ def carry_out(
             consent.name_cluster(named)
             altered = Altered(**vars(rehearsal), leases=known)
         else:
-            with consent.says_what_may_be_written(begun):
+            with consent.says_what_may_be_written() as begun:
+                terms = replace(terms, begun=begun)
                 # Not stoppable while somebody is asked: there, Ctrl-C means no.
                 altered = alter(
                     backend, alterations, terms, consent=agree, guards=guards, writing=lambda: stoppable(terms.stop)

@@ -1,7 +1,7 @@
 """Between a plan and its first write: which cluster it is, what speaks against it, and whether somebody says yes."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -112,10 +112,14 @@ def name_cluster(named: str) -> None:
 
 
 @contextlib.contextmanager
-def says_what_may_be_written(begun: Sequence[Entry]) -> Iterator[None]:
-    """Whatever ends a run that has begun to write, or to record, its user learns of the way back."""
+def says_what_may_be_written() -> Iterator[Callable[[Entry], None]]:
+    """Whatever ends a run that has begun to write, or to record, its user learns of the way back.
+
+    What this gives is called with each entry of the journal that is begun.
+    """
+    begun: list[Entry] = []
     try:
-        yield
+        yield begun.append
     except BaseException:
         for entry in begun:
             what, back = f"some of {len(entry.plan.changes)} changes may be written", "takes them back"

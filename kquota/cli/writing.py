@@ -104,18 +104,17 @@ def carry_out(
         verb = "Undo that on" if terms.command == "undo" else "Apply to"
         ask(f"{verb} {terms.named} ({summary(due)}{changed})?", done="applied", yes="applies")
     consent.name_cluster(terms.named)
-    begun: list[Entry] = []
     with (
         progress("applying", shown=len(due.changes) > 1) as bar,
         stoppable(terms.stop),
-        consent.says_what_may_be_written(begun),
+        consent.says_what_may_be_written() as begun,
     ):
         watched = replace(
             terms,
             kept=terms.kept or kept(wanted),
             progress=bar,
             take_back=lambda done, total: _asked_to_take_back(bar, done, total, otherwise=terms.rollback),
-            begun=begun.append,
+            begun=begun,
         )
         try:
             report = reconcile.apply(planned, backend, watched)

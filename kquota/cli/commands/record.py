@@ -29,7 +29,7 @@ from kquota.core.duration import duration
 from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.documents.clusters import RECORDED, record_document
 from kquota.documents.derive import picked, utc
-from kquota.documents.journal import Entry, Journal, name_of
+from kquota.documents.journal import Journal, name_of
 from kquota.errors import InputError
 from kquota.metrics.meters import LogMeter, Meter, PageMeter
 from kquota.reconcile import now
@@ -154,12 +154,11 @@ def command(
         if not writing.yes:
             ask(_question(drafted, bounds, named, loggers.noun), done="switched", yes="switches on")
         consent.name_cluster(named)
-        begun: list[Entry] = []
-        with stoppable() as stop, progress("recording") as bar, consent.says_what_may_be_written(begun):
+        with stoppable() as stop, progress("recording") as bar, consent.says_what_may_be_written() as begun:
             start = now()
             bar.watch(lambda: (min(now() - start, bounds.for_ms), bounds.for_ms))
             recorded = recorder.record(
-                drafted, loggers, journal=journal, clock=now, meters=meters, stop=stop, said=note, begun=begun.append
+                drafted, loggers, journal=journal, clock=now, meters=meters, stop=stop, said=note, begun=begun
             )
         view = View(
             screen=lambda: [settled_table(recorded.settled, loggers.noun)],
