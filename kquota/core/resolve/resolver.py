@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 from urllib.parse import quote
 
 from kquota.core.quotas.entity import DEFAULT, Entity, Name, address
@@ -27,17 +28,26 @@ class Level(enum.IntEnum):
     STATIC is what `server.properties` of a broker before Kafka 3.0 says (`StaticQuotas`); it comes after the eight.
     """
 
-    USER_CLIENT = 1
-    USER_DEFAULT_CLIENT = 2
-    USER = 3
-    DEFAULT_USER_CLIENT = 4
-    DEFAULT_USER_DEFAULT_CLIENT = 5
-    DEFAULT_USER = 6
-    CLIENT = 7
-    DEFAULT_CLIENT = 8
-    IP = 9
-    DEFAULT_IP = 10
-    STATIC = 11
+    label: str
+    """The level in words, as in KIP-55: `<user, default client-id>`."""
+
+    def __new__(cls, rank: int, label: str = "") -> Self:
+        member = int.__new__(cls, rank)
+        member._value_ = rank
+        member.label = label
+        return member
+
+    USER_CLIENT = 1, "<user, client-id>"
+    USER_DEFAULT_CLIENT = 2, "<user, default client-id>"
+    USER = 3, "user"
+    DEFAULT_USER_CLIENT = 4, "<default user, client-id>"
+    DEFAULT_USER_DEFAULT_CLIENT = 5, "<default user, default client-id>"
+    DEFAULT_USER = 6, "default user"
+    CLIENT = 7, "client-id"
+    DEFAULT_CLIENT = 8, "default client-id"
+    IP = 9, "ip"
+    DEFAULT_IP = 10, "default ip"
+    STATIC = 11, "static default client-id"
 
     @property
     def number(self) -> int:
@@ -45,26 +55,6 @@ class Level(enum.IntEnum):
         if self is Level.STATIC:
             return 9
         return self.value if self <= Level.DEFAULT_CLIENT else self - Level.DEFAULT_CLIENT
-
-    @property
-    def label(self) -> str:
-        """The level in words, as in KIP-55: `<user, default client-id>`."""
-        return _LABELS[self]
-
-
-_LABELS = {
-    Level.USER_CLIENT: "<user, client-id>",
-    Level.USER_DEFAULT_CLIENT: "<user, default client-id>",
-    Level.USER: "user",
-    Level.DEFAULT_USER_CLIENT: "<default user, client-id>",
-    Level.DEFAULT_USER_DEFAULT_CLIENT: "<default user, default client-id>",
-    Level.DEFAULT_USER: "default user",
-    Level.CLIENT: "client-id",
-    Level.DEFAULT_CLIENT: "default client-id",
-    Level.IP: "ip",
-    Level.DEFAULT_IP: "default ip",
-    Level.STATIC: "static default client-id",
-}
 
 
 @dataclass(frozen=True, slots=True)
