@@ -131,17 +131,13 @@ def verdicts(
 
 def _verdict(entity: Entity, key: QuotaKey, value: Value, governed: Governed, hidden: str | None) -> QuotaVerdict:
     counters = {verdict: governed.verdicts[verdict] for verdict in Verdict if governed.verdicts[verdict]}
+    verdict, reason = Verdict.NOT_THROTTLED if counters else Verdict.NOBODY_SEEN, None
     if Verdict.THROTTLED in counters:
-        return QuotaVerdict(entity, key, value, Verdict.THROTTLED, None, counters, governed.in_turn)
-    if hidden is not None or Verdict.UNDETERMINED in counters:
-        reasons = (
-            [hidden]
-            if hidden is not None
-            else sorted(governed.reasons, key=lambda reason: (-governed.reasons[reason], reason))
-        )
-        return QuotaVerdict(entity, key, value, Verdict.UNDETERMINED, "; ".join(reasons), counters, governed.in_turn)
-    verdict = Verdict.NOT_THROTTLED if counters else Verdict.NOBODY_SEEN
-    return QuotaVerdict(entity, key, value, verdict, None, counters, governed.in_turn)
+        verdict = Verdict.THROTTLED
+    elif hidden is not None or Verdict.UNDETERMINED in counters:
+        often = sorted(governed.reasons, key=lambda reason: (-governed.reasons[reason], reason))
+        verdict, reason = Verdict.UNDETERMINED, "; ".join(often) if hidden is None else hidden
+    return QuotaVerdict(entity, key, value, verdict, reason, counters, governed.in_turn)
 
 
 def of(verdict: Verdict, quotas: Iterable[QuotaVerdict]) -> Sequence[QuotaVerdict]:
