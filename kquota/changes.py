@@ -370,13 +370,11 @@ class _Rounds:
     due: set[Entity] = field(default_factory=set)
     """What this round writes."""
     attempt: int = 0
-    answered: dict[Entity, AlterResult] = field(default_factory=dict)
-    """What the last rehearsal of each said."""
     results: dict[Entity, AlterResult] = field(default_factory=dict)
+    """What the last rehearsal of each said, which is what came of it unless the result has an error."""
     entries: list[str] = field(default_factory=list)
     unverified: list[Entity] = field(default_factory=list)
     first: Rehearsal | None = None
-    blind: bool = False
     interrupted: bool = False
     unfinished: str | None = None
     leases: Leases | None = None
@@ -398,7 +396,7 @@ class _Rounds:
             stopped = self.terms.stop()
             is_tried_again = _lost_a_race(error) and self.attempt < _ATTEMPTS - 1 and not stopped
             if not self.entries and not is_tried_again:
-                raise error if self.blind else unwritten(error) from None
+                raise error if self.first is not None and self.first.blind else unwritten(error) from None
             # What the rounds before have written is written.
             report = ApplyReport(failed=tuple((entity, error) for entity in self.due), interrupted=stopped)
         self._settle(report)
@@ -408,8 +406,8 @@ class _Rounds:
     def _written(self) -> ApplyReport:
         """Plans what is pending, asks for consent, and applies it."""
         rehearsal = rehearse(self.backend, self.pending, self.guards)
-        self.first, self.blind = self.first or rehearsal, rehearsal.blind
-        if self.blind:
+        self.first = self.first or rehearsal
+        if rehearsal.blind:
             self.consent(rehearsal)
             self.results = {result.entity: result for result in self.backend.alter(self.pending)}
             self.due = set()
@@ -418,12 +416,10 @@ class _Rounds:
             self.leases = read_leases(self.terms.journal, place_of(self.backend))
         rehearsal = rehearsal.among(self.leases, self.pending, expires=self.terms.expires)
         planned = rehearsal.plan
-        self.answered |= {result.entity: result for result in rehearsal.results}
-        changing = {change.entity for change in planned.changes}
-        self.results |= {entity: self.answered[entity] for entity in self.due - changing}
-        self.due = changing
+        self.results |= {result.entity: result for result in rehearsal.results}
+        self.due = {change.entity for change in planned.changes}
         new = (*self.owed, *(lease for lease in rehearsal.kept if lease not in self.kept))
-        self.owed = tuple(lease for lease in new if lease.entity not in changing)
+        self.owed = tuple(lease for lease in new if lease.entity not in self.due)
         if planned or planned.objections or new:
             self.consent(rehearsal)
         if not planned and not new:
@@ -456,10 +452,9 @@ class _Rounds:
             stopped, lost = Refused("not altered: it was stopped before"), Conflict("not altered: not tried")
             errors |= dict.fromkeys(report.skipped, stopped if self.interrupted else lost)
             again = set()
-        for entity in self.due - again:
-            answer = self.answered.get(entity) or AlterResult(entity, {}, {})
-            failed = AlterResult(entity, answer.before, answer.before, errors.get(entity))
-            self.results[entity] = failed if entity in errors else answer
+        for entity in errors.keys() - again:
+            before = self.results[entity].before if entity in self.results else {}
+            self.results[entity] = AlterResult(entity, before, before, errors[entity])
         self.pending = tuple(wish for entity, wish in self.wishes.items() if entity in again)
 
     def altered(self) -> Altered:
