@@ -37,9 +37,10 @@ def test_whom_an_entity_governs_agrees_with_resolving_each(
 @given(snapshots, clients)
 def test_a_client_that_nobody_names_is_one_of_the_others(snapshot: QuotaSnapshot, client: Client) -> None:
     reach = Reach(snapshot)
-    user = client.user if client.user in reach.users else OTHER
-    client_id = client.client_id if client.client_id in (*reach.client_ids, "") else OTHER
-    ip = client.ip if client.ip is None or client.ip in reach.ips else OTHER
+    users, client_ids, ips = reach.names
+    user = client.user if client.user in users else OTHER
+    client_id = client.client_id if client.client_id in (*client_ids, "") else OTHER
+    ip = client.ip if client.ip is None or client.ip in ips else OTHER
     known = Client(user, client_id, ip)
 
     def governing(of: Client) -> list[object]:

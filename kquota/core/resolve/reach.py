@@ -4,6 +4,7 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kquota.core.quotas.entity import Entity, address
@@ -46,19 +47,11 @@ class Reach:
     static: StaticQuotas = NO_STATIC_QUOTAS
 
     @cached_property
-    def users(self) -> tuple[str, ...]:
-        """The users that entities name."""
-        return _names(entity.user for entity in self.snapshot)
-
-    @cached_property
-    def client_ids(self) -> tuple[str, ...]:
-        """The client-ids that entities name."""
-        return _names(entity.client_id for entity in self.snapshot)
-
-    @cached_property
-    def ips(self) -> tuple[str, ...]:
-        """The ips that entities name."""
-        return _names(entity.ip for entity in self.snapshot)
+    def names(self) -> Sequence[Sequence[str]]:
+        """The users, the client-ids and the ips that entities name."""
+        return [
+            sorted({name for entity in self.snapshot if isinstance(name := entity[part], str)}) for part in range(3)
+        ]
 
     @cached_property
     def keys(self) -> tuple[QuotaKey, ...]:
@@ -71,14 +64,15 @@ class Reach:
 
         With a user or a client-id, only clients of that name.
         """
-        users: Sequence[ClientName] = (*self.users, OTHER) if user is None else (user,)
-        clients: Sequence[ClientName] = (*self.client_ids, OTHER, "") if client_id is None else (client_id,)
-        return len(users) * len(clients), (Client(one, other) for one in users for other in clients)
+        users, client_ids, _ = self.names
+        ones: Sequence[ClientName] = (*users, OTHER) if user is None else (user,)
+        others: Sequence[ClientName] = (*client_ids, OTHER, "") if client_id is None else (client_id,)
+        return len(ones) * len(others), (Client(one, other) for one in ones for other in others)
 
     def candidates(self, entity: Entity) -> tuple[int, Iterator[Client]]:
         """The known clients whom the entity can govern, and their number."""
         if entity.ip is not None:
-            ips: Sequence[ClientName] = (entity.ip,) if isinstance(entity.ip, str) else (*self.ips, OTHER)
+            ips: Sequence[ClientName] = (entity.ip,) if isinstance(entity.ip, str) else (*self.names[2], OTHER)
             return len(ips), (Client(OTHER, OTHER, ip) for ip in ips)
         user, client_id = (name if isinstance(name, str) else None for name in (entity.user, entity.client_id))
         return self.pairs(user, client_id)
@@ -110,7 +104,7 @@ class Reach:
     @cached_property
     def _unknown(self) -> str:
         """A name that no entity has."""
-        return max(("", *self.users, *self.client_ids, *self.ips), key=len) + "\0"
+        return max(chain([""], *self.names), key=len) + "\0"
 
     def _named(self, resolution: Resolution) -> Resolution:
         """With the text of OTHER in the counter instead of the unknown name."""
@@ -120,10 +114,6 @@ class Reach:
             OTHER.value if client_id == self._unknown else client_id,
         )
         return replace(resolution, sensor=sensor)
-
-
-def _names(names: Iterable[object]) -> tuple[str, ...]:
-    return tuple(sorted({name for name in names if isinstance(name, str)}))
 
 
 def _one_spelling(parts: Entity | Client) -> tuple[object, object, object]:
