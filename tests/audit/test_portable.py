@@ -81,6 +81,17 @@ def test_arrays_are_the_same_and_can_be_changed(dtype: str, shape: tuple[int, ..
     assert again.flags.writeable
 
 
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_many_whole_numbers_are_the_same_again(one: int, other: int) -> None:
+    values = np.array([one, other] * 1_000).reshape(2, -1)
+    again = decode(encode(values))
+    assert again.dtype == values.dtype
+    assert (again == values).all()
+    assert again.flags.writeable
+    # Whoever keeps them keeps what is above the least.
+    assert (len(encode(values)) < values.nbytes) == (abs(one - other) < 2**32)
+
+
 @pytest.mark.parametrize("value", [os.system, Path("a"), object(), np.array([object()])])
 def test_what_is_not_data_is_not_written(value: Any) -> None:
     with pytest.raises(TypeError, match="is not data"):
