@@ -36,7 +36,7 @@ def auditor(usage: Usage, settings: AuditSettings, needs: str | None = None) -> 
     """As `kquota.audit.run.auditor`, with a progress bar and warnings on stderr; SIGTERM is Ctrl-C meanwhile."""
     if usage.prometheus is not None:
         security.prometheus_credentials(usage.prometheus.url)  # for its warning
-    run.spare_pandas()
+    run.own_process()
     with (
         interrupted_by_sigterm(),
         run.auditor(usage, settings, needs, progress=_progress, left_out=warn_left_out) as audit,
