@@ -170,8 +170,11 @@ def found(parcels: Iterable[Parcel], settings: AuditSettings) -> Iterator[Output
 
 def _sizes(data: Sequence[DataLog], settings: AuditSettings) -> list[Ledger]:
     """The throttled fetches whose sizes follow from the data, charged as the fetches are."""
+    brokers = sorted({log.broker for log in data if log.rows})
+    if not brokers:
+        return []
     charger = Charger(settings)
-    for broker in sorted({log.broker for log in data if log.rows}):
+    for broker in brokers:
         for batch in sizes_of(broker, data):
             charger.charge(batch)
     return list(charger.take((0, 0)))

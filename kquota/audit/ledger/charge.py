@@ -68,8 +68,10 @@ class _Interner:
 
     def column(self, codes: Int64s) -> Column:
         """The strings with these numbers."""
-        used, own = np.unique(codes, return_inverse=True)
-        return Column(own.astype(np.int32), [self.names[code] for code in used.tolist()])
+        is_used = np.zeros(len(self.names), bool)
+        is_used[codes] = True
+        own = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+        return Column(own[codes], [self.names[code] for code in np.flatnonzero(is_used).tolist()])
 
     def fingerprints(self, codes: Int64s) -> Int64s:
         """Those of the strings with these numbers."""
