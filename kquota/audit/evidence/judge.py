@@ -51,20 +51,21 @@ _Totals = tuple[Int64s, Int64s, Float64s]
 class _Judgement(NamedTuple):
     """What was found about a counter in one period of the quotas' history."""
 
-    entity: str
-    level: int
-    limit: float
+    resolution: Resolution
     verdict: Verdict
     reason: str | None
     bounds: Bounds
-    basis: Basis
-    events: int
-    shown: tuple[int, ...]
-    """The times of samples that show a throttle."""
-    logged: Float64s | None
-    clients: int
+    accounts: Sequence[Account]
+    """Its samples in that period."""
     governing: frozenset[str]
     """The entities that can be the ones that limit it: one, unless the series adds up several counters."""
+    shown: Sequence[int] = ()
+    """The times of samples that show a throttle."""
+
+    @property
+    def events(self) -> int:
+        """How many samples there are."""
+        return sum(map(len, self.accounts))
 
 
 def judge(
@@ -199,7 +200,6 @@ class _Trial:
         inside = [account.within(*self.period, self.window.reach) for account in accounts]
         key, limit = resolution.key, float(resolution.limit or 0)
         own = len(scopes) == 1
-        logged = np.concatenate([account.throttles for account in inside])
         bounds = UNKNOWN
         if key is not QuotaKey.CONTROLLER_MUTATION_RATE:
             bounds = Bounds(self._least(inside), self._most(most, key, alone=len(most) == 1))
@@ -224,10 +224,8 @@ class _Trial:
         if verdict is Verdict.UNDETERMINED:
             unseen = _UNSEEN if math.isinf(bounds.most) else _BETWEEN
             reason = _EVIDENCE if key is QuotaKey.CONTROLLER_MUTATION_RATE else unseen
-        governing = {
-            str(other.entity) for scope in scopes for other in self._resolutions(scope) if other.limit is not None
-        }
-        return self._judgement(resolution, verdict, reason, bounds, inside, tuple(shown), logged, governing)
+        governing = _governing(other for scope in scopes for other in self._resolutions(scope))
+        return _Judgement(resolution, verdict, reason, bounds, inside, governing, shown)
 
     def _coarse(self, scope: Scope, resolutions: list[Resolution]) -> _Judgement:
         """A series whose requests are charged to several counters, or to one that holds others, too."""
@@ -249,35 +247,7 @@ class _Trial:
         within = most <= float(strictest.limit or 0)
         verdict = Verdict.NOT_THROTTLED if within else Verdict.UNDETERMINED
         reason = None if within else _COARSER if contained else _SHARED
-        governing = {str(resolution.entity) for resolution in limited}
-        return self._judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], (), inside.throttles, governing)
-
-    def _judgement(
-        self,
-        resolution: Resolution,
-        verdict: Verdict,
-        reason: str | None,
-        bounds: Bounds,
-        accounts: list[Account],
-        shown: tuple[int, ...],
-        logged: Float64s,
-        governing: Iterable[str],
-    ) -> _Judgement:
-        totals = any(len(account.amounts) for account in accounts)
-        return _Judgement(
-            str(resolution.entity),
-            int(resolution.level or 0),
-            float(resolution.limit or 0),
-            verdict,
-            reason,
-            bounds,
-            Basis.TOTALS if totals else Basis.RATES,
-            sum(map(len, accounts)),
-            shown,
-            logged if any(len(account.throttle_times) for account in accounts) else None,
-            len(accounts),
-            frozenset(governing),
-        )
+        return _Judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], _governing(limited))
 
     def _least(self, accounts: list[Account]) -> float:
         window = self.window
@@ -340,6 +310,10 @@ class _Trial:
         return True
 
 
+def _governing(resolutions: Iterable[Resolution]) -> frozenset[str]:
+    return frozenset(str(resolution.entity) for resolution in resolutions if resolution.limit is not None)
+
+
 def _sensor(scope: Scope) -> Sensor:
     """The tags of the broker's own counter of a scope."""
     return Sensor(encode_user(scope[1] or ""), scope[2] or "")
@@ -395,25 +369,25 @@ def _as_totals(account: Account, window: Window) -> _Totals | None:
 
 def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[str, Any]:
     """The finding of a counter, from what was found in each period."""
-    last = periods[-1]
+    limited = [judgement.resolution for judgement in periods]
     verdicts = {judgement.verdict for judgement in periods}
     verdict = next(v for v in (Verdict.THROTTLED, Verdict.UNDETERMINED, Verdict.NOT_THROTTLED) if v in verdicts)
     most = max(judgement.bounds.most for judgement in periods)
     shown = [time for judgement in periods for time in judgement.shown]
-    logs = [judgement.logged for judgement in periods if judgement.logged is not None]
-    logged = np.concatenate(logs) if logs else np.zeros(0)
+    logged = np.concatenate([account.throttles for judgement in periods for account in judgement.accounts])
+    last = next((judgement for judgement in reversed(periods) if judgement.events), periods[-1])
     never = verdict is Verdict.NOT_THROTTLED
     return {
         "broker": broker,
         "key": key,
         "sensor": sensor,
-        "entity": last.entity,
-        "level": last.level,
-        "limit": last.limit,
-        "limit_changes": sum((a.entity, a.limit) != (b.entity, b.limit) for a, b in pairwise(periods)),
+        "entity": str(limited[-1].entity),
+        "level": int(limited[-1].level or 0),
+        "limit": float(limited[-1].limit or 0),
+        "limit_changes": sum((a.entity, a.limit) != (b.entity, b.limit) for a, b in pairwise(limited)),
         "verdict": verdict.value,
         "reason": next((j.reason for j in periods if j.verdict is verdict), None),
-        "basis": next((judgement.basis for judgement in reversed(periods) if judgement.events), last.basis).value,
+        "basis": (Basis.TOTALS if any(len(account.amounts) for account in last.accounts) else Basis.RATES).value,
         "events": sum(judgement.events for judgement in periods),
         "throttled_events": 0 if never else None,
         "throttle_time_ms": 0 if never else None,
@@ -422,10 +396,10 @@ def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[
         "peak_rate_max": None if math.isinf(most) else most,
         "first_throttled_ms": min(shown, default=None),
         "last_throttled_ms": max(shown, default=None),
-        "logged_throttled_events": int((logged > 0).sum()) if logs else None,
-        "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if logs else None,
+        "logged_throttled_events": int((logged > 0).sum()) if len(logged) else None,
+        "logged_throttle_time_max_ms": round(float(logged.max(initial=0.0))) if len(logged) else None,
         "estimated_events": 0,
         "rebuilt_events": 0,
-        "client_count": max(judgement.clients for judgement in periods),
+        "client_count": max(len(judgement.accounts) for judgement in periods),
         "clients": [],
     }
