@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -74,11 +74,18 @@ def free_and_silent(table: pa.Table) -> int:
     return pc.sum(pc.and_(free, pc.is_null(table.column("logged_throttled_events")))).as_py() or 0
 
 
-_NAME = ["broker", "key", "sensor"]
-_RANKING = [*_NAME, "verdict", "limit", "peak_rate", "throttle_time_max_ms", "logged_throttle_time_max_ms"]
+NAME: Final = ("broker", "key", "sensor")
+"""The columns that name a counter."""
+_RANKING = [*NAME, "verdict", "limit", "peak_rate", "throttle_time_max_ms", "logged_throttle_time_max_ms"]
 """The columns that decide the rank of a finding."""
 ROWS_AT_ONCE = 10_000
 """Rows of a findings table that are Python values at the same time: these take several times the memory."""
+
+
+def cells_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """The values of those columns, row by row."""
+    for rows in table.select(names).to_batches(ROWS_AT_ONCE):
+        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
 class Findings(Sequence[Finding]):
@@ -147,8 +154,8 @@ class Findings(Sequence[Finding]):
         harms[places] = np.array([*self._harms(table.take(places))]).reshape(-1, 3)
         columns = [*-harms.T, -shares]
         keys = pa.table(
-            [verdicts, pc.negate(logged), *columns, *table.select(_NAME).columns],
-            ["verdict", "logged", "undelivered", "muted", "longest", "share", *_NAME],
+            [verdicts, pc.negate(logged), *columns, *table.select(NAME).columns],
+            ["verdict", "logged", "undelivered", "muted", "longest", "share", *NAME],
         )
         order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
         return Findings(self._table, self._predictions, self._order[order.to_numpy()])
@@ -156,12 +163,11 @@ class Findings(Sequence[Finding]):
     def _harms(self, table: pa.Table) -> Iterator[Harm]:
         """The harm of each row, without the rest of its finding. Neighbours often share their prediction."""
         last, harm = None, Harm(0, 0, 0)
-        for rows in table.select([*_NAME, "throttle_time_max_ms"]).to_batches(ROWS_AT_ONCE):
-            for broker, key, sensor, longest_ms in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                prediction = self._predictions.get((broker, key, sensor))
-                if prediction is None or prediction is not last:
-                    last, harm = prediction, Harm.of(prediction, longest_ms)
-                yield harm
+        for broker, key, sensor, longest_ms in cells_of(table, *NAME, "throttle_time_max_ms"):
+            prediction = self._predictions.get((broker, key, sensor))
+            if prediction is None or prediction is not last:
+                last, harm = prediction, Harm.of(prediction, longest_ms)
+            yield harm
 
 
 def _finding(row: dict[str, Any], prediction: Prediction | None) -> Finding:
@@ -192,9 +198,7 @@ def ordered(tables: Iterable[pa.Table]) -> pa.Table:
             ("throttled", "descending"),
             ("throttle_time_max_ms", "descending"),
             ("peak_rate", "descending"),
-            ("broker", "ascending"),
-            ("key", "ascending"),
-            ("sensor", "ascending"),
+            *((name, "ascending") for name in NAME),
         ]
     )
     return table.drop_columns(["throttled"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from kquota.audit.evidence.in_force import ENOUGH_HITS, are_in_force
 from kquota.audit.evidence.prediction import BELOW, CALM
 from kquota.audit.evidence.prediction_store import Predictions
-from kquota.audit.findings import ROWS_AT_ONCE, SCHEMA, ordered
+from kquota.audit.findings import NAME, SCHEMA, cells_of, ordered
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources.lost import NONE_LOST, Lost
@@ -47,20 +47,6 @@ AS_MUCH: Final = 0.9
 _OTHERS: Final = "the log does not say which of their quotas throttled the clients"
 _OPEN_LOOP: Final = ("throttled_events", "throttle_time_ms", "throttle_time_max_ms")
 _TIMES: Final = ("first_throttled_ms", "last_throttled_ms")
-_OF_CLIENTS: Final = ("throttled_events", "throttle_time_ms")
-_COUNTS: Final[Mapping[Verdict, Mapping[str, Any]]] = {
-    Verdict.UNDETERMINED: {
-        "verdict": Verdict.UNDETERMINED.value,
-        **dict.fromkeys((*_OPEN_LOOP, *_TIMES, "peak_rate_max")),
-    },
-    Verdict.THROTTLED: {"verdict": Verdict.THROTTLED.value, **dict.fromkeys(_OPEN_LOOP)},
-    Verdict.NOT_THROTTLED: {
-        "verdict": Verdict.NOT_THROTTLED.value,
-        **dict.fromkeys(_OPEN_LOOP, 0),
-        **dict.fromkeys(_TIMES),
-    },
-}
-"""What a counter has in the findings table whose verdict is not that of the replay."""
 _COUNTERS_OF_THEIR_OWN = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE.value, QuotaKey.CONNECTION_CREATION_RATE.value})
 """Quotas that hold back other requests than those of bytes and thread time."""
 _TIME: Final = QuotaKey.REQUEST_PERCENTAGE.value
@@ -105,14 +91,17 @@ def settled(
     has the handlers' time of every request: twice that bounds its thread time. No counter is called not throttled that
     a request of `lost` may belong to. A result that is settled already stays as it is.
     """
-    known = held, result.quality.answers, handlers, lost
+    sensors: dict[tuple[str, str], Sensors] = defaultdict(Sensors)
+    for broker, key, sensor in held:
+        sensors[broker, _group(key)].add(sensor)
+    known = sensors, result.quality.answers, handlers, lost
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, result.predictions, *known, in_force=in_force, claimed=settings.in_force)
+    settling = _Settling(result.findings, Predictions.of(result.predictions), *known, in_force, settings.in_force)
     findings, quotas, predictions = settling.settle(result.quotas)
     before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
     if before is not None and settings.against is not None:
         in_force = are_in_force(settings, settings.against)
-        settling = _Settling(before, predictions_before, *known, in_force=in_force)
+        settling = _Settling(before, Predictions.of(predictions_before), *known, in_force)
         before, quotas_before, predictions_before = settling.settle(quotas_before)
     throttled = set(_named(findings, Verdict.THROTTLED)) if result.timelines else ()
     return replace(
@@ -130,7 +119,7 @@ def settled(
 def _named(table: pa.Table, *verdicts: Verdict) -> list[CounterName]:
     """The counters with one of these verdicts."""
     rows = table.filter(pc.is_in(table.column("verdict"), pa.array([verdict.value for verdict in verdicts])))
-    return [_name(row) for row in rows.select(["broker", "key", "sensor"]).to_pylist()]
+    return [*cells_of(rows, *NAME)]
 
 
 class _Settled(NamedTuple):
@@ -145,38 +134,24 @@ class _Settled(NamedTuple):
     """Whether the recording may lack requests of it."""
 
 
+@dataclass(frozen=True)
 class _Settling:
     """The verdicts on the counters of one findings table."""
 
-    def __init__(
-        self,
-        table: pa.Table,
-        predictions: Mapping[CounterName, Prediction],
-        held: Sequence[CounterName],
-        answers: AnswersOf,
-        handlers: bool,
-        lost: Lost,
-        *,
-        in_force: bool,
-        claimed: bool = False,
-    ) -> None:
-        self._table = table if in_force else _neighbours_left_open(table)
-        self._predictions = Predictions.of(predictions)
-        self._held: dict[tuple[str, str], Sensors] = defaultdict(Sensors)
-        """By broker and group of keys, the counters whose clients were held back."""
-        for broker, key, sensor in held:
-            self._held[broker, _group(key)].add(sensor)
-        self._answers = answers
-        self._in_force = in_force
-        self._claimed = claimed
-        """Whether somebody says that these quotas were in force: then the answers count, and the replay checks them."""
-        self._handlers = handlers
-        self._lost = lost
-        self._given = table
+    table: pa.Table
+    predictions: Predictions
+    held: Mapping[tuple[str, str], Sensors]
+    """By broker and group of keys, the counters whose clients were held back."""
+    answers: AnswersOf
+    handlers: bool
+    lost: Lost
+    in_force: bool
+    claimed: bool = False
+    """Whether somebody says that these quotas were in force: then the answers count, and the replay checks them."""
 
     @cached_property
     def _counters(self) -> _Counters:
-        return _Counters.of(self._given)
+        return _Counters.of(self.table)
 
     def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
@@ -187,13 +162,15 @@ class _Settling:
         reasons: dict[tuple[Entity, QuotaKey], set[str]] = defaultdict(set)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
         for quota in quotas:
-            for name, turn in quota.in_turn.items():
-                in_turn[name].append((quota.entity, turn))
+            for counter, turn in quota.in_turn.items():
+                in_turn[counter].append((quota.entity, turn))
         for number, row in self._open():
-            name = _name(row)
+            name: CounterName = row["broker"], row["key"], row["sensor"]
             before = Verdict(row["verdict"])
-            prediction = self._predictions.get(name)
+            prediction = self.predictions.get(name)
             outcome = self._known(row, self._one(row, before, prediction))
+            if not self.in_force and _leaves_open(row):
+                changed[number] = row
             if outcome.prediction is not None and outcome.prediction is not prediction:
                 predictions[name] = outcome.prediction
             if outcome.verdict is not before or outcome.answers is not None or outcome.reason != row["reason"]:
@@ -208,45 +185,42 @@ class _Settling:
                     if outcome.reason is not None:
                         reasons[entity, QuotaKey(row["key"])].add(outcome.reason)
         settled = Predictions()
-        settled.update(self._predictions)
+        settled.update(self.predictions)
         settled.update(predictions)
         names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
         whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
-        tables = [self._table]
+        tables = [self.table]
         if changed:
-            kept = np.ones(len(self._table), bool)
+            kept = np.ones(len(self.table), bool)
             kept[[*changed]] = False
-            tables = [self._table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
+            tables = [self.table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
         return ordered(tables), whole, settled
 
     def _open(self) -> list[tuple[int, dict[str, Any]]]:
         """The counters that somebody held back, and those whose prediction has another verdict than the replay."""
-        table = self._table
-        apart: list[bool] = []
-        for part in table.select(["verdict", "broker", "key", "sensor"]).to_batches(ROWS_AT_ONCE):
-            columns = (column.to_pylist() for column in part.columns)
-            rows = zip(*columns, strict=True)
-            apart += [self._predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in rows]
+        table = self.table
+        rows = cells_of(table, "verdict", *NAME)
+        apart = [self.predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in rows]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
-        if self._held or self._lost:
+        if self.held or self.lost:
             mask = pc.or_(mask, pc.not_equal(table.column("verdict"), Verdict.UNDETERMINED.value))
-        if self._handlers:
+        if self.handlers:
             mask = pc.or_(mask, pc.equal(table.column("key"), _TIME))
         return list(zip(pc.indices_nonzero(mask).to_pylist(), table.filter(mask).to_pylist(), strict=True))
 
     def _seen(self, quota: QuotaVerdict) -> QuotaVerdict:
         """The verdict on a quota, but of nobody seen where a request that could not be read may be of somebody."""
-        if quota.verdict is Verdict.NOBODY_SEEN and self._lost.may_be_governed(quota.entity, quota.key):
-            return quota._replace(verdict=Verdict.UNDETERMINED, reason=self._lost.reason)
+        if quota.verdict is Verdict.NOBODY_SEEN and self.lost.may_be_governed(quota.entity, quota.key):
+            return quota._replace(verdict=Verdict.UNDETERMINED, reason=self.lost.reason)
         return quota
 
     def _known(self, row: Mapping[str, Any], outcome: _Settled) -> _Settled:
         """The verdict, but where a request that could not be read may be of the counter."""
         verdict, prediction = outcome.verdict, outcome.prediction
-        if verdict is Verdict.UNDETERMINED or not self._lost.may_be_of(row["key"], row["sensor"]):
+        if verdict is Verdict.UNDETERMINED or not self.lost.may_be_of(row["key"], row["sensor"]):
             return outcome
-        reason = self._lost.reason
+        reason = self.lost.reason
         if verdict is Verdict.NOT_THROTTLED:
             return _Settled(Verdict.UNDETERMINED, reason, _agreeing(prediction, Verdict.UNDETERMINED, reason))
         least = prediction and prediction.open_ended(is_part=True)
@@ -258,7 +232,7 @@ class _Settling:
         logged = row["logged_throttled_events"]
         held = self._was_held(row) if logged is None else logged > 0
         reason = row["reason"]
-        if held and not self._in_force and verdict is not Verdict.UNDETERMINED:
+        if held and not self.in_force and verdict is not Verdict.UNDETERMINED:
             shown = _shown(prediction, verdict)
             if verdict is Verdict.NOT_THROTTLED and self._counters.hold(row):
                 shown = verdict
@@ -267,9 +241,7 @@ class _Settling:
             if prediction is not None:
                 under = replace(prediction.recorded_under, held_back=True)
                 prediction = replace(prediction, recorded_under=under)
-        elif (
-            verdict is Verdict.UNDETERMINED and self._handlers and not held and prediction and prediction.basis == CALM
-        ):
+        elif verdict is Verdict.UNDETERMINED and self.handlers and not held and prediction and prediction.basis == CALM:
             verdict, reason = Verdict.NOT_THROTTLED, None
         elif prediction is not None and verdict is not Verdict.UNDETERMINED:
             # The replay knows one quota; the simulation knows what else slows the clients down.
@@ -278,18 +250,18 @@ class _Settling:
 
     def _was_held(self, row: Mapping[str, Any]) -> bool:
         """Whether a client of the counter in a row can be one that was held back."""
-        held = self._held.get((row["broker"], _group(row["key"])), _NO_SENSORS)
+        held = self.held.get((row["broker"], _group(row["key"])), _NO_SENSORS)
         return held.meet(*tags(row["sensor"]))
 
     def _happened(self, row: Mapping[str, Any], verdict: Verdict, prediction: Prediction) -> _Settled:
         """The verdict on a counter whose quotas were in force: the broker's, where it can only be of this counter."""
-        recorded, denial = Verdict(prediction.verdict), _denial(row) if self._claimed else None
+        recorded, denial = Verdict(prediction.verdict), _denial(row) if self.claimed else None
         if recorded is not Verdict.THROTTLED or prediction.basis == REPLAYED:
             return _Settled(recorded, denial, prediction)
         # A counter that never came near its limit throttled nobody: it was another quota, or the brokers had another.
         far = row["peak_rate_max"] is not None and row["peak_rate_max"] < NEAR * row["limit"]
         if not far and not self._counters.shared(row):
-            counts = self._claimed or recorded is not verdict
+            counts = self.claimed or recorded is not verdict
             return _Settled(recorded, denial, prediction, self._answered(row) if counts else None)
         # The broker answers the longest of several throttle times, and does not say of which quota it is.
         if verdict is Verdict.UNDETERMINED:
@@ -309,7 +281,7 @@ class _Settling:
     def _answers_by_sensor(self) -> Mapping[tuple[str, str, str], Answers]:
         """The brokers' answers to requests of a kind, or of all (""), by the sensors that these may be charged to."""
         by_sensor: dict[tuple[str, str, str], Answers] = {}
-        for name, answers in self._answers.items():
+        for name, answers in self.answers.items():
             user = encode_user(name.user)
             for sensor in {f"{user}:{name.client_id}", f"{user}:", f":{name.client_id}"}:
                 for requests in (name.requests, ""):
@@ -348,51 +320,44 @@ def _agreeing(prediction: Prediction | None, verdict: Verdict, reason: str | Non
     return prediction.open_ended()
 
 
-def _name(row: Mapping[str, Any]) -> CounterName:
-    return row["broker"], row["key"], row["sensor"]
+def _leaves_open(row: Mapping[str, Any]) -> bool:
+    """Whether a throttled counter has clients that were held back and are not throttled: then they lose their counts.
 
-
-def _neighbours_left_open(table: pa.Table) -> pa.Table:
-    """The table where a client of a throttled counter has no count if it was held back and nothing of it is throttled.
-
-    It may want more than it got, and its neighbours are throttled.
+    They may want more than they got, and their neighbours are throttled.
     """
-    throttled = pc.equal(table.column("verdict"), Verdict.THROTTLED.value)
-    shared = pc.and_(throttled, pc.greater(table.column("client_count"), 1))
-    logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
-    rows = pc.indices_nonzero(pc.and_(shared, logged)).to_pylist()
-    column = table.column("clients").to_pylist() if rows else []
-    changed = False
-    for row in rows:
-        for client in column[row]:
-            if client["logged_throttled_events"] and client["throttled_events"] == 0:
-                client |= {"throttled_events": None, "throttle_time_ms": None}
-                changed = True
-    if not changed:
-        return table
-    place = table.schema.get_field_index("clients")
-    return table.set_column(place, SCHEMA.field(place), pa.array(column, SCHEMA.field(place).type))
+    is_shared = row["verdict"] == Verdict.THROTTLED.value and row["client_count"] > 1
+    clients = row["clients"] if is_shared else ()
+    held = [client for client in clients if client["logged_throttled_events"] and client["throttled_events"] == 0]
+    for client in held:
+        client |= {"throttled_events": None, "throttle_time_ms": None}
+    return bool(held)
 
 
 def _with_verdict(row: Mapping[str, Any], outcome: _Settled) -> dict[str, Any]:
     """The row with this verdict. The replay's counts go where they say something else than the verdict."""
+    verdict, answers = outcome.verdict, outcome.answers
     cells: dict[str, Any] = {"reason": outcome.reason}
-    answers = outcome.answers
     if outcome.is_part:
         cells["peak_rate_max"] = None
-    if answers is None and outcome.verdict.value == row["verdict"]:
+    if answers is None and verdict.value == row["verdict"]:
         return {**row, **cells}
+    times = 0 if verdict is Verdict.NOT_THROTTLED else None
+    cells |= {"verdict": verdict.value, **dict.fromkeys(_OPEN_LOOP, times)}
+    if verdict is not Verdict.THROTTLED:
+        cells |= dict.fromkeys(_TIMES)
+    if verdict is Verdict.UNDETERMINED:
+        cells["peak_rate_max"] = None
     if answers is not None:
         cells |= {name: getattr(answers, name) for name in ("throttled_events", "throttle_time_max_ms", *_TIMES)}
         cells["throttle_time_ms"] = row["logged_throttle_time_ms"]
     if outcome.prediction is not None and outcome.prediction.peak_rate.low is not None:
         peak = outcome.prediction.peak_rate
         cells |= {"peak_rate": peak.low, "peak_rate_max": peak.high}
-    counts = dict.fromkeys(_OF_CLIENTS, 0 if outcome.verdict is Verdict.NOT_THROTTLED else None)
+    counts = {"throttled_events": times, "throttle_time_ms": times}
     clients = [client if client["throttled_events"] is None else client | counts for client in row["clients"]]
     if answers is not None:
         clients = [client | {"throttled_events": client["logged_throttled_events"]} for client in clients]
-    return {**row, **_COUNTS[outcome.verdict], **cells, "clients": clients}
+    return {**row, **cells, "clients": clients}
 
 
 def _moved(
@@ -435,18 +400,15 @@ class _Counters(NamedTuple):
     def of(cls, table: pa.Table) -> _Counters:
         strict: dict[str, Sensors] = defaultdict(Sensors)
         possible: dict[tuple[str, bool], Sensors] = defaultdict(Sensors)
-        names = ["broker", "key", "sensor", "verdict", "throttle_time_ms", "logged_throttle_time_ms"]
-        open_ = pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value)
-        for rows in table.filter(open_).select(names).to_batches(ROWS_AT_ONCE):
-            for broker, key, sensor, verdict, predicted, logged in zip(
-                *(column.to_pylist() for column in rows.columns), strict=True
-            ):
-                if key in _COUNTERS_OF_THEIR_OWN:
-                    continue
-                possible[broker, key == _TIME].add(sensor)
-                throttled = verdict == Verdict.THROTTLED.value
-                if throttled and logged and predicted and AS_MUCH <= predicted / logged <= 1 / AS_MUCH:
-                    strict[broker].add(sensor)
+        open_ = table.filter(pc.not_equal(table.column("verdict"), Verdict.NOT_THROTTLED.value))
+        names = (*NAME, "verdict", "throttle_time_ms", "logged_throttle_time_ms")
+        for broker, key, sensor, verdict, predicted, logged in cells_of(open_, *names):
+            if key in _COUNTERS_OF_THEIR_OWN:
+                continue
+            possible[broker, key == _TIME].add(sensor)
+            throttled = verdict == Verdict.THROTTLED.value
+            if throttled and logged and predicted and AS_MUCH <= predicted / logged <= 1 / AS_MUCH:
+                strict[broker].add(sensor)
         return cls(strict, possible)
 
     def hold(self, row: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from kquota.audit.batch import Tally
 from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.evidence.verdict import settled
-from kquota.audit.findings import SCHEMA, ordered
+from kquota.audit.findings import NAME, SCHEMA, cells_of, ordered
 from kquota.audit.ledger.rows import CounterRef
 from kquota.audit.ledger.timeline import Timeline, in_step
 from kquota.audit.result import AuditResult
@@ -125,6 +125,6 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
 
 def throttled_still(findings: pa.Table, predictions: Predictions) -> pa.Table:
     """The findings without counters that the replay throttles and the prediction does not."""
-    names = zip(*(findings.column(name).to_pylist() for name in ("broker", "key", "sensor")), strict=True)
     throttled = (None, Verdict.THROTTLED.value)
-    return findings.filter(pa.array([predictions.verdict((*name,)) in throttled for name in names], pa.bool_()))
+    still = [predictions.verdict((*name,)) in throttled for name in cells_of(findings, *NAME)]
+    return findings.filter(pa.array(still, pa.bool_()))
