@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.request_log import QUOTAS, line, write_log
 from kquota.audit.engines import local
+from kquota.audit.engines.portable import encode
 from kquota.audit.follow.follow import Follower
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -67,7 +68,7 @@ def follow(lines: list[bytes], settings: AuditSettings, turn: int) -> Ran:
         result = follower.result("log")
         whole = spent + time.process_time() - begun
         states = [*follower._counters.values()]
-        counters, size = sum(len(state.refs) for state in states), sum(len(state.dumps()) for state in states)
+        counters, size = sum(len(state.refs) for state in states), sum(len(encode(state.kept())) for state in states)
         spool = follower._spool.size
         follower.close()
     return Ran(spent, whole, counters, size, spool, result)

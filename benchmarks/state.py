@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kquota.audit.batch import Batch, Column
+from kquota.audit.engines.portable import encode
 from kquota.audit.follow.counters import Counters
 from kquota.audit.follow.follow import SETTLE_MS
 from kquota.audit.ledger.charge import Charger
@@ -82,7 +83,7 @@ def grow(events: int, users: int, clients: int) -> list[Size]:
         counters.episodes()
         counters.forget()
         if turn % each == 0:
-            sizes.append(Size(turn * TURN, len(counters.refs), len(counters._names), len(counters.dumps())))
+            sizes.append(Size(turn * TURN, len(counters.refs), len(counters._names), len(encode(counters.kept()))))
     return sizes
 
 

@@ -354,8 +354,8 @@ def test_either_kernel_goes_on_from_what_the_other_kept(tmp_path: Path, monkeypa
     for second, mode in enumerate([*modes(), *modes()]):
         for name, using in (("one", Mode.PLAIN), ("both", mode)):
             monkeypatch.setattr(counters, "kernel", lambda auto, using=using: kernel(using))
-            none.append(counters.Counters(audit_settings, SETTLE_MS).dumps())
-            assert all(not counters.Counters.loads(data, audit_settings, SETTLE_MS).refs for data in none)
+            none.append(counters.Counters(audit_settings, SETTLE_MS).kept())
+            assert all(not counters.Counters.going_on(kept, audit_settings, SETTLE_MS).refs for kept in none)
             append(tmp_path / f"{name}.jsonl", lines(*(row(20_000 * second + 100 * number) for number in range(20))))
             follower = Follower([str(tmp_path / f"{name}.jsonl")], audit_settings, checkpoint_folder=tmp_path / name)
             found[name] += follower.turn().episodes
@@ -495,11 +495,6 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, monkeypatch: 
     saved = (folder / "checkpoint").read_bytes()
     (folder / "checkpoint").write_bytes(saved[: len(saved) // 2])
     with pytest.raises(InputError, match="damaged"):
-        again(AuditSettings(TIGHT))
-    version = f'[{{"tuple":[{counters.VERSION},'.encode()
-    assert version in saved
-    (folder / "checkpoint").write_bytes(saved.replace(version, version.replace(b",", b";")))
-    with pytest.raises(InputError, match="the counters of the stream are damaged"):
         again(AuditSettings(TIGHT))
     (folder / "checkpoint").write_bytes(b"something\n")
     with pytest.raises(InputError, match="not written by kquota"):

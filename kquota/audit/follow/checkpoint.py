@@ -18,19 +18,33 @@ from kquota.errors import InputError, Locked, Refused
 from kquota.files import replacing
 from kquota.lock import locked
 
-VERSION: Final = 11
+VERSION: Final = 12
 """The version of a checkpoint, with all that is in it."""
 _NAME: Final = "checkpoint"
 
 
-def save(folder: Path, settings: AuditSettings, settle_ms: int, state: Any, live: int | None = None) -> None:
-    """Writes the state, whole or not at all; the quotas of the variant `live` may change later.
+def about(settings: AuditSettings, settle_ms: int, live: int | None = None) -> dict[str, str]:
+    """Of each thing that decides what a state means, a text that is the same only for the same thing.
 
-    Raises InputError where it cannot be written.
+    The quotas of the variant `live` may change later.
     """
+    read = settings.read
+    both = (settings.quotas, settings.against)
+    quotas, against = ("live" if variant == live else _digest(history) for variant, history in enumerate(both))
+    return {
+        "quotas": quotas,
+        "quotas to compare with (--against)": against,
+        "broker settings": repr((settings.generation, settings.windows, settings.controller_windows, read.version)),
+        "options for reading": repr((read.broker, read.zone, read.num_partitions)),
+        "settle time": str(settle_ms),
+    }
+
+
+def save(folder: Path, about: dict[str, str], state: Any) -> None:
+    """Writes the state, whole or not at all. Raises InputError where it cannot be written."""
     try:
         with replacing(folder / _NAME) as aside:
-            aside.write_bytes(heading(settings, settle_ms, live) + b"\n" + encode(state))
+            aside.write_bytes(heading(about) + b"\n" + encode(state))
     except OSError as error:
         raise InputError(f"{folder}: cannot write the checkpoint: {error.strerror or error}") from None
 
@@ -51,8 +65,8 @@ def claim(folder: Path) -> ExitStack:
     return held
 
 
-def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> Any:
-    """The state that was saved last; None where none was. The quotas of the variant `live` may have changed since.
+def load(folder: Path, about: dict[str, str]) -> Any:
+    """The state that was saved last; None where none was.
 
     Raises Refused for a checkpoint of another version, of other quotas or settings, or that others can write;
     InputError for one that is damaged.
@@ -70,20 +84,19 @@ def load(folder: Path, settings: AuditSettings, settle_ms: int, live: int | None
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
         raise Refused(f"{folder}: others can write to this folder", hint="chmod go-w, or name another folder")
     line, _, rest = data.partition(b"\n")
-    compare(line, folder, settings, settle_ms, live)
+    compare(line, folder, about)
     try:
         return decode(rest)
     except ValueError as error:
         raise InputError(f"{path}: the checkpoint is damaged: {error}", hint="remove it to begin anew") from None
 
 
-def heading(settings: AuditSettings, settle_ms: int, live: int | None = None) -> bytes:
+def heading(about: dict[str, str]) -> bytes:
     """A line that says what a checkpoint is of."""
-    head = {"kind": "kquota.checkpoint", "version": VERSION, "settings": _digests(settings, settle_ms, live)}
-    return json.dumps(head).encode()
+    return json.dumps({"kind": "kquota.checkpoint", "version": VERSION, "settings": about}).encode()
 
 
-def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int, live: int | None = None) -> None:
+def compare(line: bytes, folder: Path, about: dict[str, str]) -> None:
     """Compares the heading of a checkpoint with what is asked for.
 
     Raises Refused for another version or other settings, and InputError for something else than a heading.
@@ -96,24 +109,9 @@ def compare(line: bytes, folder: Path, settings: AuditSettings, settle_ms: int, 
     hint = "name another folder with --checkpoint, or remove this one to begin anew"
     if version != VERSION:
         raise Refused(f"{folder}: a checkpoint of version {version}; this kquota reads {VERSION}", hint=hint)
-    now = _digests(settings, settle_ms, live)
-    other = [name for name in now if saved.get(name) != now[name]]
+    other = [name for name in about if saved.get(name) != about[name]]
     if other:
         raise Refused(f"{folder}: a checkpoint of an audit with other {', '.join(other)}", hint=hint)
-
-
-def _digests(settings: AuditSettings, settle_ms: int, live: int | None) -> dict[str, str]:
-    """Of each thing that decides what a state means, a text that is the same only for the same thing."""
-    read = settings.read
-    both = (settings.quotas, settings.against)
-    quotas, against = ("live" if variant == live else _digest(history) for variant, history in enumerate(both))
-    return {
-        "quotas": quotas,
-        "quotas to compare with (--against)": against,
-        "broker settings": repr((settings.generation, settings.windows, settings.controller_windows, read.version)),
-        "options for reading": repr((read.broker, read.zone, read.num_partitions)),
-        "settle time": str(settle_ms),
-    }
 
 
 def _digest(history: QuotaHistory | None) -> str:

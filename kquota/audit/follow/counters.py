@@ -1,4 +1,4 @@
-"""The counters of one broker while its usage comes: a value that goes to bytes and back, and is the same however cut.
+"""The counters of one broker while its usage comes, which are the same however it is cut.
 
 Events wait until the broker is `settle_ms` past them: only events before `settled_ms` are replayed, in the order of
 time. Neither the cut nor a line that comes a little late changes anything. A line that comes later than that
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from kquota.audit.batch import KEYS, UNKNOWN, Int64s
-from kquota.audit.engines.portable import decode, encode
 from kquota.audit.evidence.accounts import THROTTLE_SEEN_MS
 from kquota.audit.follow.episodes import Delays, Episodes, Recent, Use
 from kquota.audit.ledger.part import KIND_OF_KEY, Part, enforce
@@ -32,16 +31,12 @@ from kquota.core.findings.use import Counter, Observed, Share
 from kquota.core.quotas.entity import Entity
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.resolve.resolver import Level, Sensor, encode_user
-from kquota.errors import InputError
 
-VERSION: Final = 7
-"""The version of the bytes."""
 MOST_NAMES: Final = 200_000
 """When so many clients or counters are known, those that rest are forgotten."""
 _FIRST_MS: Final = -(1 << 62)
 FLUSH_ROWS: Final = 2_000_000
 """How many events wait before those that are settled are replayed."""
-_TIMES: Final = ("_incomplete_ms", "_retaken_ms")
 _LACKS: Final = (
     "the log lacks some of what the counter is charged, so the rate is a lower bound",
     "the log lacks the time of network threads, so the rate is a lower bound",
@@ -84,10 +79,10 @@ class Counters:
         self._held: list[Ledger] = []
         """Events whose time is not settled."""
         self._state: Any = None
-        self._incomplete_ms = self._retaken_ms = np.zeros(0, np.int64)
-        """Of each counter when it was first charged for more than its usage says, and when the usage first shows that
-        the broker took a fetch back; NEVER where neither was. What is printed of an episode must not depend on what
-        was read with it."""
+        self._times = np.zeros((2, 0), np.int64)
+        """Of each counter when it was first charged for more than its usage says (`_incomplete_ms`), and when the usage
+        first shows that the broker took a fetch back (`_retaken_ms`); NEVER where neither was. What is printed of an
+        episode must not depend on what was read with it."""
         self._make_room(64)
         self._settle_ms = settle_ms
         self._forget_at = MOST_NAMES
@@ -106,10 +101,9 @@ class Counters:
         )
         if before is not None:
             self._set_rows((before.ints, before.floats), rows)
-        for name in _TIMES:
-            times = np.full(counters, NEVER)
-            times[: len(rows)] = getattr(self, name)[list(rows)]
-            setattr(self, name, times)
+        times = np.full((2, counters), NEVER)
+        times[:, : len(rows)] = self._times[:, list(rows)]
+        self._times = self._incomplete_ms, self._retaken_ms = times
 
     def _numbers(self, ledger: Ledger) -> Int64s:
         """The numbers of the counters of each charge of a ledger."""
@@ -303,30 +297,27 @@ class Counters:
         ]
         return tuple(sorted(shares, key=lambda share: (-share.rate, str(share.client))))
 
-    # --- as bytes ---
+    # --- what is kept ---
 
-    def dumps(self) -> bytes:
-        """All of the state, for `loads` in any process."""
+    def kept(self) -> tuple[Any, ...]:
+        """All of the state as data, for `going_on` in any process; nothing is taken meanwhile."""
         count = len(self.refs)
         limits = {id(periods): [tuple(governing) for governing in periods.values()] for periods in self._governing}
         places = {name: place for place, name in enumerate(limits)}
-        # Most of the time goes to objects of classes, so there are none of each counter.
-        return encode(
-            (
-                VERSION,
-                (np.array(self._state.ints[:count], np.int64), np.array(self._state.floats[:count], np.float64)),
-                [list(column) for column in zip(*self.refs, strict=True)],
-                np.fromiter(self._index, np.int64, count),
-                [*limits.values()],
-                np.array([places[id(periods)] for periods in self._governing], np.int64),
-                np.fromiter(self._names, np.int64, len(self._names)),
-                [list(column) for column in zip(*self._names.values(), strict=True)],
-                [getattr(self, name)[:count] for name in _TIMES],
-                self._held,
-                self._fetches.last,
-                self._episodes.open,
-                (self.newest_ms, self.settled_ms, self.late, self._forget_at),
-            )
+        # Most of the time of writing goes to objects of classes, so there are none of each counter.
+        return (
+            (np.array(self._state.ints[:count], np.int64), np.array(self._state.floats[:count], np.float64)),
+            [list(column) for column in zip(*self.refs, strict=True)],
+            np.fromiter(self._index, np.int64, count),
+            [*limits.values()],
+            np.array([places[id(periods)] for periods in self._governing], np.int64),
+            np.fromiter(self._names, np.int64, len(self._names)),
+            [list(column) for column in zip(*self._names.values(), strict=True)],
+            self._times[:, :count],
+            self._held,
+            self._fetches.last,
+            self._episodes.open,
+            (self.newest_ms, self.settled_ms, self.late, self._forget_at),
         )
 
     def change(self, settings: AuditSettings) -> None:
@@ -334,18 +325,10 @@ class Counters:
         self.settings = replace(settings, per_client=True)
 
     @classmethod
-    def loads(cls, data: bytes, settings: AuditSettings, settle_ms: int) -> Counters:
-        """The counters that `dumps` wrote. Raises InputError where they are damaged, or of another version."""
-        try:
-            version, *values = decode(data)
-        except ValueError as error:
-            raise InputError(
-                f"the counters of the stream are damaged: {error}", hint="begin anew without them"
-            ) from None
-        if version != VERSION:
-            raise InputError(f"the counters of the stream are of version {version}; this kquota reads {VERSION}")
+    def going_on(cls, kept: tuple[Any, ...], settings: AuditSettings, settle_ms: int) -> Counters:
+        """The counters of which that was kept."""
         self = cls(settings, settle_ms)
-        tables, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = values
+        tables, refs, ids, limits, places, members, names, times, self._held, last, self._episodes.open, marks = kept
         known = [{governing.period: governing for governing in map(Governing._make, periods)} for periods in limits]
         self._governing = [known[place] for place in places.tolist()]
         self._alike = {tuple(periods.values()): periods for periods in known}
@@ -354,8 +337,7 @@ class Counters:
         self._make_room(max(64, 2 * len(ids)))
         self.refs = list(map(CounterRef._make, zip(*refs, strict=True)))
         self._set_rows(tables, range(len(ids)))
-        for name, column in zip(_TIMES, times, strict=True):
-            getattr(self, name)[: len(ids)] = column
+        self._times[:, : len(ids)] = times
         self._fetches = LastFetches(last)
         self.newest_ms, self.settled_ms, self.late, self._forget_at = marks
         return self

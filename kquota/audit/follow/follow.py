@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -79,8 +79,8 @@ class Known:
     order: list[int] = field(default_factory=list)
     lost_bytes: int = 0
     ledger_bytes: int = 0
-    counters: dict[str, bytes] = field(default_factory=dict)
-    """Broker → its counters."""
+    counters: dict[str, Any] = field(default_factory=dict)
+    """Broker → what is kept of its counters."""
     history: QuotaHistory | None = None
     """The history of the live quotas that was seen, as the cluster held them."""
     reading: ReadSettings | None = None
@@ -129,9 +129,8 @@ class Follower:
         try:
             if topic:
                 self._held.enter_context(usage_topic.consuming(settings.read.kafka or {}, keep=True))
-            saved: Known | None = None
-            if checkpoint_folder is not None:
-                saved = checkpoint.load(checkpoint_folder, settings, settle_ms, self._variant)
+            self._about = checkpoint.about(settings, settle_ms, None if live is None else live.variant)
+            saved: Known | None = None if checkpoint_folder is None else checkpoint.load(checkpoint_folder, self._about)
             if saved is not None and saved.reading is not None:
                 # What came between two runs is not before either of them.
                 read = replace(settings.read, since_ms=saved.reading.since_ms)
@@ -147,13 +146,9 @@ class Follower:
             self._held.close()
             raise
 
-    @property
-    def _variant(self) -> int | None:
-        return None if self._live is None else self._live.variant
-
     def _begin(self, known: Known) -> None:
         """Goes on from what is known."""
-        # The counters in bytes are as large as the counters.
+        # What is kept of counters is as large as the counters.
         self._known = replace(known, counters={}, requests=None)
         kafka, timeout_s = dict(self.settings.read.kafka or {}), self.settings.read.timeout_s
         place = known.files, known.order, known.lost_bytes
@@ -164,7 +159,7 @@ class Follower:
         )
         self._spool = local.Store((self._folder or self._own or Path()) / "ledger", known.ledger_bytes)
         self._counters = {
-            broker: Counters.loads(data, self.settings, self._settle_ms) for broker, data in known.counters.items()
+            broker: Counters.going_on(kept, self.settings, self._settle_ms) for broker, kept in known.counters.items()
         }
         self._charger = Charger(replace(self.settings, per_client=True))
         self._requests = self._of_requests(known.requests)
@@ -305,10 +300,10 @@ class Follower:
             order=self.tail.order,
             lost_bytes=self.tail.lost_bytes,
             ledger_bytes=self._spool.size,
-            counters={broker: counters.dumps() for broker, counters in self._counters.items()},
+            counters={broker: counters.kept() for broker, counters in self._counters.items()},
             requests=self._requests.kept(),
         )
-        checkpoint.save(self._folder, self.settings, self._settle_ms, state, self._variant)
+        checkpoint.save(self._folder, self._about, state)
 
     def close(self) -> None:
         """Closes the spool; one without a checkpoint is removed."""

@@ -140,13 +140,13 @@ def audit_frames(
 
 def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
     """Makes the folder one of this audit. Raises Refused where it is another audit's."""
-    about = own / "about"
+    file, about = own / "about", checkpoint.about(settings, settle_ms)
     try:
-        if about.exists():
-            checkpoint.compare(about.read_bytes(), own.parent, settings, settle_ms)
+        if file.exists():
+            checkpoint.compare(file.read_bytes(), own.parent, about)
         for name in ("packed", "state", "episodes"):
             (own / name).mkdir(parents=True, exist_ok=True)
-        _write(about, checkpoint.heading(settings, settle_ms))
+        _write(file, checkpoint.heading(about))
     except OSError as error:
         raise InputError(f"{own}: cannot use it for checkpoints: {error.strerror or error}") from None
 
@@ -154,6 +154,14 @@ def _claim(own: Path, settings: AuditSettings, settle_ms: int) -> None:
 def _write(path: Path, data: bytes) -> None:
     with replacing(path) as aside:
         aside.write_bytes(data)
+
+
+def _kept(file: Path) -> Any:
+    """What was kept of the counters of a broker. Raises InputError where it is damaged."""
+    try:
+        return decode(file.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{file}: the counters are damaged: {error}", hint="begin anew without them") from None
 
 
 def _mapped(shared: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -201,13 +209,13 @@ def _reduced(
         versions = sorted(int(file.name) for file in place.iterdir() if file.name.isdigit())
         before = [version for version in versions if version < number]
         if before:
-            counters = Counters.loads((place / str(before[-1])).read_bytes(), settings, settle_ms)
+            counters = Counters.going_on(_kept(place / str(before[-1])), settings, settle_ms)
         else:
             counters = Counters(settings, settle_ms)
         counters.take(map(decode, blobs))
         episodes = counters.episodes()
         counters.forget()
-        _write(place / str(number), counters.dumps())
+        _write(place / str(number), encode(counters.kept()))
         for version in before[:-1]:
             (place / str(version)).unlink(missing_ok=True)
         brokers.append((broker, episodes, counters.late))

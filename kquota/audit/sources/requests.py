@@ -98,9 +98,8 @@ class Kept:
     """The identities of the last ones."""
     brokers: dict[str, str]
     waiting: dict[str, Int64s]
-    zones: dict[str, tuple[str, float, float | None]]
-    """The name of the zone of each file's times, and what its lines show of it."""
-    headings: dict[str, dict[str, str]]
+    reading: dict[str, tuple[str, float, float | None, Mapping[str, str]]]
+    """The name of the zone of each file's times, what its lines show of it, and their headings."""
     sketches: list[dict[int, str]]
     cluster_sizes: set[int]
 
@@ -132,19 +131,18 @@ class Requests:
             self.news(kept.recent.view(np.uint64), "")
             *self._before, self._sketch = kept.sketches
             self.cluster_sizes = kept.cluster_sizes
-            for path, (name, shift, before) in kept.zones.items():
+            for path, (name, shift, before, heading) in kept.reading.items():
                 zone, pieces = self.reading(path, name)
-                zone.shift, zone.before, pieces.heading = shift, before, kept.headings[path]
+                zone.shift, zone.before, pieces.heading = shift, before, heading
 
     def kept(self) -> Kept:
         """What is to be known later; nothing is read meanwhile."""
-        reading = self._reading.items()
+        reading = ((path, zone, pieces.heading) for path, (zone, pieces) in self._reading.items())
         return Kept(
             np.array(self._recent, np.uint64).view(np.int64),
             self.brokers,
             self._waiting,
-            {path: (zone.key, zone.shift, zone.before) for path, (zone, _) in reading},
-            {path: {**pieces.heading} for path, (_, pieces) in reading},
+            {path: (zone.key, zone.shift, zone.before, {**heading}) for path, zone, heading in reading},
             [*self._before, self._sketch],
             self.cluster_sizes,
         )
