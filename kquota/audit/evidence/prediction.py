@@ -134,8 +134,7 @@ class _Predicting:
     def run(self) -> list[Predictions]:
         """The predictions, by variant."""
         settings = self._settings
-        alone: dict[int, SimulatedCounter] = {}
-        timed: dict[int, SimulatedCounter] = {}
+        simulating: list[SimulatedCounter] = []
 
         def without_simulation(numbers: Iterable[int]) -> Iterator[tuple[CounterName, Prediction]]:
             # Not in the order of the numbers, which is up to how an export is cut.
@@ -144,7 +143,7 @@ class _Predicting:
                 if isinstance(prediction, Prediction):
                     yield name, prediction
                 else:
-                    (timed if prediction.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE else alone)[number] = prediction
+                    simulating.append(prediction)
 
         variants = np.array([ref.variant for ref in self._refs], np.int64)
         rows, part = self._rows, self._rows.part
@@ -170,9 +169,9 @@ class _Predicting:
                     recorded,
                 )
             by_variant[-1].update(dict(without_simulation(np.flatnonzero(left).tolist())))
-        using = kernel_for("run_traffic", _ROW_S * sum(int(rows.counts[number]) for number in (*alone, *timed)))
-        spared = self._spared((*alone.values(), *timed.values()))
-        for group in self._groups(alone, timed):
+        using = kernel_for("run_traffic", _ROW_S * sum(int(rows.counts[counter.number]) for counter in simulating))
+        spared = self._spared(simulating)
+        for group in self._groups(simulating):
             simulated = self._simulate(group, using)
             if others := [*self._delayed(group, spared)]:
                 beside = self._simulate([*group, *others], using)
@@ -258,9 +257,7 @@ class _Predicting:
     def _traffic_of(self, counter: int) -> tuple[int, float]:
         return next(self._rows.traffic(np.array([counter])))
 
-    def _groups(
-        self, alone: Mapping[int, SimulatedCounter], timed: Mapping[int, SimulatedCounter]
-    ) -> list[list[SimulatedCounter]]:
+    def _groups(self, counters: Sequence[SimulatedCounter]) -> list[list[SimulatedCounter]]:
         """The counters whose clients are simulated together: those of thread time and of bytes that share connections.
 
         A broker mutes a connection for the longest of its throttle times.
@@ -275,9 +272,12 @@ class _Predicting:
             home = homes.get(self._settings.kept, "")
             return ((ref.variant, ref.broker, home, connection) for connection in counter.connections.tolist())
 
-        of_time = {connection for counter in timed.values() for connection in connections_of(counter)}
+        def is_timed(counter: SimulatedCounter) -> bool:
+            return counter.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE
+
+        of_time = {connection for counter in filter(is_timed, counters) for connection in connections_of(counter)}
         return grouped(
-            (*timed.values(), *alone.values()),
+            sorted(counters, key=is_timed, reverse=True),
             lambda counter: of_time.intersection(connections_of(counter)) if of_time else (),
         )
 

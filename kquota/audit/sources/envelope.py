@@ -397,7 +397,7 @@ def _in_value(value: Any, zone: tzinfo, outer: _Time | None, levels: int) -> Req
         value = _nested(value)
         if "isForwarded" in value and "requestHeader" in value:
             return Request(value, "", None if nearest is None else nearest.moment, origin_in(value))
-    holding = [*filter(_holds, _members(value))]
+    holding = [member for _, member in _named(value) if _holds(member)]
     texts = [member for member in holding if isinstance(member, str)]
     # Collectors keep the message beside what they made of it, and cut one of both.
     held = [
@@ -478,10 +478,6 @@ def _named(value: Any) -> Iterable[tuple[str, Any]]:
     return ((f"{place}", member) for place, member in enumerate(value if isinstance(value, list) else ()))
 
 
-def _members(value: Any) -> Iterable[Any]:
-    return (member for _, member in _named(value))
-
-
 def _is_bytes(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and type(value[0]) is int
 
@@ -492,7 +488,7 @@ def _holds(value: Any) -> bool:
         return _MARK.search(str(value)) is not None
     if isinstance(value, dict) and any(name == "isForwarded" or name.startswith("requestHeader.") for name in value):
         return True
-    return any(map(_holds, _members(value)))
+    return any(_holds(member) for _, member in _named(value))
 
 
 def _time_of(value: Any, zone: tzinfo) -> _Time | None:

@@ -148,21 +148,15 @@ def _sizes(batch: Batch) -> Int64s:
 def _owners(batch: Batch, names: dict[_Name, int]) -> Int64s:
     """The number of each row's client; new ones join `names`."""
     parts = (batch.broker, batch.user, batch.client_id)
-    combined = batch.kind.astype(np.int64)
+    kinds = batch.kind.astype(np.int64)
     if batch.only == MUTATION and batch.detail is not None:
-        combined = combined + np.where(batch.detail != 0, PERMISSIVE - MUTATION, 0)
+        kinds += np.where(batch.detail != 0, PERMISSIVE - MUTATION, 0)
+    combined = kinds
     for part in parts:
         combined = combined * max(len(part.values), 1) + part.codes
-    distinct, inverse = np.unique(combined, return_inverse=True)
-    numbers = []
-    for code in map(int, distinct):
-        texts = []
-        for part in reversed(parts):
-            code, place = divmod(code, max(len(part.values), 1))
-            texts.append(part.values[place])
-        client_id, user, broker = texts
-        numbers.append(names.setdefault((broker, user, client_id, code), len(names)))
-    return np.array(numbers, np.int64)[inverse]
+    _, rows, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    distinct = zip(*(part.take(rows).texts() for part in parts), kinds[rows].tolist(), strict=True)
+    return np.array([names.setdefault(name, len(names)) for name in distinct], np.int64)[inverse]
 
 
 def spread_events(workload: Workload, grid_ms: int, window_seconds: int) -> Workload:
