@@ -17,10 +17,10 @@ is no more traffic than there was. Where the quotas in question were in force, t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -155,11 +155,11 @@ class _Settling:
 
     def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
         """The table, the verdicts on the quotas, and the predictions, which agree."""
-        predictions: dict[CounterName, Prediction] = {}
+        settled = Predictions()
+        settled.update(self.predictions)
         changed: dict[int, dict[str, Any]] = {}
         """The rows with another verdict, by their numbers in the table."""
-        moved: dict[tuple[Entity, QuotaKey], Counter[tuple[Verdict, Verdict]]] = defaultdict(Counter)
-        reasons: dict[tuple[Entity, QuotaKey], set[str]] = defaultdict(set)
+        moves: dict[tuple[Entity, QuotaKey], _Moves] = defaultdict(Counter)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
         for quota in quotas:
             for counter, turn in quota.in_turn.items():
@@ -172,7 +172,7 @@ class _Settling:
             if not self.in_force and _leaves_open(row):
                 changed[number] = row
             if outcome.prediction is not None and outcome.prediction is not prediction:
-                predictions[name] = outcome.prediction
+                settled.update({name: outcome.prediction})
             if outcome.verdict is not before or outcome.answers is not None or outcome.reason != row["reason"]:
                 changed[number] = _with_verdict(row, outcome)
             if outcome.verdict is not before:
@@ -181,14 +181,8 @@ class _Settling:
                     # Of quotas that took turns, those throttled somebody in whose time the brokers say so.
                     spared = outcome.verdict is Verdict.THROTTLED and not turn.answered
                     after = Verdict.NOT_THROTTLED if spared else outcome.verdict
-                    moved[entity, QuotaKey(row["key"])][turn.verdict, after] += 1
-                    if outcome.reason is not None:
-                        reasons[entity, QuotaKey(row["key"])].add(outcome.reason)
-        settled = Predictions()
-        settled.update(self.predictions)
-        settled.update(predictions)
-        names = ((quota, (quota.entity, quota.key)) for quota in map(self._seen, quotas))
-        whole = tuple(_moved(quota, moved.get(name), reasons.get(name, ())) for quota, name in names)
+                    moves[entity, QuotaKey(row["key"])][turn.verdict, after, outcome.reason] += 1
+        whole = tuple(_moved(quota, moves.get((quota.entity, quota.key))) for quota in map(self._seen, quotas))
         tables = [self.table]
         if changed:
             kept = np.ones(len(self.table), bool)
@@ -360,14 +354,16 @@ def _with_verdict(row: Mapping[str, Any], outcome: _Settled) -> dict[str, Any]:
     return {**row, **cells, "clients": clients}
 
 
-def _moved(
-    quota: QuotaVerdict, moves: Mapping[tuple[Verdict, Verdict], int] | None, reasons: Collection[str]
-) -> QuotaVerdict:
-    """The verdict on a quota of whose counters so many went from one verdict to another, with these reasons."""
+_Moves: TypeAlias = Counter[tuple[Verdict, Verdict, str | None]]
+"""How many counters went from one verdict to another, and why."""
+
+
+def _moved(quota: QuotaVerdict, moves: _Moves | None) -> QuotaVerdict:
+    """The verdict on a quota whose counters went to other verdicts."""
     if not moves:
         return quota
     counters = Counter(quota.counters)
-    for (before, after), count in moves.items():
+    for (before, after, _), count in moves.items():
         counters[before] -= count
         counters[after] += count
     left = {verdict: counters[verdict] for verdict in Verdict if counters[verdict] > 0}
@@ -376,7 +372,8 @@ def _moved(
         hidden = quota.verdict is Verdict.UNDETERMINED and verdict is Verdict.NOT_THROTTLED and not quota.counters
         return quota if hidden else quota._replace(verdict=verdict, reason=None, counters=left)
     known = [quota.reason] if quota.verdict is Verdict.UNDETERMINED and quota.reason is not None else []
-    added = [reason for reason in sorted(reasons) if not any(reason in text for text in known)]
+    reasons = sorted({reason for *_, reason in moves if reason is not None})
+    added = [reason for reason in reasons if not any(reason in text for text in known)]
     return quota._replace(verdict=verdict, reason="; ".join([*known, *added]), counters=left)
 
 
