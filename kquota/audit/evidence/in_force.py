@@ -128,19 +128,22 @@ def happened(judged: Judged, recorded: RecordedUnder, rows: Rows, kind: str) -> 
     moved = np.flatnonzero(~lost & (rows.size > (EMPTY_BYTES if key is QuotaKey.CONSUMER_BYTE_RATE else 0)))
     done = int(rows.time[moved[-1]] - rows.time[0]) if len(moved) else length
     delivered = Interval.at_least(got) if key is QuotaKey.REQUEST_PERCENTAGE else Interval.exactly(got)
-    calm = as_recorded(done, got, LOGGED, recorded)
+    calm = as_recorded(done, got, REPLAYED if logged is None else LOGGED, recorded)
     prediction = replace(calm, client_kind=kind, delivered_per_s=delivered, wanted_per_s=delivered, recorded_ms=length)
-    if logged is None:
-        return _as_replayed(prediction, judged)
-    if not logged.throttled_events:
+    if not (judged.verdict is Verdict.THROTTLED if logged is None else logged.throttled_events):
         return prediction
-    delays = _answers(rows, throttle, key)
+    if logged is None:  # the recording has no throttle times: the replay of the quotas says them
+        total, longest, muted = _about(judged.throttle_ms), _about(judged.throttle_max_ms), UNKNOWN
+    else:
+        answers = _answers(rows, throttle, key)
+        total, longest = Interval.exactly(int(answers.sum())), Interval.exactly(int(answers.max()))
+        muted = _muted(rows, throttle, length)
     return replace(
         prediction,
         verdict=Verdict.THROTTLED.value,
-        throttle_time_ms=Interval.exactly(int(delays.sum())),
-        throttle_time_max_ms=Interval.exactly(int(delays.max())),
-        muted_share=_muted(rows, throttle, length),
+        throttle_time_ms=total,
+        throttle_time_max_ms=longest,
+        muted_share=muted,
         wanted_per_s=Interval.at_least(got),
         left_units=Interval.at_least(0),
     )
@@ -170,21 +173,6 @@ def _muted(rows: Rows, throttle: Any, length: int) -> Interval:
     return Interval.exactly(min(float(muted.max()) / max(length, 1), 1.0))
 
 
-def _as_replayed(prediction: Prediction, judged: Judged) -> Prediction:
-    """What the replay says of quotas that were in force, where the recording has no throttle times."""
-    prediction = replace(prediction, basis=REPLAYED)
-    if judged.verdict is not Verdict.THROTTLED:
-        return prediction
-
-    def about(value: int) -> Interval:
-        return Interval((1 - REPLAY_ERROR) * value, value, (1 + REPLAY_ERROR) * value)
-
-    return replace(
-        prediction,
-        verdict=Verdict.THROTTLED.value,
-        throttle_time_ms=about(judged.throttle_ms),
-        throttle_time_max_ms=about(judged.throttle_max_ms),
-        muted_share=UNKNOWN,
-        wanted_per_s=Interval.at_least(prediction.delivered_per_s.low),
-        left_units=Interval.at_least(0),
-    )
+def _about(value: int) -> Interval:
+    """A throttle time of which the replay comes to that value."""
+    return Interval((1 - REPLAY_ERROR) * value, value, (1 + REPLAY_ERROR) * value)
