@@ -8,24 +8,24 @@ limit below that refuses connections. Of any other limit nothing follows, howeve
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from kquota.audit.evidence.accounts import Account
 from kquota.audit.evidence.bounds import Window, of_totals
+from kquota.audit.evidence.judge import Judgement, row_of
 from kquota.audit.findings import SCHEMA
 from kquota.audit.sources.data_log import LOWER_BOUND, ConnectionLog, First
 from kquota.core.change.history import QuotaHistory
 from kquota.core.findings.finding import Basis
 from kquota.core.findings.verdicts import Governed, Verdict
 from kquota.core.quotas.entity import address
-from kquota.core.quotas.quota import QuotaKey
-from kquota.core.resolve.resolver import Resolution, resolve_ip
+from kquota.core.resolve.resolver import resolve_ip
 
 SETUP_MS: Final = 10_000
 """How long setting up a connection takes at most: clients give up then (`socket.connection.setup.timeout.ms`)."""
-_KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
 
 
 def judge_connections(
@@ -42,31 +42,19 @@ def judge_connections(
         for ip, firsts in log.firsts.items():
             by_address.setdefault(address(ip), []).extend(firsts.values())
         for ip, seen in sorted(by_address.items()):
-            periods = list(_periods(ip, seen, quotas, window))
-            for period in periods:
-                named = governing.setdefault((_KEY.value, str(period.resolution.entity)), Governed())
-                named.add(period.verdict, LOWER_BOUND)
-            if periods:
-                rows.append(_row(broker, ip, periods))
+            judgements = list(_judgements(ip, seen, quotas, window))
+            for judgement in judgements:
+                judgement.tell(governing)
+            if judgements:
+                last = judgements[-1].resolution
+                row = row_of(broker, last.key.value, str(last.sensor), judgements)
+                client = {"user": "", "client_id": ip, "events": row["events"], "value": row["events"]}
+                rows.append(row | {"basis": Basis.CONNECTIONS.value, "clients": [client]})
     return pa.Table.from_pylist(rows, SCHEMA), governing
 
 
-class _Period(NamedTuple):
-    """What was found of an ip while one snapshot was in force."""
-
-    resolution: Resolution
-    least: float
-    opened: int
-
-    @property
-    def verdict(self) -> Verdict:
-        limit = self.resolution.limit
-        over = limit is not None and self.least > limit >= 0
-        return Verdict.THROTTLED if over else Verdict.UNDETERMINED
-
-
-def _periods(ip: str, firsts: list[First], quotas: QuotaHistory, window: Window) -> Iterator[_Period]:
-    """The periods in which the ip was seen and has a limit."""
+def _judgements(ip: str, firsts: list[First], quotas: QuotaHistory, window: Window) -> Iterator[Judgement]:
+    """What was found in each period in which the ip was seen and has a limit."""
     times = np.array([first.time_ms for first in firsts], np.int64)
     opened = np.sort(np.array([first.time_ms for first in firsts if first.opens], np.int64))
     for (begin, end), snapshot in zip(
@@ -76,31 +64,7 @@ def _periods(ip: str, firsts: list[First], quotas: QuotaHistory, window: Window)
         if resolution.limit is None or not ((times >= begin) & (times < end)).any():
             continue
         within = opened[(opened - SETUP_MS >= begin) & (opened < end)]
-        least = of_totals(within - SETUP_MS, within + 1, np.ones(len(within)), window, whole=False).least
-        yield _Period(resolution, least, len(within))
-
-
-def _row(broker: str, ip: str, periods: list[_Period]) -> dict[str, Any]:
-    last = periods[-1].resolution
-    throttled = any(period.verdict is Verdict.THROTTLED for period in periods)
-    opened = sum(period.opened for period in periods)
-    limits = [(period.resolution.entity, period.resolution.limit) for period in periods]
-    client = {"user": "", "client_id": ip, "events": opened, "value": opened}
-    return {
-        "broker": broker,
-        "key": _KEY.value,
-        "sensor": str(last.sensor),
-        "entity": str(last.entity),
-        "level": int(last.level or 0),
-        "limit": float(last.limit or 0),
-        "limit_changes": sum(one != other for one, other in pairwise(limits)),
-        "verdict": (Verdict.THROTTLED if throttled else Verdict.UNDETERMINED).value,
-        "reason": None if throttled else LOWER_BOUND,
-        "basis": Basis.CONNECTIONS.value,
-        "events": opened,
-        "peak_rate": max(period.least for period in periods),
-        "estimated_events": 0,
-        "rebuilt_events": 0,
-        "client_count": 1,
-        "clients": [{**client, "throttled_events": None, "throttle_time_ms": None}],
-    }
+        bounds = of_totals(within - SETUP_MS, within + 1, np.ones(len(within)), window, whole=False)
+        is_over = bounds.least > resolution.limit >= 0
+        verdict, reason = (Verdict.THROTTLED, None) if is_over else (Verdict.UNDETERMINED, LOWER_BOUND)
+        yield Judgement(resolution, verdict, reason, bounds, [Account(times=within)], {str(resolution.entity)})

@@ -7,7 +7,7 @@ client-id's. Nothing is ever a guess: between the bounds a counter is undetermin
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ _Totals = tuple[Int64s, Int64s, Float64s]
 """(starts, ends, amounts) of intervals."""
 
 
-class _Judgement(NamedTuple):
+class Judgement(NamedTuple):
     """What was found about a counter in one period of the quotas' history."""
 
     resolution: Resolution
@@ -56,16 +56,21 @@ class _Judgement(NamedTuple):
     reason: str | None
     bounds: Bounds
     accounts: Sequence[Account]
-    """Its samples in that period."""
-    governing: frozenset[str]
+    """Its samples in that period, or the connections."""
+    governing: Collection[str]
     """The entities that can be the ones that limit it: one, unless the series adds up several counters."""
     shown: Sequence[int] = ()
     """The times of samples that show a throttle."""
 
     @property
     def events(self) -> int:
-        """How many samples there are."""
+        """How many of them there are."""
         return sum(map(len, self.accounts))
+
+    def tell(self, governing: dict[tuple[str, str], Governed]) -> None:
+        """Adds the counter to the quotas that governed it."""
+        for entity in sorted(self.governing):
+            governing.setdefault((self.resolution.key.value, entity), Governed()).add(self.verdict, self.reason)
 
 
 def judge(
@@ -89,11 +94,12 @@ def judge(
                 trial = _Trial(accounts, quotas, window, settings.in_force, (begin, end))
                 periods.append(trial.findings())
                 if governing is not None:
-                    trial.tell(governing[variant])
+                    for judgement in trial.judged:
+                        judgement.tell(governing[variant])
                 if variant == 0 and end == edges[-1]:
                     ungoverned += trial.ungoverned
             names = dict.fromkeys(name for period in periods for name in period)
-            rows += [_row(broker, *name, [period[name] for period in periods if name in period]) for name in names]
+            rows += [row_of(broker, *name, [period[name] for period in periods if name in period]) for name in names]
         tables.append(pa.Table.from_pylist(rows, SCHEMA))
     return tables, ungoverned
 
@@ -108,14 +114,14 @@ class _Trial:
     in_force: bool
     period: tuple[int, int]
     ungoverned: int = 0
-    judged: list[tuple[QuotaKey, _Judgement]] = field(default_factory=list)
+    judged: list[Judgement] = field(default_factory=list)
     """Every finding, also those that share a row with another one."""
 
     def __post_init__(self) -> None:
         keys = {key for key, _, _ in self.accounts}
         self._resolvers = {key: Resolver.of(self.quotas, key) for key in (*keys, *_HIDES)}
 
-    def findings(self) -> dict[tuple[str, str], _Judgement]:
+    def findings(self) -> dict[tuple[str, str], Judgement]:
         """By key and counter."""
         exact: dict[tuple[QuotaKey, Sensor], tuple[Resolution, list[Scope]]] = {}
         coarse: dict[Scope, list[Resolution]] = {}
@@ -134,25 +140,18 @@ class _Trial:
             for scope, resolutions in coarse.items()
             if self._is_seen([scope])
         }
-        self.judged = [(QuotaKey(key), judgement) for (key, _), judgement in judgements.items()]
+        self.judged = [*judgements.values()]
         for (key, sensor), (resolution, scopes) in exact.items():
             if not self._is_seen(scopes):
                 continue
             others = [] if self.in_force else [scope for scope in coarse if self._feeds(scope, key, sensor)]
             judgement = self._counter(resolution, scopes, others)
-            self.judged.append((key, judgement))
+            self.judged.append(judgement)
             name = (key.value, str(sensor))
             # A series that adds up several counters may have the name of one of them.
             if judgement.verdict is Verdict.THROTTLED or name not in judgements or judgements[name].reason is None:
                 judgements[name] = judgement
         return judgements
-
-    def tell(self, governing: dict[tuple[str, str], Governed]) -> None:
-        """Adds each counter to the quotas that governed it."""
-        for key, judgement in self.judged:
-            for entity in sorted(judgement.governing):
-                governed = governing.setdefault((key.value, entity), Governed())
-                governed.add(judgement.verdict, judgement.reason)
 
     def _is_seen(self, scopes: Sequence[Scope]) -> bool:
         """Whether there are samples before and after some moment of the period, or in it."""
@@ -193,7 +192,7 @@ class _Trial:
             return False
         return any(resolution.sensor == sensor for resolution in self._resolutions(scope, sensor))
 
-    def _counter(self, resolution: Resolution, scopes: list[Scope], others: list[Scope]) -> _Judgement:
+    def _counter(self, resolution: Resolution, scopes: list[Scope], others: list[Scope]) -> Judgement:
         """A counter that the series of these scopes add up to; requests in those of `others` may be charged to it."""
         accounts = [self.accounts[scope] for scope in scopes]
         most = [*accounts, *(self.accounts[scope] for scope in others)]
@@ -225,9 +224,9 @@ class _Trial:
             unseen = _UNSEEN if math.isinf(bounds.most) else _BETWEEN
             reason = _EVIDENCE if key is QuotaKey.CONTROLLER_MUTATION_RATE else unseen
         governing = _governing(other for scope in scopes for other in self._resolutions(scope))
-        return _Judgement(resolution, verdict, reason, bounds, inside, governing, shown)
+        return Judgement(resolution, verdict, reason, bounds, inside, governing, shown)
 
-    def _coarse(self, scope: Scope, resolutions: list[Resolution]) -> _Judgement:
+    def _coarse(self, scope: Scope, resolutions: list[Resolution]) -> Judgement:
         """A series whose requests are charged to several counters, or to one that holds others, too."""
         key, user, client = scope
         inside = self.accounts[scope].within(*self.period, self.window.reach)
@@ -247,7 +246,7 @@ class _Trial:
         within = most <= float(strictest.limit or 0)
         verdict = Verdict.NOT_THROTTLED if within else Verdict.UNDETERMINED
         reason = None if within else _COARSER if contained else _SHARED
-        return _Judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], _governing(limited))
+        return Judgement(strictest, verdict, reason, Bounds(0.0, most), [inside], _governing(limited))
 
     def _least(self, accounts: list[Account]) -> float:
         window = self.window
@@ -310,8 +309,8 @@ class _Trial:
         return True
 
 
-def _governing(resolutions: Iterable[Resolution]) -> frozenset[str]:
-    return frozenset(str(resolution.entity) for resolution in resolutions if resolution.limit is not None)
+def _governing(resolutions: Iterable[Resolution]) -> set[str]:
+    return {str(resolution.entity) for resolution in resolutions if resolution.limit is not None}
 
 
 def _sensor(scope: Scope) -> Sensor:
@@ -367,7 +366,7 @@ def _as_totals(account: Account, window: Window) -> _Totals | None:
     return starts, ends, account.rates[chosen] * window.reach / 1000
 
 
-def _row(broker: str, key: str, sensor: str, periods: list[_Judgement]) -> dict[str, Any]:
+def row_of(broker: str, key: str, sensor: str, periods: list[Judgement]) -> dict[str, Any]:
     """The finding of a counter, from what was found in each period."""
     limited = [judgement.resolution for judgement in periods]
     verdicts = {judgement.verdict for judgement in periods}
